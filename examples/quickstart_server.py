@@ -1,0 +1,68 @@
+"""A server in one page: two tools over the files of a folder, one resource, one prompt.
+
+Teaches: functions become tools; hints become schemas; the docstring is what a model reads.
+Run it by a client: `python3 examples/quickstart.py`, or put its path into any MCP host's configuration.
+"""
+import os
+import platform
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # where mcp_lite.py is
+from mcp_lite import Context, Server, ToolError  # noqa: E402
+
+server = Server("quickstart", version="1.0", instructions="Counts and searches the files of one folder.")
+FOLDER = os.getcwd()
+
+
+def text_files():
+    """The text files of the folder, by name."""
+    for name in sorted(os.listdir(FOLDER)):
+        path = os.path.join(FOLDER, name)
+        if os.path.isfile(path) and name.endswith((".py", ".md", ".cfg", ".txt")):
+            yield name, path
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def count_lines(ctx: Context) -> dict:
+    """Count the lines of each text file in the folder."""
+    counts = {}
+    files = list(text_files())
+    for done, (name, path) in enumerate(files, 1):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            counts[name] = sum(1 for _ in file)
+        ctx.progress(done, len(files), name)
+    print("print() is safe here: it goes to stderr, never onto the wire")
+    return counts
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def search(pattern: str, limit: int = 5) -> list:
+    """Search the folder's text files for a regular expression; returns "file:line: text"."""
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise ToolError(f"pattern: not a regular expression: {error}")
+    found = []
+    for name, path in text_files():
+        with open(path, encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                if wanted.search(line) and len(found) < limit:
+                    found.append(f"{name}:{number}: {line.strip()}")
+    return found
+
+
+@server.resource("quickstart://machine", mime_type="application/json")
+def machine() -> dict:
+    """What this server runs on."""
+    return {"python": platform.python_version(), "system": platform.system(), "folder": FOLDER}
+
+
+@server.prompt
+def explain(file: str) -> str:
+    """Ask a model to explain one of the files."""
+    return f"Explain what {file} does, for somebody who has never seen it."
+
+
+if __name__ == "__main__":
+    server.run()
