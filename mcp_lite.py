@@ -1636,6 +1636,10 @@ def to_plain(value: Any) -> Any:
 
 # Results --------------------------------------------------------------------
 
+# Hints that say too little for an outputSchema: each value decides. A bare list may hold images.
+_UNTYPED_RETURNS = (Parameter.NONE, None, type(None), object, list, tuple)
+
+
 class Output:
     """What a tool returns: decided once from its hint and options, then applied to every value.
 
@@ -1646,7 +1650,7 @@ class Output:
     def __init__(self, returns: Any, schema: Optional[Json], structured: Optional[bool], name: str) -> None:
         self.structured = structured                # None: decided by each value
         self.schema = schema
-        if schema is None and structured is not False and returns not in (Parameter.NONE, None, type(None), object):
+        if schema is None and structured is not False and returns not in _UNTYPED_RETURNS:
             try:
                 found = describe(returns).schema
             except TypeError as error:
@@ -2205,7 +2209,7 @@ class Workers:
             wake.release()
         until = time.monotonic() + seconds
         for thread in list(self._threads.values()):
-            if thread is not threading.current_thread():
+            if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(max(0.0, until - time.monotonic()))
 
 
@@ -2607,6 +2611,13 @@ class Connection:
             waiter = self.protocol.pending.pop(request_id, None)
             if waiter is not None:
                 waiter.answer(Answer(waiter, None, error))
+
+    def hang_up(self, error: Exception) -> None:
+        """Leave politely: cancel every request of ours that waits, then close."""
+        for waiter in list(self.protocol.pending.values()):
+            if self.abandon(waiter, "the client is closing"):
+                waiter.answer(Answer(waiter, None, error))
+        self.close(error)
 
     def cancel_all(self) -> None:
         """Cancel every request of the peer's that is in flight."""
@@ -3612,6 +3623,7 @@ class Server:
         answer: List[Json] = []
         connection.respond = lambda request, reply: bool(answer.append(reply) or True)   # type: ignore[method-assign]
         self.serve_request(connection, event)
+        connection.close(ConnectionClosed("the message is answered"))
         if not answer:
             return error_message(event.id, MethodNotFound(f"{event.method} needs a connection that stays open"))
         return answer[0]
@@ -4301,7 +4313,7 @@ class Client:
             hang_up, self._hang_up = self._hang_up, _nothing
         if connection is None:
             return
-        connection.close(ConnectionClosed("the client is closed"))
+        connection.hang_up(ConnectionClosed("the client is closed"))
         hang_up()
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join(EXIT_SECONDS)
@@ -4662,9 +4674,6 @@ class Client:
             message = result_message(request.id, self._answer_question(connection, request.method, request.params))
         except McpError as error:
             message = error_message(request.id, error)
-        except BaseException as error:
-            self._log.error(f"answering {request.method} failed: {error!r}", error)
-            message = error_message(request.id, InternalError(f"{request.method}: the client's callback failed"))
         connection.respond(request, message)
 
     def take_notification(self, connection: Connection, notification: Notification) -> None:
@@ -4737,6 +4746,11 @@ class Client:
             connection.answering += 1
         try:
             return handler(params)
+        except McpError:
+            raise
+        except BaseException as error:
+            self._log.error(f"answering {method} failed: {error!r}", error)
+            raise InternalError(f"{method}: the client's callback failed with {type(error).__name__}") from error
         finally:
             with connection._lock:
                 connection.answering -= 1

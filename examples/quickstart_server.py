@@ -42,7 +42,7 @@ def search(pattern: str, limit: int = 5) -> list:
     try:
         wanted = re.compile(pattern)
     except re.error as error:
-        raise ToolError(f"pattern: not a regular expression: {error}")
+        raise ToolError(f"pattern: not a regular expression: {error}") from None
     found = []
     for name, path in text_files():
         with open(path, encoding="utf-8", errors="replace") as file:
