@@ -2284,21 +2284,30 @@ class Connection:
         self._writing = False                          # a thread is writing; guarded by _lock
         self.closed: Optional[Exception] = None        # why nothing can be sent any more; guarded by _lock
         self.answering = 0                             # questions that our callbacks are busy with; guarded by _lock
+        self._ready: List[Request] = []                # admitted, not yet served; of the reading thread
         self._idle: Optional[threading.Event] = None   # set when nothing is in flight; made by drain()
+        self.before_block: Callable[[Request], Any] = _ignore   # told when a handler is about to wait
         self._by_handler = {"_cancelled": self._cancelled, "_cancel_request": self._cancel_request,
                             "_progress": self._progress}
 
     # Reading
 
-    def feed(self, data: bytes) -> None:
-        """Take bytes that came in, on the reading thread. Runs no user code."""
-        for line in self._framer.feed(data):
+    def feed(self, data: bytes) -> List[Request]:
+        """Take bytes that came in, on the reading thread. Runs no user code: returns the requests that somebody must
+        now serve, such as dispatch()."""
+        for line in self._framer.feed(data) if data else self._framer.end():
             self.receive_line(line)
+        ready, self._ready = self._ready, []
+        return ready
 
-    def end_of_input(self) -> None:
-        """Take the end of the stream: a last line without its line break counts."""
-        for line in self._framer.end():
-            self.receive_line(line)
+    def dispatch(self, requests: List[Request]) -> None:
+        """Have workers serve admitted requests."""
+        for request in requests:
+            if len(self.workers) >= MAX_BACKLOG:
+                self.respond(request, error_message(request.id, InternalError("too many requests wait already")))
+                self._nudge()
+            else:
+                self.workers.submit(lambda request=request: self.endpoint.serve_request(self, request))  # type: ignore
 
     def receive_line(self, line: Optional[bytes]) -> None:
         """Take one line, or None for one that was too long."""
@@ -2352,11 +2361,8 @@ class Connection:
             # Answered here and now, so that what follows in the stream finds it done.
             self.endpoint.serve_request(self, request)
             self._nudge()
-        elif len(self.workers) >= MAX_BACKLOG:
-            self.respond(request, error_message(request.id, InternalError("too many requests wait already")))
-            self._nudge()
         else:
-            self.workers.submit(lambda: self.endpoint.serve_request(self, request))
+            self._ready.append(request)
 
     def _pass_on(self, notification: Notification) -> None:
         self.endpoint.take_notification(self, notification)
@@ -2642,6 +2648,10 @@ def _nothing() -> None:
     """A job that only has a worker come by and flush."""
 
 
+def _ignore(request: Request) -> None:
+    """Nobody cares whether this request's handler waits."""
+
+
 ###############################################################################
 # 10. Context #################################################################
 ###############################################################################
@@ -2764,6 +2774,7 @@ class Context:
         self._request.waiters.append(inbox)
         try:
             self.check_cancelled()
+            self._connection.before_block(self._request)
             take(inbox, max(0.0, seconds))
         except Empty:
             return
@@ -2878,6 +2889,7 @@ class Context:
                 request.waiters.append(waiter.inbox)
                 connection.request(waiter, params)
             self.check_cancelled()
+            connection.before_block(request)
             for key, (method, params) in questions.items():
                 answers[key] = connection.wait(waiters[key], STATE_SECONDS)
                 check_answer(key, method, params, answers[key])
@@ -3087,28 +3099,125 @@ def stream_writer(stream: Any) -> Callable[[bytes], None]:
     return write
 
 
-def pump(connection: Connection, read: Callable[[], bytes]) -> None:
-    """Feed the connection until its input ends, then see the work in flight to its end: wait for it, cancel it, leave
-    it. Runs on the calling thread. Ctrl-C ends the input."""
-    try:
-        while True:
-            data = read()
-            if not data:
-                break
-            connection.feed(data)
-    except (OSError, ValueError, KeyboardInterrupt) as error:
-        connection.log.debug(f"the input ended: {error!r}")
-    closed = ConnectionClosed("the client closed the connection")
-    try:
-        connection.end_of_input()
-        connection.abandon_questions(closed)
-        connection.endpoint.input_ended(connection)
-        if not connection.drain(DRAIN_SECONDS):
-            connection.log.warning(f"still running {DRAIN_SECONDS:g} s after the end of the input: cancelled")
-            connection.cancel_all()
-            connection.drain(DRAIN_SECONDS)
-    finally:
-        connection.close(closed)
+class Pump:
+    """Reads a server's input. A lone request is served on the reading thread itself: no hand-over, so one call at a time
+    costs one thread, and twice the speed. Should its handler take long, the caller of run() reads on in the meantime;
+    that one never runs handlers, so a deaf one cannot keep run() from returning."""
+
+    TICK = 0.005                   # how long a handler may keep the input waiting: as long as the GIL may
+    IDLE_TICKS = 40                # before the caller stops looking, and must be woken
+
+    def __init__(self, connection: Connection, read: Callable[[], bytes]) -> None:
+        self._connection, self._read = connection, read
+        self._away: List[Request] = []           # what the reader serves instead of reading; who removes it reads next
+        self._signals: SimpleQueue[str] = SimpleQueue()      # to the caller: "away", "blocks", "ended"
+        self._turn: SimpleQueue[bool] = SimpleQueue()        # to the reader: read again, or end
+        self._waiting = False                    # the reader waits for its turn
+        self._parked = True                      # the caller must be woken
+        connection.before_block = self._before_block
+
+    def run(self) -> None:
+        """Feed the connection until its input ends, then see the work in flight to its end: wait for it, cancel it,
+        leave it. Ctrl-C ends the input."""
+        connection = self._connection
+        reader = threading.Thread(target=self._read_and_serve, name="mcp-server-reader", daemon=True)
+        reader.start()
+        closed = ConnectionClosed("the client closed the connection")
+        try:
+            try:
+                self._stand_by()
+            except KeyboardInterrupt:            # the reader may stay in its read until the input ends
+                connection.log.debug("interrupted")
+            else:
+                connection.dispatch(connection.feed(b""))
+            connection.abandon_questions(closed)
+            connection.endpoint.input_ended(connection)
+            if not connection.drain(DRAIN_SECONDS):
+                connection.log.warning(f"still running {DRAIN_SECONDS:g} s after the end of the input: cancelled")
+                connection.cancel_all()
+                connection.drain(DRAIN_SECONDS)
+        finally:
+            self._turn.put(False)
+            connection.close(closed)
+
+    def _next(self) -> bytes:
+        try:
+            return self._read()
+        except (OSError, ValueError) as error:   # ValueError: a file object that was closed
+            self._connection.log.debug(f"the input ended: {error!r}")
+            return b""
+
+    # The reader
+
+    def _read_and_serve(self) -> None:
+        connection = self._connection
+        for data in iter(self._next, b""):
+            ready = connection.feed(data)
+            if len(ready) == 1 and len(connection.protocol.in_flight) == 1:
+                if not self._serve_here(ready[0]) and not self._wait_for_turn():
+                    return
+            else:
+                connection.dispatch(ready)
+        self._signals.put("ended")
+
+    def _serve_here(self, request: Request) -> bool:
+        """Serve a request; False if the caller has taken over the reading."""
+        self._away.append(request)
+        if self._parked:
+            self._parked = False
+            self._signals.put("away")
+        self._connection.endpoint.serve_request(self._connection, request)
+        self._connection.flush()
+        try:
+            self._away.remove(request)
+        except ValueError:
+            return False
+        return True
+
+    def _wait_for_turn(self) -> bool:
+        self._waiting = True
+        return self._turn.get()
+
+    def _before_block(self, request: Request) -> None:
+        """A handler is about to wait. If it keeps the reader, the caller should not wait for the tick."""
+        if request in self._away:
+            self._signals.put("blocks")
+
+    # The caller
+
+    def _stand_by(self) -> None:
+        """Look after the reader until the input ends."""
+        signal, idle = take(self._signals, None), 0
+        while signal != "ended":
+            away = list(self._away)
+            try:
+                signal = take(self._signals, self.TICK)
+            except Empty:
+                signal = ""
+            idle = 0 if away else idle + 1
+            if away and signal != "ended" and (signal == "blocks" or away == self._away) and self._take_over(away[0]):
+                signal = self._read_meanwhile()
+            elif idle > self.IDLE_TICKS:
+                self._parked = True
+                if not self._away:               # else it went away just before it could see that we parked
+                    signal, idle = take(self._signals, None), 0
+
+    def _take_over(self, request: Request) -> bool:
+        try:
+            self._away.remove(request)
+        except ValueError:
+            return False
+        return True
+
+    def _read_meanwhile(self) -> str:
+        """Read until the reader is back; "ended" if the input is."""
+        for data in iter(self._next, b""):
+            self._connection.dispatch(self._connection.feed(data))
+            if self._waiting:
+                self._waiting = False
+                self._turn.put(True)
+                return ""
+        return "ended"
 
 
 class PrivateWire:
@@ -3591,7 +3700,7 @@ class Server:
     def _serve(self, read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
         connection = self.connect(write)
         try:
-            pump(connection, read)
+            Pump(connection, read).run()
         finally:
             self.disconnect(connection)
 
@@ -3801,6 +3910,7 @@ class Server:
             ctx.check_cancelled()
             assert self._run_on is not None
             self._run_on(task)
+            ctx._connection.before_block(request)
             kind, value = slot.get()             # ends with the job, or when the request is cancelled
         finally:
             request.waiters.remove(slot)
@@ -4265,8 +4375,8 @@ class Client:
         return connection
 
     def _open_memory(self, server: Server) -> None:
-        mine = self._make_connection(lambda data: its.feed(data), None)
-        its = server.connect(lambda data: mine.feed(data))
+        mine = self._make_connection(lambda data: its.dispatch(its.feed(data)), None)
+        its = server.connect(lambda data: mine.dispatch(mine.feed(data)))
 
         def hang_up() -> None:
             closed = ConnectionClosed("the client closed the connection")
@@ -4299,8 +4409,8 @@ class Client:
         def run() -> None:
             try:
                 for data in iter(read, b""):
-                    connection.feed(data)
-                connection.end_of_input()
+                    connection.dispatch(connection.feed(data))
+                connection.dispatch(connection.feed(b""))
             except (OSError, ValueError) as error:       # ValueError: the file was closed
                 self._log.debug(f"the server's output ended: {error!r}")
             connection.close(closed())
