@@ -3,18 +3,17 @@
 # MIT License. Copyright (c) 2026 the authors of mcp_lite.
 #
 # Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
-# documentation files (the "Software"), to deal in the Software without restriction, including without limitation
-# the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and
-# to permit persons to whom the Software is furnished to do so, subject to the following conditions:
+# documentation files (the "Software"), to deal in the Software without restriction, including without
+# limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of
+# the Software, and to permit persons to whom the Software is furnished to do so, subject to the following
+# conditions: The above copyright notice and this permission notice shall be included in all copies or
+# substantial portions of the Software.
 #
-# The above copyright notice and this permission notice shall be included in all copies or substantial portions of
-# the Software.
-#
-# THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO
-# THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
-# AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF
-# CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS
-# IN THE SOFTWARE.
+# THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT
+# LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO
+# EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN
+# AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE
+# OR OTHER DEALINGS IN THE SOFTWARE.
 """The Model Context Protocol (MCP): client and server, blocking calls, every revision, no dependency.
 
 A server is functions; a client is calls:
@@ -49,23 +48,24 @@ The rooms, in reading order. Each uses only the rooms above it.
     12. Server          registries, the features' handlers, subscriptions
     13. Client          probing, calling, paging, answering, listening
 
-Who runs what, and what guards it:
+Who runs what, and how it ends:
 
-    thread        born in                       runs                                        ends
-    the caller    your program                  Server.run and serve; every client call,    by itself
-                                                and its progress callback
-    worker        Connection, when one is       one request's handler; one question to      idle for a while,
-                  needed; the latest idle first the client's callbacks; a write             or close
-    callbacks     Client, at the first event    on_log and on_notification, in order        close
-    reader        Client, over streams          reads, wakes waiters; never your code       end of the stream
-    stderr        Client, over a process        keeps the child's last lines                end of the stream
-    timer         a tool with a timeout         ends one overdue call                       with the call
-    log           the first line to log         hands lines to Python's logging             when it has none left
+    thread      born in                  runs                                               ends
+    the caller  your program             Server.run and serve, reading on while the reader  by itself
+                                         serves; each client call, its progress callback
+    reader      a server's Pump          reads; a lone request's handler                    end of the input
+    reader      a Client over streams    reads, wakes waiters; never your code              end of the input
+    worker      Connection, on demand;   one request's handler; one question's callback;    idle for a while,
+                the latest idle first    a write that might block                           or close()
+    callbacks   Client, at need          on_log and on_notification, in order               close()
+    stderr      Client, over a process   keeps the child's last lines                       end of the stream
+    timer       a tool with a timeout    ends one overdue call                              with the call
+    log         the first line to log    hands lines to Python's logging                    none is left
 
-    Connection._lock guards the outgoing queue and the end of a request; _Workers._lock the idle stack and the
-    backlog; Server._lock the registries and the listeners; MainThread._lock its queue. They are leaves: none is
-    held while another is taken, during I/O, or while your code runs. What two threads may end (an answer and a
-    cancellation, say) lives in a dict: whoever pops it has won, and the other does nothing.
+What guards what: Connection._lock the outgoing queue and the end of a request; Workers._lock the idle stack
+and the backlog; Server._lock the registries and the listeners; MainThread._lock its queue. They are leaves:
+none is held while another is taken, during I/O, or while your code runs. What two threads may end (an answer
+and a cancellation, say) lives in a dict or list: whoever removes it has won, and the other does nothing.
 """
 from __future__ import annotations
 
@@ -81,18 +81,18 @@ from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Type, Union
-    Json = Dict[str, Any]                      # a JSON object
+    from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar, Union
     Check = Callable[[Any, Any, List[str]], None]
+    Json = Dict[str, Any]                        # a JSON object
     RequestId = Union[str, int]
-    Handler = Callable[["Context", Json], Optional[Json]]
+    _Said = TypeVar("_Said")
 
 __version__ = "0.1.0"
 __all__ = [
-    "Audio", "Cancelled", "Client", "ConnectionClosed", "Context", "EmbeddedResource", "Image", "InternalError",
-    "InvalidParams", "InvalidRequest", "MainThread", "McpError", "Message", "MethodNotFound",
-    "MissingCapability", "NotFound", "Param", "ParseError", "RequestCancelled", "ResourceLink", "Server", "Timeout",
-    "ToolError", "UnsupportedVersion", "validate",
+    "Audio", "Cancelled", "Client", "ConnectionClosed", "Context", "EmbeddedResource", "Image",
+    "InternalError", "InvalidParams", "InvalidRequest", "MainThread", "McpError", "Message", "MethodNotFound",
+    "MissingCapability", "NotFound", "Param", "ParseError", "RequestCancelled", "ResourceLink", "Server",
+    "Timeout", "ToolError", "UnsupportedVersion", "validate",
 ]
 
 ###############################################################################
@@ -101,54 +101,49 @@ __all__ = [
 # The words of the protocol that are not methods, and the limits that keep a hostile or broken peer cheap.
 # ISO dates compare as strings, so `since <= version <= until` is the whole of version arithmetic.
 
-LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")   # a session opened by `initialize`
-MODERN_VERSIONS = ("2026-07-28",)                                              # no session; `_meta` on each request
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")   # opened by `initialize`
+MODERN_VERSIONS = ("2026-07-28",)                                              # `_meta` on each request
 OLDEST, LAST_LEGACY, MODERN = LEGACY_VERSIONS[0], LEGACY_VERSIONS[-1], MODERN_VERSIONS[-1]
 BATCH_VERSION = "2025-03-26"       # the only revision with JSON-RPC batches
 
 META = "io.modelcontextprotocol/"
-META_VERSION = META + "protocolVersion"
-META_CLIENT_INFO = META + "clientInfo"
-META_CAPABILITIES = META + "clientCapabilities"
-META_LOG_LEVEL = META + "logLevel"
-META_SUBSCRIPTION = META + "subscriptionId"
-META_SERVER_INFO = META + "serverInfo"
+META_VERSION, META_CLIENT_INFO = META + "protocolVersion", META + "clientInfo"
+META_CAPABILITIES, META_LOG_LEVEL = META + "clientCapabilities", META + "logLevel"
+META_SUBSCRIPTION, META_SERVER_INFO = META + "subscriptionId", META + "serverInfo"
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 
 # Members that a revision does not know yet are left out of what it is sent.
 MEMBER_SINCE = {"annotations": "2025-03-26", "title": "2025-06-18", "outputSchema": "2025-06-18",
-                "_meta": "2025-06-18", "icons": "2025-11-25", "description": OLDEST, "websiteUrl": "2025-11-25"}
+                "_meta": "2025-06-18", "icons": "2025-11-25", "websiteUrl": "2025-11-25"}
 
 MAX_MESSAGE = 64 << 20             # bytes in a line: an 8 MiB image in base64 fits several times
-MAX_QUEUED = 10_000                # notifications that wait for a slow reader; then logs and progress are dropped
-MAX_BACKLOG = 10_000               # requests that wait for a worker; then the peer is told to slow down
+MAX_QUEUED = 10_000                # notifications that wait for a slow reader; then logs and progress go
+MAX_BACKLOG = 10_000               # requests that wait for a worker; then the peer is refused
 MAX_BATCH = 1_000                  # members of a batch
 MAX_PAGES = 1_000                  # pages of a list that a client follows
 MAX_ROUNDS = 10                    # questions in a row that a client answers for one call
 MAX_STATE = 256 << 10              # bytes of `requestState`: it travels with each retry
 MAX_COMPLETIONS = 100              # values in a completion: the schema's maxItems
 MAX_WORKERS = 32                   # handlers that run at once on a connection
-STATE_SECONDS = 600.0              # how long `requestState` is good for, and a question of the legacy era open
-DRAIN_SECONDS = 5.0                # for work in flight at the end of the input; then as long again once cancelled
+STATE_SECONDS = 600.0              # how long `requestState` is good for, and a legacy question stays open
+DRAIN_SECONDS = 5.0                # for work in flight at the end of the input; and once it is cancelled
 PROBE_SECONDS = 5.0                # before a silent server is taken for one that wants `initialize`
 IDLE_SECONDS = 30.0                # before an idle worker goes
 EXIT_SECONDS = 2.0                 # for a child to go by itself, then after SIGTERM
 STDERR_LINES = 20                  # of a child's stderr, kept for the error text
 CHUNK = 1 << 16                    # bytes in one read: a pipe holds no more
 
-
 ###############################################################################
 # 2. Errors ###################################################################
 ###############################################################################
-# One exception per meaning. McpError and its subclasses are JSON-RPC errors: what a peer answered, or what a handler
-# raises to answer so. The others are local: they say what happened to a call here.
+# One exception per meaning. McpError and its subclasses are JSON-RPC errors: what a peer answered, or what a
+# handler raises to answer so. The others are local: they say what happened to a call here.
 
 class McpError(Exception):
-    """A JSON-RPC error: `code`, `message`, `data`. Raise it in a handler to answer with it.
-
-    A client raises the subclass for the code that the server sent; `code` is always the one on the wire.
-    See https://modelcontextprotocol.io/specification/2026-07-28/basic#error-codes"""
+    """A JSON-RPC error: `code`, `message`, `data`. Raise it in a handler to answer with it. A client raises
+    the subclass for the code that came; `code` is always the one on the wire: basic/index.md#error-codes."""
     code = -32603
     http_status = 200
 
@@ -158,161 +153,143 @@ class McpError(Exception):
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
-        """The exception for a wire error object {"code", "message", "data"}, of the subclass its code names."""
-        code, message, data = error.get("code"), error.get("message"), error.get("data")
+        """The exception for {"code", "message", "data"}, of the subclass that the code names."""
+        code, message = error.get("code"), error.get("message")
         if not isinstance(code, int) or isinstance(code, bool):
             return InternalError(f"the peer sent an error whose code is {show(code)}", error)
+        text = message if isinstance(message, str) else show(message)
         found = McpError.__new__(ERRORS.get(code, McpError))
-        McpError.__init__(found, code, message if isinstance(message, str) else show(message), data)
+        McpError.__init__(found, code, text, error.get("data"))
         return found
 
     def to_wire(self) -> Json:
-        """The wire error object: {"code", "message"}, and "data" when there is any."""
-        error: Json = {"code": self.code, "message": self.message}
-        if self.data is not None:
-            error["data"] = self.data
-        return error
-
+        """{"code", "message"}, and "data" when there is any."""
+        error = {"code": self.code, "message": self.message, "data": self.data}
+        return error if self.data is not None else {"code": self.code, "message": self.message}
 
 class _Coded(McpError):
     def __init__(self, message: str, data: Any = None) -> None:
         super().__init__(type(self).code, message, data)
 
-
 class ParseError(_Coded):
     """-32700: what came is not JSON."""
     code, http_status = -32700, 400
-
 
 class InvalidRequest(_Coded):
     """-32600: JSON, but not a message that may be sent now."""
     code, http_status = -32600, 400
 
-
 class MethodNotFound(_Coded):
     """-32601: a method that does not exist, or whose capability was not declared."""
     code, http_status = -32601, 404
-
 
 class InvalidParams(_Coded):
     """-32602: the method exists, its parameters are wrong. The message names the parameter."""
     code, http_status = -32602, 400
 
-
 class InternalError(_Coded):
     """-32603: the receiver failed; its log says why."""
     code, http_status = -32603, 500
 
-
 class NotFound(InvalidParams):
     """No such tool, prompt or resource. `code` is -32602, or -32002 for a resource in the legacy revisions;
-    from older servers also -32001 and -32003."""
-
+    from some servers -32001 or -32003."""
 
 class MissingCapability(_Coded):
-    """-32021: the request needs a capability that the client did not declare."""
+    """-32021: the request needs what the client did not declare; `data` has "requiredCapabilities"."""
     code, http_status = -32021, 400
-
 
 class UnsupportedVersion(_Coded):
     """-32022: a revision that the server does not speak; `data` has "supported" and "requested"."""
     code, http_status = -32022, 400
 
-
 class RequestCancelled(_Coded):
     """-32800: the answer to `$/cancelRequest`, which some old peers send."""
     code = -32800
 
-
-# Which exception a code becomes. -32001 to -32003 are "not found" from servers older than the code's allocation.
-ERRORS: Dict[int, Type[McpError]] = {
-    **{error.code: error for error in (ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError,
-                                       MissingCapability, UnsupportedVersion, RequestCancelled)},
-    -32001: NotFound, -32002: NotFound, -32003: NotFound,
+ERRORS: dict[int, type[McpError]] = {
+    **{each.code: each for each in (ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError,
+                                    MissingCapability, UnsupportedVersion, RequestCancelled)},
+    -32001: NotFound, -32002: NotFound, -32003: NotFound,      # of which only -32002 was ever the protocol's
 }
-MODERN_ERRORS = (-32020, MissingCapability.code, UnsupportedVersion.code)    # only a modern server sends these
-
+MODERN_ERRORS = (-32020, MissingCapability.code, UnsupportedVersion.code)    # modern servers only
 
 class ToolError(Exception):
-    """A tool failed in a way its caller can act on: `isError` with this text, or with `content` blocks.
+    """A tool failed in a way that its caller can act on: `isError`, with this text or with `content` blocks.
     `Client.call` raises it for such a result; `content` then has the result's blocks."""
 
-    def __init__(self, message: str, content: Optional[List[Any]] = None) -> None:
+    def __init__(self, message: str, content: list[Any] | None = None) -> None:
         super().__init__(message)
         self.content = content
-
 
 class Timeout(TimeoutError):
     """No answer within the time given. The peer was told to stop."""
 
-
 class Cancelled(Exception):
-    """The request was cancelled: by the peer when a handler sees it, by `call.cancel()` when a caller does."""
-
+    """The request was cancelled: by the client, when a handler sees it; by `call.cancel()`, when a caller
+    does."""
 
 class ConnectionClosed(ConnectionError):
-    """The other end is gone. For a child process: `exit_code`, `command`, and `stderr`, its last lines."""
+    """The other end is gone. For a child process also `exit_code`, `command`, and `stderr`, its last
+    lines."""
 
-    def __init__(self, message: str, exit_code: Optional[int] = None, command: Optional[List[str]] = None,
+    def __init__(self, message: str, exit_code: int | None = None, command: list[str] | None = None,
                  stderr: str = "") -> None:
-        text = message
-        if command:
-            text += f" (command: {' '.join(command)}" + (f"; exit code {exit_code})" if exit_code is not None else ")")
-        if stderr:
-            text += "; the end of its stderr:\n" + stderr
-        super().__init__(text)
+        ended = "" if exit_code is None else f"; exit code {exit_code}"
+        super().__init__(message + (f" (command: {' '.join(command)}{ended})" if command else "")
+                         + (f"; the end of its stderr:\n{stderr}" if stderr else ""))
         self.exit_code, self.command, self.stderr = exit_code, command, stderr
 
-
 class _InputRequired(BaseException):
-    """Raised by Context to leave a handler of the modern era until the client has answered. Not an Exception, so that
-    a handler's own `except Exception` does not swallow it."""
+    """Raised by Context to leave a handler of the modern era until the client has answered. Not an Exception,
+    so that a handler's own `except Exception` does not swallow it."""
 
-    def __init__(self, questions: Dict[str, Json]) -> None:
+    def __init__(self, questions: dict[str, Json]) -> None:
         super().__init__("the handler waits for the client's answers")
         self.questions = questions
-
 
 def show(value: Any, limit: int = 60) -> str:
     """A value as an error text quotes it: short JSON."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=repr) if not isinstance(value, str) or len(value) < 1000 \
-            else json.dumps(value[:1000], ensure_ascii=False)
+        shown = value[:limit] if isinstance(value, str) else value
+        text = json.dumps(shown, ensure_ascii=False, default=repr)
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__}"
     return text if len(text) <= limit else text[:limit - 3] + "..."
 
-
 class _Log:
-    """Lines for Python's logger "mcp_lite", written by a thread that ends when it has none left: a stderr that nobody
-    reads must not hold up a handler. The queue is bounded; what does not fit is counted and dropped."""
+    """Lines for Python's logger "mcp_lite", handed over by a thread that ends when it has none left: a stderr
+    that nobody reads must not hold up a handler. At most MAX_QUEUED wait; then the oldest go."""
 
     def __init__(self) -> None:
-        self._lines: deque[Tuple[int, str, Any]] = deque()    # guarded by _lock
-        self._lock = threading.Lock()
-        self._running = False                                 # guarded by _lock
-        self._dropped = 0                                     # guarded by _lock
+        self._lines: deque[tuple[int, str, Any]] = deque(maxlen=MAX_QUEUED)
+        self._busy = threading.Lock()            # held by the thread that hands over
 
     def write(self, level: int, text: str, exc_info: Any = None) -> None:
-        """Queue one line, with a traceback if `exc_info` is an exception. Never blocks."""
-        with self._lock:
-            if len(self._lines) >= MAX_QUEUED:
-                self._dropped += 1
-                return
-            self._lines.append((level, text, exc_info))
-            start, self._running = not self._running, True
-        if start:
+        """Queue one line, with a traceback if `exc_info` is an exception. Levels as Python's. Never
+        blocks."""
+        self._lines.append((level, text, exc_info))
+        if self._busy.acquire(blocking=False):
             try:
-                threading.Thread(target=self._drain, name="mcp-log", daemon=True).start()
-            except RuntimeError:              # the interpreter is going, or has no thread to give: the line waits
-                with self._lock:
-                    self._running = False
+                threading.Thread(target=self._hand_over, name="mcp-log", daemon=True).start()
+            except RuntimeError:                 # the interpreter is going
+                self._busy.release()
+
+    def _hand_over(self) -> None:
+        import logging
+        logger = logging.getLogger("mcp_lite")
+        while True:
+            try:
+                while self._lines:
+                    level, text, exc_info = self._lines.popleft()
+                    logger.log(level, "%s", text, exc_info=exc_info)
+            finally:
+                self._busy.release()
+            if not self._lines or not self._busy.acquire(blocking=False):
+                return
 
     def debug(self, text: str) -> None:
         self.write(10, text)
-
-    def info(self, text: str) -> None:
-        self.write(20, text)
 
     def warning(self, text: str, exc_info: Any = None) -> None:
         self.write(30, text, exc_info)
@@ -321,44 +298,21 @@ class _Log:
         self.write(40, text, exc_info)
 
     def flush(self, seconds: float) -> None:
-        """Wait until what was queued is written, but no longer than `seconds`."""
-        until = time.monotonic() + seconds
-        while self._running and time.monotonic() < until:
-            time.sleep(0.005)
-
-    def _drain(self) -> None:
-        import logging
-        logger = logging.getLogger("mcp_lite")
-        while True:
-            with self._lock:
-                if not self._lines:
-                    self._running = False
-                    return
-                level, text, exc_info = self._lines.popleft()
-                dropped, self._dropped = self._dropped, 0
-            try:
-                if dropped:
-                    logger.warning("%d lines were dropped: the log's reader is too slow", dropped)
-                logger.log(level, "%s", text, exc_info=exc_info)
-            except Exception:                 # a broken logging handler must not end this thread
-                continue
-
+        """Wait until the queued lines are out, but no longer than `seconds`."""
+        if self._lines and self._busy.acquire(timeout=seconds):
+            self._busy.release()
 
 ###############################################################################
 # 3. Messages #################################################################
 ###############################################################################
-# JSON-RPC 2.0 (basic/index.md#messages): bytes to messages and back. check_envelope is the only place where the outer
-# shape of a message is judged; everything further in may rely on it.
-
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
+# JSON-RPC 2.0 (basic/index.md#messages): bytes to messages and back. check_envelope is the only place where
+# the outer shape of a message is judged; everything further in may rely on it.
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
-
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-
 
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, whatever the bytes are."""
@@ -366,29 +320,26 @@ def parse_message(data: bytes) -> Any:
         return _decoder.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ParseError(f"not UTF-8 at byte {error.start}") from None
-    except ValueError as error:               # JSONDecodeError is one; so is an integer of too many digits
+    except ValueError as error:                  # JSONDecodeError is one; so is an integer of too many digits
         raise ParseError(f"not JSON: {error}") from None
     except RecursionError:
         raise ParseError("nested too deeply") from None
 
-
 def encode_json(value: Any) -> str:
-    """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN, lone surrogates, objects."""
+    """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN, objects, cycles."""
     try:
         return _encoder.encode(value)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
-
 def encode_message(message: Any) -> bytes:
-    """One message as UTF-8 without a line break. Raises as encode_json does."""
+    """One message as UTF-8 without a line break. Raises as encode_json does, and for lone surrogates."""
     return encode_json(message).encode("utf-8")
 
-
 def is_id(value: Any) -> bool:
-    """Whether it can be a request's id: "string or integer", "MUST NOT be null"; in Python, True is an int."""
+    """Whether it can be a request's id: "string or integer", "MUST NOT be null"; and in Python, True is an
+    int."""
     return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
-
 
 def check_envelope(message: Any) -> str:
     """Tell "request", "notification" or "response". Raises InvalidRequest for what is none of them."""
@@ -396,108 +347,89 @@ def check_envelope(message: Any) -> str:
         raise InvalidRequest(f"expected an object, got {show(message)}")
     if message.get("jsonrpc") != "2.0":
         raise InvalidRequest(f'jsonrpc: expected "2.0", got {show(message.get("jsonrpc"))}')
-    if "method" not in message:
-        return _check_response(message)
-    if "result" in message or "error" in message:
-        raise InvalidRequest("a message is either a call (method) or an answer (result or error), not both")
-    if not isinstance(message["method"], str):
-        raise InvalidRequest(f"method: expected string, got {show(message['method'])}")
-    if "id" not in message:
-        return "notification"
-    if not is_id(message["id"]):
+    if "id" in message and not is_id(message["id"]) and ("method" in message or message["id"] is not None):
         raise InvalidRequest(f"id: expected string or integer, got {show(message['id'])}")
-    return "request"
+    inner = [name for name in ("method", "result", "error") if name in message]
+    if len(inner) != 1:
+        raise InvalidRequest(f"expected one of method, result and error, got {' and '.join(inner) or 'none'}")
+    kind = str if inner == ["method"] else dict
+    if not isinstance(message[inner[0]], kind):
+        raise InvalidRequest(f"{inner[0]}: expected {TYPE_NAMES[kind]}, got {show(message[inner[0]])}")
+    return "response" if kind is dict else "request" if "id" in message else "notification"
 
+TYPE_NAMES = {str: "string", dict: "object", list: "array", int: "integer", float: "number", bool: "boolean"}
 
-def _check_response(message: Json) -> str:
-    if "result" not in message and "error" not in message:
-        raise InvalidRequest("method: missing")
-    if "result" in message and "error" in message:
-        raise InvalidRequest("an answer has a result or an error, not both")
-    if "id" in message and message["id"] is not None and not is_id(message["id"]):
-        raise InvalidRequest(f"id: expected string or integer, got {show(message['id'])}")
-    inner = "result" if "result" in message else "error"
-    if not isinstance(message[inner], dict):
-        raise InvalidRequest(f"{inner}: expected object, got {show(message[inner])}")
-    return "response"
-
-
-def request_message(request_id: RequestId, method: str, params: Optional[Json]) -> Json:
-    message: Json = {"jsonrpc": "2.0", "id": request_id, "method": method}
-    if params is not None:
-        message["params"] = params
-    return message
-
-
-def notification_message(method: str, params: Optional[Json]) -> Json:
+def call_message(method: str, params: Json | None, request_id: RequestId | None = None) -> Json:
+    """A request, or without an id a notification."""
     message: Json = {"jsonrpc": "2.0", "method": method}
+    if request_id is not None:
+        message["id"] = request_id
     if params is not None:
         message["params"] = params
     return message
-
 
 def result_message(request_id: RequestId, result: Json) -> Json:
+    """An answer that says yes."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
-
-def error_message(request_id: Optional[RequestId], error: McpError) -> Json:
+def error_message(request_id: RequestId | None, error: McpError) -> Json:
     """An answer that says no. Without an id when it could not be read: MCP's ids are never null."""
-    if request_id is None:
-        return {"jsonrpc": "2.0", "error": error.to_wire()}
-    return {"jsonrpc": "2.0", "id": request_id, "error": error.to_wire()}
-
+    message: Json = {"jsonrpc": "2.0", "error": error.to_wire()}
+    return message if request_id is None else {**message, "id": request_id}
 
 ###############################################################################
 # 4. Methods ##################################################################
 ###############################################################################
-# Everything that can be said: one row each. A rule that concerns one method stands in its row, and nowhere else is
-# a method's name compared.
+# Everything that can be said: one row each. A rule that concerns one method stands in its row, and nowhere
+# else is a method's name compared.
 
 class Method:
-    """A row of the table.
+    """A row of the table. `sender` is "client", "server" or "both"; `since` and `until` the first and last
+    revision that has it; `capability` what the receiver of a request must have declared; `params` the
+    parameters' types, a question mark after the optional ones. An `inline` request is answered at once, in
+    order, by the reading thread; `paged` names the list in a paged result; a `cacheable` result carries ttlMs
+    and cacheScope; a handler that `asks` may put questions to the client; a `droppable` notification goes
+    first when the peer is too slow."""
+    __slots__ = ("name", "kind", "sender", "handler", "since", "until", "capability", "params", "inline",
+                 "paged", "cacheable", "asks", "droppable")
 
-    `sender` is "client", "server" or "both"; `since` and `until` the first and last revision that has it;
-    `capability` what the *receiver* of a request must have declared; `params` the parameters' types, a question mark
-    after the optional ones; `inline` marks what is answered at once, in order, by the reading thread; `paged` names
-    the list of a paged result; `cacheable` results carry ttlMs and cacheScope; `asks` allows questions (MRTR)."""
-    __slots__ = ("name", "kind", "sender", "handler", "since", "until", "capability", "params", "inline", "paged",
-                 "cacheable", "asks", "droppable")
-
-    def __init__(self, name: str, kind: str, sender: str, handler: str, since: str = OLDEST, until: str = "9999",
-                 capability: str = "", params: Optional[Dict[str, Any]] = None, inline: bool = False, paged: str = "",
-                 cacheable: bool = False, asks: bool = False, droppable: bool = False) -> None:
+    def __init__(self, name: str, kind: str, sender: str, handler: str, since: str = OLDEST,
+                 until: str = "9999", capability: str = "", params: dict[str, Any] | None = None,
+                 inline: bool = False, paged: str = "", cacheable: bool = False, asks: bool = False,
+                 droppable: bool = False) -> None:
         self.name, self.kind, self.sender, self.handler = name, kind, sender, handler
         self.since, self.until, self.capability = since, until, capability
-        self.params = tuple((key.rstrip("?"), not key.endswith("?"), kind) for key, kind in (params or {}).items())
-        self.inline, self.paged, self.cacheable, self.asks, self.droppable = inline, paged, cacheable, asks, droppable
-
+        self.params = [(key.rstrip("?"), not key.endswith("?"), kind) for key, kind in (params or {}).items()]
+        self.inline, self.paged, self.cacheable = inline, paged, cacheable
+        self.asks, self.droppable = asks, droppable
 
 _PAGE = {"cursor?": str}
-_METHODS = [
+METHODS: dict[str, Method] = {row.name: row for row in (
     # Lifecycle: basic/lifecycle.md of the legacy revisions; server/discover.md of the modern one.
     Method("initialize", "request", "client", "_initialize", until=LAST_LEGACY, inline=True,
            params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict}),
     Method("notifications/initialized", "notification", "client", "_initialized", until=LAST_LEGACY),
-    Method("initialized", "notification", "client", "_initialized", until=LAST_LEGACY),   # as a tutorial has it
+    Method("initialized", "notification", "client", "_initialized", until=LAST_LEGACY),    # in tutorials
     Method("ping", "request", "both", "_ping", until=LAST_LEGACY, inline=True),
-    Method("server/discover", "request", "client", "_server_discover", since=MODERN, inline=True, cacheable=True),
+    Method("server/discover", "request", "client", "_server_discover", since=MODERN, inline=True,
+           cacheable=True),
 
     # The server's features.
-    Method("tools/list", "request", "client", "_tools_list", capability="tools", params=_PAGE, paged="tools",
+    Method("tools/list", "request", "client", "_list", capability="tools", params=_PAGE, paged="tools",
            cacheable=True),
     Method("tools/call", "request", "client", "_tools_call", capability="tools", asks=True,
            params={"name": str, "arguments?": dict}),
-    Method("resources/list", "request", "client", "_resources_list", capability="resources", params=_PAGE,
+    Method("resources/list", "request", "client", "_list", capability="resources", params=_PAGE,
            paged="resources", cacheable=True),
-    Method("resources/templates/list", "request", "client", "_resources_templates_list", capability="resources",
-           params=_PAGE, paged="resourceTemplates", cacheable=True),
-    Method("resources/read", "request", "client", "_resources_read", capability="resources", params={"uri": str},
-           cacheable=True, asks=True),
+    Method("resources/templates/list", "request", "client", "_list", capability="resources", params=_PAGE,
+           paged="resourceTemplates", cacheable=True),
+    Method("resources/read", "request", "client", "_resources_read", capability="resources", cacheable=True,
+           asks=True, params={"uri": str}),
     Method("resources/subscribe", "request", "client", "_resources_subscribe", until=LAST_LEGACY, inline=True,
            capability="resources.subscribe", params={"uri": str}),
-    Method("resources/unsubscribe", "request", "client", "_resources_unsubscribe", until=LAST_LEGACY, inline=True,
-           capability="resources.subscribe", params={"uri": str}),
-    Method("prompts/list", "request", "client", "_prompts_list", capability="prompts", params=_PAGE, paged="prompts",
+    Method("resources/unsubscribe", "request", "client", "_resources_unsubscribe", until=LAST_LEGACY,
+           inline=True, capability="resources.subscribe", params={"uri": str}),
+    Method("prompts/list", "request", "client", "_list", capability="prompts", params=_PAGE, paged="prompts",
            cacheable=True),
     Method("prompts/get", "request", "client", "_prompts_get", capability="prompts", asks=True,
            params={"name": str, "arguments?": dict}),
@@ -512,56 +444,48 @@ _METHODS = [
     Method("roots/list", "request", "server", "_roots_list", until=LAST_LEGACY, capability="roots"),
     Method("sampling/createMessage", "request", "server", "_sampling_create_message", until=LAST_LEGACY,
            capability="sampling", params={"messages": list, "maxTokens": int}),
-    Method("elicitation/create", "request", "server", "_elicitation_create", since="2025-06-18", until=LAST_LEGACY,
-           capability="elicitation", params={"message": str}),
+    Method("elicitation/create", "request", "server", "_elicitation_create", since="2025-06-18",
+           until=LAST_LEGACY, capability="elicitation", params={"message": str}),
 
     # About a request: basic/patterns/cancellation.md and progress.md.
     Method("notifications/cancelled", "notification", "both", "_cancelled"),
-    Method("$/cancelRequest", "notification", "both", "_cancel_request"),     # as language servers and old peers say it
+    Method("$/cancelRequest", "notification", "both", "_cancel_request"),     # as language servers say it
     Method("notifications/progress", "notification", "both", "_progress", droppable=True),
-    Method("notifications/message", "notification", "server", "_notified", droppable=True),
+    Method("notifications/message", "notification", "server", "_logged", droppable=True),
 
     # About the server's state, and the client's.
-    Method("notifications/tools/list_changed", "notification", "server", "_notified"),
-    Method("notifications/resources/list_changed", "notification", "server", "_notified"),
-    Method("notifications/resources/updated", "notification", "server", "_notified"),
-    Method("notifications/prompts/list_changed", "notification", "server", "_notified"),
-    Method("notifications/elicitation/complete", "notification", "server", "_notified", since="2025-11-25",
+    Method("notifications/tools/list_changed", "notification", "server", "_changed"),
+    Method("notifications/resources/list_changed", "notification", "server", "_changed"),
+    Method("notifications/resources/updated", "notification", "server", "_changed"),
+    Method("notifications/prompts/list_changed", "notification", "server", "_changed"),
+    Method("notifications/elicitation/complete", "notification", "server", "_changed", since="2025-11-25",
            until=LAST_LEGACY),
-    Method("notifications/subscriptions/acknowledged", "notification", "server", "_notified", since=MODERN),
-    Method("notifications/roots/list_changed", "notification", "client", "_roots_list_changed", until=LAST_LEGACY),
-]
-METHODS: Dict[str, Method] = {row.name: row for row in _METHODS}
+    Method("notifications/subscriptions/acknowledged", "notification", "server", "_changed", since=MODERN),
+    Method("notifications/roots/list_changed", "notification", "client", "_changed", until=LAST_LEGACY),
+)}
 
 # What a client may ask to hear of: the filter's member, the notification, the capability that promises it.
-LIST_CHANGES = {
-    "tools": ("toolsListChanged", "notifications/tools/list_changed", "tools.listChanged"),
-    "prompts": ("promptsListChanged", "notifications/prompts/list_changed", "prompts.listChanged"),
-    "resources": ("resourcesListChanged", "notifications/resources/list_changed", "resources.listChanged"),
-}
-
-_TYPE_NAMES = {str: "string", dict: "object", list: "array", int: "integer", float: "number", bool: "boolean"}
-
+LIST_CHANGES = {kind: (f"{kind}ListChanged", f"notifications/{kind}/list_changed", f"{kind}.listChanged")
+                for kind in ("tools", "prompts", "resources")}
 
 def check_params(row: Method, params: Json) -> None:
-    """Check a request's own parameters against its row. Raises InvalidParams naming the first that is wrong."""
+    """Check a request's own parameters against its row. Raises InvalidParams naming the first that is
+    wrong."""
     for name, required, kind in row.params:
         value = params.get(name)
-        if value is None and (name not in params or not required):
-            if required:
-                raise InvalidParams(f"{name}: expected {_TYPE_NAMES[kind]}, but it is missing")
-        elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InvalidParams(f"{name}: expected {_TYPE_NAMES[kind]}, got {show(value)}")
-
+        if value is None and not required:
+            continue
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            found = f"got {show(value)}" if name in params else "but it is missing"
+            raise InvalidParams(f"{name}: expected {TYPE_NAMES[kind]}, {found}")
 
 def has_capability(capabilities: Json, path: str) -> bool:
-    """Whether declared capabilities contain a dotted path, such as "resources.subscribe"."""
+    """Whether declared capabilities have a dotted path, such as "resources.subscribe". An empty object
+    counts."""
     found: Any = capabilities
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
-    # Feature objects count when present, even empty; flags such as listChanged when true.
     return found is not None and found is not False
-
 
 ###############################################################################
 # 5. JSON Schema ##############################################################
@@ -1232,6 +1156,25 @@ def fit_members(wire: Json, version: str) -> Json:
     return {name: value for name, value in wire.items() if MEMBER_SINCE.get(name, OLDEST) <= version}
 
 
+def fit_result(result: Json, version: str) -> Json:
+    """A tool's result as a revision knows it."""
+    if version < "2025-06-18":
+        result.pop("structuredContent", None)
+        result["content"] = [fit_block(block, version) for block in result["content"]]
+    return result
+
+def read_contents(uri: str, value: Any, mime_type: Optional[str]) -> Json:
+    """What a resource function returned, as the wire's contents."""
+    if isinstance(value, EmbeddedResource):
+        return resource_contents(value.uri, value.content, value.mime_type or mime_type)
+    if isinstance(value, _Media):
+        return resource_contents(uri, value.data, mime_type or value.mime_type)
+    if isinstance(value, str):
+        return resource_contents(uri, value, mime_type or "text/plain")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return resource_contents(uri, bytes(value), mime_type or "application/octet-stream")
+    return resource_contents(uri, encode_json(to_plain(value)), mime_type or "application/json")
+
 # Hints ----------------------------------------------------------------------
 
 class Hint:
@@ -1802,7 +1745,8 @@ def _smuggles(value: str) -> bool:
 ###############################################################################
 # 7. Framing ##################################################################
 ###############################################################################
-# Bytes to values and back, no I/O. A message is a line (basic/transports/stdio.md): UTF-8, ended by \n, \r\n accepted.
+# Bytes to values and back, no I/O. A message is a line (basic/transports/stdio.md): UTF-8, ended by \n or
+# \r\n.
 
 class LineFramer:
     """Lines out of bytes that arrive in any pieces. A line over the limit is skipped without being kept."""
@@ -1810,20 +1754,17 @@ class LineFramer:
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
-        self._parts: List[bytes] = []            # the unfinished line
-        self._size = 0
-        self._skipping = False
+        self._parts: list[bytes] = []            # the unfinished line
+        self._size, self._skipping = 0, False
 
-    def feed(self, data: bytes) -> List[Optional[bytes]]:
-        """The lines that these bytes complete, without their ends; blank ones are left out. None stands for a line
-        that was too long."""
-        lines: List[Optional[bytes]] = []
-        *ended, rest = data.split(b"\n")
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """The lines that these bytes complete, without their ends; blank ones are left out. None stands for a
+        line that was too long. b"" is the end of the stream: what is left is a line."""
+        lines: list[bytes | None] = []
+        *ended, rest = data.split(b"\n") if data else (b"", b"")
         for piece in ended:
             if self._parts:
-                self._parts.append(piece)
-                self._size += len(piece)
-                piece = b"".join(self._parts)
+                piece = b"".join([*self._parts, piece])
                 self._parts, self._size = [], 0
             if self._skipping:
                 self._skipping = False
@@ -1839,21 +1780,16 @@ class LineFramer:
                 lines.append(None)
         return lines
 
-    def end(self) -> List[Optional[bytes]]:
-        """What is left when the stream ends without a line break."""
-        return self.feed(b"\n")
-
-
 ###############################################################################
 # 8. Protocol #################################################################
 ###############################################################################
-# One conversation, seen from one side, without I/O, locks or clocks: which message may come now, in which revision and
-# era, and what it means. `receive` is the one gate. A request is registered before anybody works on it, and ends when
-# somebody pops it: an answer and a cancellation may race, the dict decides.
+# One conversation, seen from one side, without I/O, locks or clocks: which message may come now, in which
+# revision and era, and what it means. `receive` is the one gate. A request is registered before anybody works
+# on it, and ends when somebody pops it: an answer and a cancellation may race, the dict decides.
 
 class Request:
-    """One request of the peer's, from its admission to its end. `cancelled` turns true once; `waiters` are queues to
-    wake then, `callbacks` the handler's own functions to run then."""
+    """One request of the peer's, from its admission to its end. `cancelled` turns true once; then `waiters`,
+    queues, get ("cancelled", None), and `callbacks`, the handler's own functions, run."""
     __slots__ = ("id", "method", "params", "meta", "row", "version", "modern", "capabilities", "client_info",
                  "log_level", "batch", "cancelled", "waiters", "callbacks", "progress")
 
@@ -1863,208 +1799,191 @@ class Request:
         self.params: Json = message.get("params") or {}
         self.meta: Json = {}
         self.row = METHODS.get(self.method)
-        self.version, self.modern = version, False
+        self.version, self.modern, self.log_level = version, False, ""
         self.capabilities: Json = {}
         self.client_info: Json = {}
-        self.log_level = ""
-        self.batch: Optional[Batch] = None
+        self.batch: Batch | None = None
         self.cancelled = False
-        self.waiters: List[SimpleQueue[Any]] = []
-        self.callbacks: List[Callable[[], Any]] = []
+        self.waiters: list[SimpleQueue[Any]] = []
+        self.callbacks: list[Callable[[], Any]] = []
         self.progress = float("-inf")            # the last value told; it must increase
 
     @property
-    def progress_token(self) -> Optional[RequestId]:
+    def progress_token(self) -> RequestId | None:
         """What the peer wants progress told under, or None."""
         token = self.meta.get("progressToken")
         return token if is_id(token) else None
 
-
 class Notification:
-    """A notification that may come now. `row` is None for a method the table does not know."""
+    """A notification that may come now. `row` is None for a method that the table does not know."""
     __slots__ = ("method", "params", "row")
 
-    def __init__(self, method: str, params: Json, row: Optional[Method]) -> None:
+    def __init__(self, method: str, params: Json, row: Method | None) -> None:
         self.method, self.params, self.row = method, params, row
 
-
 class Answer:
-    """The answer to a request of ours: what was registered for it, and a result or an error (the peer's, or the
-    reason why none will come)."""
+    """The answer to a request of ours: who waits for it, and a result or an error (the peer's, or why none
+    comes)."""
     __slots__ = ("pending", "result", "error")
 
-    def __init__(self, pending: Any, result: Optional[Json], error: Optional[Exception]) -> None:
+    def __init__(self, pending: Any, result: Json | None, error: Exception | None) -> None:
         self.pending, self.result, self.error = pending, result, error
 
-
 class Refusal:
-    """A message that may not come now. `reply` is what to send, or None where silence is the rule; `why` for the log."""
-    __slots__ = ("reply", "why")
+    """A message that may not come now: `why`, for the log, and what to `reply`; None where silence is the
+    rule."""
+    __slots__ = ("why", "reply")
 
-    def __init__(self, why: str, reply: Optional[Json] = None) -> None:
+    def __init__(self, why: str, reply: Json | None = None) -> None:
         self.why, self.reply = why, reply
-
 
 class Batch:
     """A JSON-RPC batch of 2025-03-26 in work: its answers leave as one array when the last is there."""
     __slots__ = ("open", "answers")
 
     def __init__(self) -> None:
-        self.open = 0                            # requests not yet answered; guarded by Connection._lock
-        self.answers: List[Json] = []
-
+        self.open = 1                            # requests not yet answered, and one for the reading
+        self.answers: list[bytes] = []
 
 class Protocol:
-    """One side of one conversation. `role` is "client" or "server"; `capabilities()` tells what this side declares.
+    """One side of one conversation. `role` is "client" or "server"; `capabilities()` tells what this side
+    declares.
 
-    A server makes one per stdio process, per legacy HTTP session, or per modern HTTP request; a client one per
-    connection. The legacy handshake sets `version`, `peer_info` and `peer_capabilities`; modern requests bring their
-    own and leave no trace here."""
-    __slots__ = ("role", "capabilities", "version", "initialized", "peer_info", "peer_capabilities", "log_level",
-                 "subscribed", "pending", "in_flight", "next_id")
+    A server makes one for a stdio process, a legacy HTTP session, or a modern HTTP request; a client for each
+    connection. The handshake of the legacy era sets version, peer_info and peer_capabilities; modern requests
+    bring their own and leave no trace here."""
+    __slots__ = ("role", "capabilities", "version", "initialized", "peer_info", "peer_capabilities",
+                 "log_level", "subscribed", "pending", "in_flight", "next_id")
 
     def __init__(self, role: str, capabilities: Callable[[], Json]) -> None:
         self.role, self.capabilities = role, capabilities
-        self.version = ""                        # of the session; on the client also a modern one
-        self.initialized = False
+        self.version, self.initialized = "", False       # of the session; on a client also a modern one
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
         self.log_level = "info"                  # before logging/setLevel "the server MAY decide"
-        self.subscribed: Dict[str, bool] = {}    # the URIs of resources/subscribe
-        self.pending: Dict[RequestId, Any] = {}          # our requests: id -> who waits
-        self.in_flight: Dict[RequestId, Request] = {}    # the peer's requests: id -> Request
+        self.subscribed: dict[str, bool] = {}    # the URIs of resources/subscribe
+        self.pending: dict[RequestId, Any] = {}          # our requests: id -> who waits
+        self.in_flight: dict[RequestId, Request] = {}    # the peer's requests: id -> Request
         self.next_id = itertools.count(1).__next__
 
-    # Receiving
-
-    def receive(self, message: Any) -> Any:
-        """Judge one decoded message: a Request (now in flight), a Notification, an Answer or a Refusal."""
+    def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
+        """Judge one decoded message. A Request that is returned is in flight."""
         try:
             kind = check_envelope(message)
         except InvalidRequest as error:
-            return self._refuse_envelope(message, error)
+            return self._refuse_envelope(message if isinstance(message, dict) else {}, error)
         if kind == "request":
             return self._receive_request(message)
-        return self._receive_notification(message) if kind == "notification" else self._receive_response(message)
+        if kind == "notification":
+            return self._receive_notification(message)
+        return self._receive_response(message)
 
-    def _refuse_envelope(self, message: Any, error: McpError) -> Any:
-        if isinstance(message, dict) and "method" not in message and ("result" in message or "error" in message):
-            # An answer is never answered. If it says whose it is, nobody needs to wait on.
-            found = self.pending.pop(message.get("id"), None) if is_id(message.get("id")) else None
-            return Refusal(str(error)) if found is None else \
-                Answer(found, None, InternalError(f"the peer's answer is not valid: {error}"))
-        if isinstance(message, dict) and isinstance(message.get("method"), str) and "id" not in message:
-            return Refusal(str(error))
-        known = message.get("id") if isinstance(message, dict) and is_id(message.get("id")) else None
+    def _refuse_envelope(self, message: Json, error: McpError) -> Answer | Refusal:
+        known: Any = message["id"] if is_id(message.get("id")) else None
+        if "method" not in message and ("result" in message or "error" in message):
+            # An answer is never answered; but if it says whose it is, nobody needs to wait on.
+            pending = self.pending.pop(known, None)
+            broken = InternalError(f"the peer's answer is not valid: {error}")
+            return Refusal(str(error)) if pending is None else Answer(pending, None, broken)
+        if isinstance(message.get("method"), str) and "id" not in message:
+            return Refusal(str(error))           # nor is a notification
         return Refusal(str(error), error_message(known, error))
 
-    def _receive_request(self, message: Json) -> Any:
+    def _receive_request(self, message: Json) -> Request | Refusal:
         request = Request(message, self.version)
         try:
             self._admit(request)
         except McpError as error:
             return Refusal(str(error), error_message(request.id, error))
         if request.id in self.in_flight:
-            # Answering with that id would answer the request that owns it.
+            # An answer with that id would answer the request that owns it.
             busy = InvalidRequest(f"id {show(request.id)} is in flight already")
             return Refusal(str(busy), error_message(None, busy))
         self.in_flight[request.id] = request
         return request
 
     def _admit(self, request: Request) -> None:
-        """Whether this request may come now: era, revision, method, sender, lifecycle, capability, parameters."""
-        if not isinstance(request.params, dict):
-            raise InvalidParams(f"params: expected object, got {show(request.params)}")
-        meta = request.params.get("_meta", {})
+        """Whether this may come now: era, revision, method, sender, lifecycle, capability, parameters."""
+        row, meta = request.row, request.params.get("_meta", {}) if isinstance(request.params, dict) else None
         if not isinstance(meta, dict):
-            raise InvalidParams(f"_meta: expected object, got {show(meta)}")
-        request.meta, row = meta, request.row
-        if self.role == "server":
-            if self._is_modern(request):
-                self._admit_modern(request)
-            else:
-                self._admit_legacy(request)
-        elif self.version >= MODERN:
+            raise InvalidParams(f"params and _meta: expected objects, got {show(request.params)}")
+        request.meta = meta
+        if self.role == "client" and self.version >= MODERN:
             raise InvalidRequest(f"{request.method}: servers send no requests in {self.version}")
+        # basic/versioning.md: "A request carrying modern per-request `_meta` is served statelessly".
+        if META_VERSION in meta or META_CAPABILITIES in meta or (row is not None and row.since >= MODERN):
+            self._admit_modern(request)
+        elif self.role == "server":
+            self._admit_legacy(request)
         version = request.version or OLDEST
-        if row is None or row.kind != "request" or row.sender == self.role or not row.since <= version <= row.until:
-            raise MethodNotFound(f"{show(request.method)} is not a request that a {self.peer} may send in {version}")
+        if row is None or row.kind != "request" or row.sender == self.role or \
+                not row.since <= version <= row.until:
+            raise MethodNotFound(f"{show(request.method)}: no request of a {self._peer} in {version}")
         if row.capability and not has_capability(self.capabilities(), row.capability):
             raise MethodNotFound(f"{request.method}: this {self.role} did not declare {row.capability}")
         if "progressToken" in meta and request.progress_token is None:
-            raise InvalidParams(f"_meta.progressToken: expected string or integer, got {show(meta['progressToken'])}")
+            raise InvalidParams("_meta.progressToken: expected string or integer, got "
+                                + show(meta["progressToken"]))
         check_params(row, request.params)
         if row.handler == "_initialize":
             self._open_session(request)
 
     @property
-    def peer(self) -> str:
-        """The other side's role."""
+    def _peer(self) -> str:
         return "client" if self.role == "server" else "server"
 
     @staticmethod
-    def _is_modern(request: Request) -> bool:
-        """basic/versioning.md: "A request carrying modern per-request `_meta` is served statelessly"."""
-        if META_VERSION in request.meta or META_CAPABILITIES in request.meta:
-            return True
-        return request.row is not None and request.row.since >= MODERN
-
-    def _admit_modern(self, request: Request) -> None:
+    def _admit_modern(request: Request) -> None:
         meta = request.meta
-        for key, kind in ((META_VERSION, str), (META_CAPABILITIES, dict)):
-            if not isinstance(meta.get(key), kind):
-                raise InvalidParams(f"_meta.{key}: " + (f"expected {_TYPE_NAMES[kind]}, got {show(meta[key])}"
-                                                        if key in meta else "required, but missing"))
-        if not isinstance(meta.get(META_CLIENT_INFO, {}), dict):
-            raise InvalidParams(f"_meta.{META_CLIENT_INFO}: expected object, got {show(meta[META_CLIENT_INFO])}")
+        for key, kind, required in ((META_VERSION, str, True), (META_CAPABILITIES, dict, True),
+                                    (META_CLIENT_INFO, dict, False)):
+            if not isinstance(meta.get(key), kind) and (required or key in meta):
+                found = f"got {show(meta[key])}" if key in meta else "but it is missing"
+                raise InvalidParams(f"_meta.{key}: expected {TYPE_NAMES[kind]}, {found}")
         if meta[META_VERSION] not in MODERN_VERSIONS:
             raise UnsupportedVersion(f"unsupported protocol version {show(meta[META_VERSION])}",
                                      {"supported": list(MODERN_VERSIONS), "requested": meta[META_VERSION]})
         level = meta.get(META_LOG_LEVEL, "")
         if level != "" and level not in LOG_LEVELS:
-            raise InvalidParams(f"_meta.{META_LOG_LEVEL}: expected one of {', '.join(LOG_LEVELS)}, got {show(level)}")
+            raise InvalidParams(f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}")
         request.modern, request.version, request.log_level = True, meta[META_VERSION], level
         request.capabilities, request.client_info = meta[META_CAPABILITIES], meta.get(META_CLIENT_INFO, {})
 
     def _admit_legacy(self, request: Request) -> None:
         handler = request.row.handler if request.row else ""
         if not self.version and handler not in ("_initialize", "_ping"):
-            raise InvalidRequest(f"{request.method}: not initialized; send initialize first, or the {MODERN} _meta")
+            raise InvalidRequest(f"{request.method}: not initialized; initialize, or send {MODERN} _meta")
         if self.version and handler == "_initialize":
             raise InvalidRequest("initialize: the session is initialized already")
         request.capabilities, request.client_info = self.peer_capabilities, self.peer_info
-        request.log_level = self.log_level
 
     def _open_session(self, request: Request) -> None:
-        """Negotiate: "If the server supports the requested protocol version, it MUST respond with the same version.
-        Otherwise [...] another protocol version it supports", the latest that has a handshake."""
+        """Negotiate: "If the server supports the requested protocol version, it MUST respond with the same
+        version. Otherwise [...] another protocol version it supports": the latest that has a handshake."""
         wanted = request.params["protocolVersion"]
         self.version = request.version = wanted if wanted in LEGACY_VERSIONS else LAST_LEGACY
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
 
-    def _receive_notification(self, message: Json) -> Any:
-        method, params, row = message["method"], message.get("params") or {}, METHODS.get(message["method"])
+    def _receive_notification(self, message: Json) -> Notification | Refusal:
+        method, params = message["method"], message.get("params") or {}
+        row = METHODS.get(method)
         if not isinstance(params, dict):
             return Refusal(f"{method}: params: expected object, got {show(params)}")
         if row is not None and (row.kind != "notification" or row.sender == self.role):
-            return Refusal(f"{method} is not a notification that a {self.peer} may send")
+            return Refusal(f"{method} is no notification that a {self._peer} may send")
         if row is not None and row.handler == "_initialized":
             self.initialized = bool(self.version)
         return Notification(method, params, row)
 
-    def _receive_response(self, message: Json) -> Any:
-        request_id = message.get("id")
-        pending = None if request_id is None else self.pending.pop(request_id, None)
+    def _receive_response(self, message: Json) -> Answer | Refusal:
+        pending = self.pending.pop(message.get("id"), None)      # type: ignore[arg-type]
         if pending is None:
             # Late, twice, or to nobody: "SHOULD ignore any response to the cancelled request".
-            error = message.get("error", {}).get("message", "")
-            return Refusal(f"an answer to no open request (id {show(request_id)})" + (f": {error}" if error else ""))
+            return Refusal(f"an answer to no open request: {show(message, 200)}")
         if "error" in message:
             return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
-
-    # Sending
 
     def open(self, pending: Any) -> RequestId:
         """Register a request of ours under a new id, before its bytes leave."""
@@ -2074,40 +1993,43 @@ class Protocol:
 
     def end(self, request: Request) -> bool:
         """Take a request out of flight. Only who gets True may still speak about it."""
-        return self.in_flight.pop(request.id, None) is request
+        return self.in_flight.get(request.id) is request and self.in_flight.pop(request.id, None) is request
 
-    def cancel(self, request_id: Any) -> Optional[Request]:
-        """Take the peer's request out of flight because it was cancelled; None if it ended before.
-        "MUST NOT send any further messages for it", so the winner stays silent."""
+    def cancel(self, request_id: Any) -> Request | None:
+        """Take the peer's request out of flight because it was cancelled; None if it ended before. "MUST NOT
+        send any further messages for it", so the winner stays silent."""
         request = self.in_flight.pop(request_id, None) if is_id(request_id) else None
         if request is not None:
             request.cancelled = True
         return request
 
-
 ###############################################################################
 # 9. Connection ###############################################################
 ###############################################################################
-# A Protocol with threads around it. Bytes come in through `feed`, on whichever thread reads; requests run on workers;
-# bytes go out through `flush`, written by one thread at a time for all that wait. No lock is held while writing.
+# A Protocol with threads around it. Bytes come in through `feed`, on whichever thread reads; requests run on
+# workers; bytes go out through `flush`, by one thread at a time for all that wait. No lock is held while
+# writing.
 
 class Workers:
-    """Threads for jobs. The latest idle one is woken first, so a lone caller meets one warm thread; and no second one
-    is woken while the first is still on its way, so a burst is worked off by few threads instead of waking all.
+    """Threads for jobs. The latest idle one is woken first, so a lone caller meets one warm thread; and no
+    second one is woken while the first is on its way, so a burst is worked off by few threads instead of
+    waking all.
 
-    `between()` is called when a worker has woken and when it has nothing left to do; while another is on its way to
-    do that, it is skipped: this is how answers of a burst share one write."""
+    `between()` is called when a worker has woken and when it has nothing left to do; while another is on its
+    way to call it, it is skipped: this is how the answers of a burst share one write."""
 
     def __init__(self, name: str, limit: int, between: Callable[[], None], log: _Log) -> None:
         self.name, self.limit, self.between, self.log = name, limit, between, log
         self._lock = threading.Lock()
-        self._backlog: deque[Callable[[], Any]] = deque()     # guarded by _lock
-        self._idle: List[Any] = []                            # each one's wake-up lock; guarded by _lock
-        self._count = 0                                       # living workers; guarded by _lock
-        self._waking = False                                  # one is on its way; guarded by _lock
-        self._closed = False                                  # guarded by _lock
-        self._threads: Dict[int, threading.Thread] = {}       # id(wake-up lock) -> thread
+        # All guarded by _lock. An idle worker is known by the lock that it waits for.
+        self._backlog: deque[Callable[[], Any]] = deque()
+        self._idle: list[Any] = []
+        self._threads: dict[int, threading.Thread] = {}       # id(its lock) -> thread
+        self._waking = self._closed = False                   # one is on its way; no more jobs
         self._names = itertools.count(1).__next__
+
+    def __len__(self) -> int:
+        return len(self._backlog)
 
     def submit(self, job: Callable[[], Any]) -> None:
         """Have a worker run the job. Never blocks. After close() nothing runs any more."""
@@ -2115,41 +2037,33 @@ class Workers:
             if self._closed:
                 return
             self._backlog.append(job)
-            worker = self._choose_locked()
-        if worker is not None:
-            self._wake(worker)
+            thread = self._wake_locked()
+        self._start(thread)
 
-    def __len__(self) -> int:
-        return len(self._backlog)
-
-    def _choose_locked(self) -> Any:
-        """The worker to wake for the backlog, or None when none is needed or to be had."""
+    def _wake_locked(self) -> threading.Thread | None:
+        """Wake an idle worker for the backlog, if one is needed; or return a new one to start."""
         assert self._lock.locked()
-        if self._waking or not self._backlog:
-            return None
-        if not self._idle and self._count >= self.limit:
+        if self._waking or not self._backlog or not (self._idle or len(self._threads) < self.limit):
             return None
         self._waking = True
         if self._idle:
-            return self._idle.pop()
-        self._count += 1
+            self._idle.pop().release()
+            return None
         wake = threading.Lock()
         wake.acquire()
-        return wake
-
-    def _wake(self, wake: Any) -> None:
-        if id(wake) in self._threads:
-            wake.release()
-            return
-        thread = threading.Thread(target=self._run, args=(wake,), name=f"{self.name}-{self._names()}", daemon=True)
+        thread = threading.Thread(target=self._run, args=(wake,), daemon=True)
+        thread.name = f"{self.name}-{self._names()}"
         self._threads[id(wake)] = thread
+        return thread
+
+    def _start(self, thread: threading.Thread | None) -> None:
         try:
-            thread.start()
+            if thread is not None:
+                thread.start()
         except RuntimeError as error:             # no thread to be had: those that live will come to it
             with self._lock:
-                self._count -= 1
                 self._waking = False
-            self._threads.pop(id(wake), None)
+                self._threads = {key: each for key, each in self._threads.items() if each is not thread}
             self.log.error(f"{self.name}: {error}")
 
     def _run(self, wake: Any) -> None:
@@ -2157,8 +2071,7 @@ class Workers:
             with self._lock:
                 self._waking = False
             self.between()
-            job = self._next(wake)
-            while job is not None:
+            for job in iter(lambda: self._next(wake), None):
                 try:
                     job()
                 except BaseException as error:    # a job answers for itself; what escapes is ours
@@ -2166,64 +2079,54 @@ class Workers:
                 del job                           # an idle worker keeps nothing alive
                 if not self._waking:
                     self.between()
-                job = self._next(wake)
-            if not wake.acquire(timeout=IDLE_SECONDS):
-                with self._lock:
-                    if wake in self._idle:
-                        self._idle.remove(wake)
-                        self._leave_locked(wake)
-                        return
-                wake.acquire()                    # chosen at the last moment
-            if self._closed:
-                with self._lock:
-                    self._leave_locked(wake)
-                return
+            woken = wake.acquire(timeout=IDLE_SECONDS)
+            with self._lock:
+                if self._closed or (not woken and wake in self._idle):
+                    self._idle = [each for each in self._idle if each is not wake]
+                    del self._threads[id(wake)]
+                    return
+            if not woken:
+                wake.acquire()                    # chosen at the last moment: its release is there
 
-    def _leave_locked(self, wake: Any) -> None:
-        assert self._lock.locked()
-        self._count -= 1
-        self._threads.pop(id(wake), None)
-
-    def _next(self, wake: Any) -> Optional[Callable[[], Any]]:
+    def _next(self, wake: Any) -> Callable[[], Any] | None:
         """The next job; or None, and the worker stands among the idle."""
         with self._lock:
             if not self._backlog:
                 if self._closed:
                     wake.release()
-                else:
-                    self._idle.append(wake)
+                self._idle.append(wake)
                 return None
-            job = self._backlog.popleft()
-            helper = self._choose_locked()
-        if helper is not None:
-            self._wake(helper)
+            job, thread = self._backlog.popleft(), self._wake_locked()
+        self._start(thread)
         return job
 
     def close(self, seconds: float) -> None:
         """Drop the backlog, let the workers go, and wait for them, but no longer than `seconds` in all."""
         with self._lock:
-            self._closed = True
+            if not self._closed:
+                self._closed = True
+                for wake in self._idle:
+                    wake.release()
             self._backlog.clear()
-            idle, self._idle = self._idle, []
-        for wake in idle:
-            wake.release()
+            threads = list(self._threads.values())
         until = time.monotonic() + seconds
-        for thread in list(self._threads.values()):
+        for thread in threads:
             if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(max(0.0, until - time.monotonic()))
 
-
 class Waiter:
-    """Who waits for the answer to a request of ours. `inbox` gets ("progress", params) any number of times, then one
-    ("answer", Answer). `on_answer`, if given, sees the answer first, on the reading thread, and returns True when it
-    took care of it; `on_event(method, params)` makes it a subscription, and hears its notifications there."""
+    """Who waits for the answer to a request of ours. `inbox` gets ("progress", params) any number of times,
+    then one ("answer", Answer). `on_answer`, if given, sees the answer first, on the reading thread, and
+    returns True when it took care of it; `on_event(method, params)` makes it a subscription, and hears its
+    notifications there."""
     __slots__ = ("id", "method", "inbox", "wants_progress", "on_answer", "on_event")
 
     def __init__(self, method: str, wants_progress: bool = False,
-                 on_answer: Optional[Callable[[Answer], bool]] = None,
-                 on_event: Optional[Callable[[str, Json], Any]] = None) -> None:
+                 on_answer: Callable[[Answer], bool] | None = None,
+                 on_event: Callable[[str, Json], Any] | None = None) -> None:
         self.id: RequestId = 0
-        self.method, self.wants_progress, self.on_answer, self.on_event = method, wants_progress, on_answer, on_event
+        self.method, self.wants_progress = method, wants_progress
+        self.on_answer, self.on_event = on_answer, on_event
         self.inbox: SimpleQueue[Any] = SimpleQueue()
 
     def answer(self, answer: Answer) -> None:
@@ -2231,14 +2134,8 @@ class Waiter:
         if self.on_answer is None or not self.on_answer(answer):
             self.inbox.put(("answer", answer))
 
-    def progress(self, params: Json) -> None:
-        """Hand over one progress notification."""
-        if self.wants_progress:
-            put_bounded(self.inbox, ("progress", params))
-
-
 def put_bounded(inbox: SimpleQueue[Any], item: Any) -> bool:
-    """Put an item; when too many wait, the oldest goes for it. Returns whether one went."""
+    """Put an item; when MAX_QUEUED wait, the oldest goes for it. Returns whether one went."""
     full = inbox.qsize() >= MAX_QUEUED
     if full:
         try:
@@ -2248,68 +2145,69 @@ def put_bounded(inbox: SimpleQueue[Any], item: Any) -> bool:
     inbox.put(item)
     return full
 
-
-def take(inbox: SimpleQueue[Any], seconds: Optional[float]) -> Any:
-    """inbox.get() with a deadline that Ctrl-C can interrupt on Windows too. Raises Empty."""
-    if os.name != "nt":
-        return inbox.get(timeout=seconds)
+def take(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
+    """inbox.get() with a deadline, in slices that Ctrl-C can interrupt on Windows too. Raises Empty."""
     until = None if seconds is None else time.monotonic() + seconds
-    while True:
-        left = 0.2 if until is None else min(0.2, until - time.monotonic())
+    while os.name == "nt" and (until is None or time.monotonic() < until - 0.2):
         try:
-            return inbox.get(timeout=max(0.0, left))
+            return inbox.get(timeout=0.2)
         except Empty:
-            if until is not None and time.monotonic() >= until:
-                raise
-
+            continue
+    return inbox.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
 
 class Connection:
     """One conversation over a pair of byte streams.
 
-    `endpoint` (a Server or a Client) has serve_request(connection, request) for the workers, or for the reading thread
-    when the method's row says inline; take_notification(connection, notification) for the reading thread; and
-    output_lost(connection). `write(bytes)` writes all of it; `may_write(size)`, if given, tells whether that would
-    block, and then a worker does it instead of the caller."""
+    `endpoint`, a Server or a Client, has serve_request(connection, request), for a worker, or for the reading
+    thread when the method is inline; take_notification(connection, notification), for the reading thread; and
+    output_lost(connection). `write(bytes)` writes all of it; `may_write(size)`, if given, tells whether that
+    is sure not to block, else a worker does it instead of the caller. `trace(direction, line)` sees every
+    line."""
 
-    def __init__(self, protocol: Protocol, endpoint: Any, write: Callable[[bytes], Any], *, name: str, log: _Log,
-                 max_workers: int = MAX_WORKERS, max_message: int = MAX_MESSAGE,
-                 trace: Optional[Callable[[str, bytes], Any]] = None,
-                 may_write: Optional[Callable[[int], bool]] = None) -> None:
+    def __init__(self, protocol: Protocol, endpoint: Any, write: Callable[[bytes], Any], *, name: str,
+                 log: _Log, max_workers: int = MAX_WORKERS, max_message: int = MAX_MESSAGE,
+                 trace: Callable[[str, bytes], Any] | None = None,
+                 may_write: Callable[[int], bool] | None = None) -> None:
         self.protocol, self.endpoint, self.log = protocol, endpoint, log
         self._write, self._trace, self._may_write = write, trace, may_write
         self._framer = LineFramer(max_message)
         self.workers = Workers(name, max_workers, self.flush, log)
         self._lock = threading.Lock()
-        self._outbox: List[Tuple[bytes, bool]] = []    # (line, droppable); guarded by _lock
-        self._writing = False                          # a thread is writing; guarded by _lock
-        self.closed: Optional[Exception] = None        # why nothing can be sent any more; guarded by _lock
-        self.answering = 0                             # questions that our callbacks are busy with; guarded by _lock
-        self._ready: List[Request] = []                # admitted, not yet served; of the reading thread
-        self._idle: Optional[threading.Event] = None   # set when nothing is in flight; made by drain()
-        self.before_block: Callable[[Request], Any] = _ignore   # told when a handler is about to wait
+        # Guarded by _lock:
+        self._outbox: list[tuple[bytes, bool]] = []    # lines to write, and whether each may be dropped
+        self._writing = False                          # a thread is writing
+        self.closed: Exception | None = None        # why nothing can be sent any more
+        self.answering = 0                             # questions that our callbacks are busy with
+        # Of the reading thread:
+        self._ready: list[Request] = []                # admitted, not yet handed out
+        self._idle = threading.Event()                 # nothing is in flight; made sense of by drain() only
+        self.before_block: Callable[[Request], Any] = nothing    # told when a handler is about to wait
         self._by_handler = {"_cancelled": self._cancelled, "_cancel_request": self._cancel_request,
                             "_progress": self._progress}
 
     # Reading
 
-    def feed(self, data: bytes) -> List[Request]:
-        """Take bytes that came in, on the reading thread. Runs no user code: returns the requests that somebody must
-        now serve, such as dispatch()."""
-        for line in self._framer.feed(data) if data else self._framer.end():
+    def feed(self, data: bytes) -> list[Request]:
+        """Take bytes that came in, on the reading thread; b"" at their end. Runs no user code: returns the
+        requests that somebody must now serve, such as dispatch()."""
+        for line in self._framer.feed(data):
             self.receive_line(line)
         ready, self._ready = self._ready, []
         return ready
 
-    def dispatch(self, requests: List[Request]) -> None:
+    def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
         for request in requests:
             if len(self.workers) >= MAX_BACKLOG:
-                self.respond(request, error_message(request.id, InternalError("too many requests wait already")))
-                self._nudge()
+                full = InternalError("too many requests wait already")
+                self.cut_short(request, error_message(request.id, full))
             else:
-                self.workers.submit(lambda request=request: self.endpoint.serve_request(self, request))  # type: ignore
+                self.workers.submit(self._job(request))
 
-    def receive_line(self, line: Optional[bytes]) -> None:
+    def _job(self, request: Request) -> Callable[[], Any]:
+        return lambda: self.endpoint.serve_request(self, request)
+
+    def receive_line(self, line: bytes | None) -> None:
         """Take one line, or None for one that was too long."""
         if self._trace and line is not None:
             self._trace("<--", line)
@@ -2319,39 +2217,42 @@ class Connection:
             message = parse_message(line)
             if isinstance(message, list):
                 self._receive_batch(message)
-                return
+            else:
+                self._act(self.protocol.receive(message), None)
         except McpError as error:
             if self.protocol.role == "client":
                 self.log.warning(f"not a message, skipped: {error}: {(line or b'')[:200]!r}")
             else:
-                self._refuse(Refusal(str(error), error_message(None, error)))
-            return
-        self._act(self.protocol.receive(message), None)
+                self._act(Refusal(str(error), error_message(None, error)), None)
 
-    def _receive_batch(self, messages: List[Any]) -> None:
+    def _receive_batch(self, messages: list[Any]) -> None:
         if self.protocol.version != BATCH_VERSION:
-            raise InvalidRequest(f"a batch, which only {BATCH_VERSION} has; send each message on a line of its own")
+            raise InvalidRequest(f"a batch, which only {BATCH_VERSION} has; send each message on its own")
         if not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch of {len(messages)} messages; expected 1 to {MAX_BATCH}")
         batch = Batch()
-        batch.open = 1                           # held open until every member is in
         for message in messages:
             self._act(self.protocol.receive(message), batch)
-        self._close_batch(batch, None)
+        self._close_in_batch(batch, None)
         self._nudge()
 
-    def _act(self, event: Any, batch: Optional[Batch]) -> None:
+    def _act(self, event: Any, batch: Batch | None) -> None:
         if type(event) is Request:
             self._act_on_request(event, batch)
-        elif type(event) is Notification:
-            take_it = self._by_handler.get(event.row.handler) if event.row else None
-            (take_it or self._pass_on)(event)
         elif type(event) is Answer:
             event.pending.answer(event)
+        elif type(event) is Notification:
+            ours = self._by_handler.get(event.row.handler) if event.row else None
+            if ours is None or not ours(event.params):
+                self.endpoint.take_notification(self, event)
         else:
-            self._refuse(event, batch)
+            self.log.debug(f"refused: {event.why}")
+            if event.reply is not None and batch is not None:
+                batch.answers.append(self._encode(event.reply))
+            elif event.reply is not None:
+                self._send(self._encode(event.reply), block=False)
 
-    def _act_on_request(self, request: Request, batch: Optional[Batch]) -> None:
+    def _act_on_request(self, request: Request, batch: Batch | None) -> None:
         if batch is not None:
             with self._lock:
                 batch.open += 1
@@ -2364,87 +2265,69 @@ class Connection:
         else:
             self._ready.append(request)
 
-    def _pass_on(self, notification: Notification) -> None:
-        self.endpoint.take_notification(self, notification)
-
-    def _refuse(self, refusal: Refusal, batch: Optional[Batch] = None) -> None:
-        self.log.debug(f"refused: {refusal.why}")
-        if refusal.reply is None:
-            return
-        data = self._encode(refusal.reply)
-        if batch is not None:
-            batch.answers.append(data)
-            return
-        with self._lock:
-            self._outbox.append((data, False))
-        self._nudge()
-
     def _nudge(self) -> None:
         """Have a worker flush: the reading thread must not block in a write."""
-        self.workers.submit(_nothing)
+        self.workers.submit(nothing)
 
-    # The peer's notifications about requests
+    # The peer's notifications about requests. Each returns whether it was about one that is open here.
 
-    def _cancelled(self, notification: Notification) -> None:
-        request_id = notification.params.get("requestId")
-        request = self.protocol.cancel(request_id)
+    def _cancelled(self, params: Json) -> bool:
+        request = self.protocol.cancel(params.get("requestId"))
         if request is not None:
             self._stop(request)
-        else:
-            self.endpoint.take_notification(self, notification)
+        return request is not None
 
-    def _cancel_request(self, notification: Notification) -> None:
+    def _cancel_request(self, params: Json) -> bool:
         """`$/cancelRequest`: who says it this way expects an error as the answer."""
-        request_id = notification.params.get("id")
-        request = self.protocol.in_flight.get(request_id) if is_id(request_id) else None
+        request = self.protocol.in_flight.get(params["id"]) if is_id(params.get("id")) else None
         if request is not None:
             self.cut_short(request, error_message(request.id, RequestCancelled("request cancelled")))
+        return request is not None
+
+    def _progress(self, params: Json) -> bool:
+        token = params.get("progressToken")
+        waiter = self.protocol.pending.get(token) if is_id(token) else None      # type: ignore[arg-type]
+        if waiter is not None and waiter.wants_progress:
+            put_bounded(waiter.inbox, ("progress", params))
+        return True
 
     def cut_short(self, request: Request, message: Json) -> None:
-        """Answer a request whose handler still runs, and stop the handler. Never blocks."""
+        """Answer a request whose handler may still run, and stop the handler. Never blocks."""
         if self.respond(request, message):
             request.cancelled = True
             self._stop(request)
             self._nudge()
 
     def _stop(self, request: Request) -> None:
-        """Tell the work on a cancelled request: waits end here, the handler's own functions run on a worker."""
-        if request.batch is not None:
-            self._close_batch(request.batch, None)
-            request.batch = None
+        """Tell the work on a cancelled request: waits end here, the handler's own functions run on a
+        worker."""
+        batch, request.batch = request.batch, None
+        if batch is not None:
+            self._close_in_batch(batch, None)
         for inbox in list(request.waiters):
             inbox.put(("cancelled", None))
         while request.callbacks:
             try:
                 self.workers.submit(request.callbacks.pop())
-            except IndexError:                   # popped by Context.on_cancel, which runs it itself
+            except IndexError:                   # Context.on_cancel took it, and runs it itself
                 break
         self._note_end()
-
-    def _progress(self, notification: Notification) -> None:
-        token = notification.params.get("progressToken")
-        waiter = self.protocol.pending.get(token) if is_id(token) else None
-        if waiter is not None:
-            waiter.progress(notification.params)
 
     # Writing
 
     def _encode(self, message: Json) -> bytes:
         """A message as bytes; if JSON cannot say it, the error that says so in its place."""
-        try:
-            return encode_message(message)
-        except (ValueError, TypeError) as error:
-            self.log.error(f"an answer cannot be sent: {error}")
-            request_id = message.get("id")
-            failure = error_message(request_id, InternalError(f"the answer is not valid JSON: {error}"[:500]))
+        failure = InternalError("the answer is not valid JSON")
+        for each in (message, error_message(message.get("id"), failure)):
             try:
-                return encode_message(failure)
-            except (ValueError, TypeError):      # the id or the text has a lone surrogate
-                return encode_message(error_message(None, InternalError("the answer is not valid JSON")))
+                return encode_message(each)
+            except (ValueError, TypeError) as error:
+                self.log.error(f"an answer cannot be sent: {error}")
+        return encode_message(error_message(None, failure))
 
     def respond(self, request: Request, message: Json) -> bool:
-        """Queue the answer to a request of the peer's, unless it ended before. Does not flush: a worker does, when it
-        has nothing else to do. Returns whether this was the answer."""
+        """Queue the answer to a request of the peer's, unless it ended before; whether this was the answer.
+        Does not flush: a worker does, when it has nothing else to do."""
         data = self._encode(message)
         with self._lock:
             if not self.protocol.end(request):
@@ -2453,31 +2336,31 @@ class Connection:
             if batch is None:
                 self._outbox.append((data, False))
         if batch is not None:
-            self._close_batch(batch, data)
+            self._close_in_batch(batch, data)
         self._note_end()
         return True
 
-    def _close_batch(self, batch: Batch, answer: Optional[bytes]) -> None:
+    def _close_in_batch(self, batch: Batch, answer: bytes | None) -> None:
         with self._lock:
             batch.open -= 1
-            if answer is not None:
-                batch.answers.append(answer)
+            batch.answers += [answer] if answer is not None else []
             if not batch.open and batch.answers:
                 self._outbox.append((b"[" + b",".join(batch.answers) + b"]", False))
 
-    def notify(self, method: str, params: Optional[Json], request: Optional[Request] = None, *,
+    def notify(self, method: str, params: Json | None, request: Request | None = None, *,
                block: bool = True) -> bool:
-        """Send a notification; with `request`, only while that is in flight ("MUST stop after completion"). Returns
-        whether it was queued. Raises ValueError or TypeError for what JSON cannot say. With `block`, a slow reader
-        slows the caller; without, a worker writes."""
+        """Send a notification; with `request`, only while that is in flight ("MUST stop after completion").
+        Returns whether it was queued. With `block`, a slow reader slows the caller; without, a worker writes.
+        Raises ValueError or TypeError for what JSON cannot say."""
         row = METHODS.get(method)
-        data = encode_message(notification_message(method, params))
-        return self._send(data, row is not None and row.droppable, request, block)
+        return self._send(encode_message(call_message(method, params)), row is not None and row.droppable,
+                          request, block)
 
-    def _send(self, data: bytes, droppable: bool = False, request: Optional[Request] = None, block: bool = True) -> bool:
+    def _send(self, data: bytes, droppable: bool = False, request: Request | None = None,
+              block: bool = True) -> bool:
         with self._lock:
-            if self.closed is not None or (request is not None and
-                                           self.protocol.in_flight.get(request.id) is not request):
+            gone = request is not None and self.protocol.in_flight.get(request.id) is not request
+            if gone or self.closed is not None:
                 return False
             if len(self._outbox) >= MAX_QUEUED:
                 self._drop_locked()
@@ -2491,22 +2374,19 @@ class Connection:
     def _drop_locked(self) -> None:
         assert self._lock.locked()
         kept = [item for item in self._outbox if not item[1]]
-        if len(kept) < len(self._outbox):
-            self.log.warning(f"{len(self._outbox) - len(kept)} logs and progress notifications dropped: "
-                             f"the peer reads too slowly")
-            self._outbox = kept
+        self.log.warning(f"{len(self._outbox) - len(kept)} notifications dropped: the reader is slow")
+        self._outbox = kept
 
     def flush(self) -> None:
         """Write what is queued, unless another thread is at it: that one then writes ours too."""
-        while True:
+        while self._outbox:
             with self._lock:
                 if self._writing or not self._outbox:
                     return
                 lines, self._outbox, self._writing = self._outbox, [], True
             try:
-                if self._trace:
-                    for line, _ in lines:
-                        self._trace("-->", line)
+                for line, _ in lines if self._trace else ():
+                    self._trace("-->", line)     # type: ignore[misc]
                 self._write(b"\n".join([line for line, _ in lines] + [b""]))
             except (OSError, ValueError) as error:       # ValueError: a file object that was closed
                 self._lose_output(error)
@@ -2516,114 +2396,89 @@ class Connection:
 
     def _lose_output(self, error: Exception) -> None:
         with self._lock:
-            first, self.closed = self.closed is None, self.closed or error
-            self._outbox = []
+            first, self.closed, self._outbox = self.closed is None, self.closed or error, []
         if first:
             self.log.debug(f"the output is closed: {error}")
             self.endpoint.output_lost(self)
 
     # Our own requests
 
-    def request(self, waiter: Waiter, params: Optional[Json]) -> Waiter:
-        """Send a request and register `waiter` for its answer. Raises ConnectionClosed, or ValueError or TypeError for
-        parameters that JSON cannot say."""
+    def request(self, waiter: Waiter, params: Json | None, about: Request | None = None) -> Waiter:
+        """Send a request and register `waiter` for its answer; `about` is the peer's request that it serves.
+        Raises ConnectionClosed, or ValueError or TypeError for parameters that JSON cannot say."""
         waiter.id = self.protocol.open(waiter)
-        if waiter.wants_progress:
-            params = dict(params or {})
-            params["_meta"] = {**params.get("_meta", {}), "progressToken": waiter.id}
         try:
-            sent = self._send(encode_message(request_message(waiter.id, waiter.method, params)))
+            if waiter.wants_progress:
+                params = dict(params or {})
+                params["_meta"] = {**params.get("_meta", {}), "progressToken": waiter.id}
+            sent = self._send(encode_message(call_message(waiter.method, params, waiter.id)), request=about)
         except BaseException:
             self.protocol.pending.pop(waiter.id, None)
             raise
         if not sent and self.protocol.pending.pop(waiter.id, None) is not None:
-            raise self.closed if isinstance(self.closed, ConnectionClosed) else ConnectionClosed("the connection is closed")
+            if about is not None and about.cancelled:
+                raise Cancelled("the request was cancelled")
+            raise ConnectionClosed(f"the connection is closed: {self.closed}")
         return waiter
 
-    def wait(self, waiter: Waiter, seconds: Optional[float],
-             on_progress: Optional[Callable[..., Any]] = None) -> Json:
-        """Block until the answer is there, running on_progress(progress, total, message) here meanwhile. Returns the
-        result. Raises McpError as the peer sent it, Timeout, Cancelled, ConnectionClosed; a Timeout and whatever
-        interrupts the wait cancel the request. While a callback of ours answers a question, the clock stands."""
-        until = None if seconds is None else time.monotonic() + seconds
+    def wait(self, waiter: Waiter, seconds: float, on_progress: Callable[..., Any] | None = None) -> Json:
+        """Block until the answer is there, running on_progress(progress, total, message) here meanwhile;
+        while a callback of ours answers a question, the clock stands. Returns the result. Raises McpError as
+        the peer sent it, Timeout, Cancelled, ConnectionClosed. A Timeout, and whatever interrupts the wait,
+        cancels the request."""
+        until = time.monotonic() + seconds
         try:
             while True:
                 try:
-                    kind, item = take(waiter.inbox, None if until is None else max(0.0, until - time.monotonic()))
+                    kind, item = take(waiter.inbox, max(0.0, until - time.monotonic()))
                 except Empty:
-                    if not self.answering or seconds is None:
-                        raise
+                    if not self.answering:
+                        raise Timeout(f"{waiter.method}: no answer within {seconds:g} seconds") from None
                     until = time.monotonic() + seconds
                     continue
                 if kind == "answer":
-                    if item.error is not None:
-                        raise item.error
-                    return item.result or {}
+                    break
                 if kind == "cancelled":
                     raise Cancelled("the request was cancelled")
                 if on_progress is not None:
                     on_progress(item.get("progress"), item.get("total"), item.get("message"))
-        except Empty:
-            self.abandon(waiter, f"no answer within {seconds:g} seconds")
-            raise Timeout(f"{waiter.method}: no answer within {seconds:g} seconds") from None
-        except McpError:
-            raise
-        except BaseException as error:           # Ctrl-C, Cancelled, what a progress callback raised
+        except BaseException as error:           # Ctrl-C too, and what a progress callback raised
             self.abandon(waiter, str(error) or type(error).__name__)
             raise
+        if item.error is not None:
+            raise item.error
+        return item.result or {}
 
-    def abandon(self, waiter: Waiter, reason: Optional[str]) -> bool:
-        """Stop waiting for an answer and tell the peer: basic/patterns/cancellation.md. False if it was answered."""
+    def abandon(self, waiter: Waiter, reason: str | None) -> bool:
+        """Stop waiting for an answer and tell the peer: basic/patterns/cancellation.md. False if it was
+        answered."""
         if self.protocol.pending.pop(waiter.id, None) is None:
             return False
         row = METHODS.get(waiter.method)
         # "The `initialize` request MUST NOT be cancelled by clients".
         if row is None or row.handler != "_initialize":
-            params: Json = {"requestId": waiter.id}
-            if reason:
-                params["reason"] = reason
-            try:
-                self.notify("notifications/cancelled", params)
-            except (ValueError, TypeError):      # a reason that JSON cannot say
-                self.notify("notifications/cancelled", {"requestId": waiter.id})
+            told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
+            params = {"requestId": waiter.id, "reason": told}
+            self.notify("notifications/cancelled", params if told else {"requestId": waiter.id})
         return True
 
     # Ending
 
     def _note_end(self) -> None:
-        idle = self._idle
-        if idle is not None and not self.protocol.in_flight:
-            idle.set()
+        if not self.protocol.in_flight:
+            self._idle.set()
 
     def drain(self, seconds: float) -> bool:
-        """Wait until no request of the peer's is in flight and all is written, but no longer than `seconds`."""
+        """Wait until no request of the peer's is in flight and all is written, but no longer than `seconds`.
+        Returns whether none is. The input must have ended."""
         until = time.monotonic() + seconds
-        self._idle = threading.Event()
+        self._idle.clear()
         if self.protocol.in_flight:
             self._idle.wait(seconds)
-        self._idle = None
-        flushed = threading.Event()
-        self.workers.submit(lambda: (self.flush(), flushed.set()))
-        # If another worker is writing, that flush returned at once: wait for the writer.
-        while (self._writing or not flushed.is_set()) and not self.closed and time.monotonic() < until:
-            flushed.wait(0.01)
-            if flushed.is_set() and self._writing:
-                time.sleep(0.005)
+        self._nudge()
+        while (self._outbox or self._writing) and self.closed is None and time.monotonic() < until:
+            time.sleep(0.002)
         return not self.protocol.in_flight
-
-    def abandon_questions(self, error: Exception) -> None:
-        """Fail every request of ours that waits: its answer can come no more."""
-        for request_id in list(self.protocol.pending):
-            waiter = self.protocol.pending.pop(request_id, None)
-            if waiter is not None:
-                waiter.answer(Answer(waiter, None, error))
-
-    def hang_up(self, error: Exception) -> None:
-        """Leave politely: cancel every request of ours that waits, then close."""
-        for waiter in list(self.protocol.pending.values()):
-            if self.abandon(waiter, "the client is closing"):
-                waiter.answer(Answer(waiter, None, error))
-        self.close(error)
 
     def cancel_all(self) -> None:
         """Cancel every request of the peer's that is in flight."""
@@ -2632,50 +2487,53 @@ class Connection:
             if request is not None:
                 self._stop(request)
 
+    def fail_pending(self, error: Exception, *, tell: bool = False) -> None:
+        """End every wait for an answer with `error`; with `tell`, the peer learns that nobody waits."""
+        for waiter in list(self.protocol.pending.values()):
+            mine = self.abandon(waiter, str(error)) if tell else self.protocol.pending.pop(waiter.id, None)
+            if mine:
+                waiter.answer(Answer(waiter, None, error))
+
     def close(self, error: Exception, seconds: float = 0.0) -> None:
-        """End the conversation: who waits gets `error`, what runs is cancelled, workers go. Waits no longer than
-        `seconds` for them. Idempotent, safe from any thread."""
+        """End the conversation: who waits gets `error`, what runs is cancelled, workers go. Waits no longer
+        than `seconds` for them. Idempotent, safe from any thread."""
         with self._lock:
-            if self.closed is None or isinstance(error, ConnectionClosed):
-                self.closed = error
-            self._outbox = []
+            self.closed, self._outbox = self.closed or error, []
         self.cancel_all()
-        self.abandon_questions(error)
+        self.fail_pending(error)
         self.workers.close(seconds)
 
-
-def _nothing() -> None:
-    """A job that only has a worker come by and flush."""
-
-
-def _ignore(request: Request) -> None:
-    """Nobody cares whether this request's handler waits."""
-
+def nothing(*ignored: Any) -> None:
+    """What is done where nothing is to be done: a job that only has a worker come by and flush, say."""
 
 ###############################################################################
 # 10. Context #################################################################
 ###############################################################################
-# What a handler sees of its request. One blocking call asks the client in either era: a legacy session gets a request
-# and the handler waits; a modern request ends with the question as its result, comes again with the answer, and the
-# handler runs again from its top (basic/patterns/mrtr.md). What was answered travels in `requestState`, signed.
+# What a handler sees of its request. One blocking call asks the client in either era: a legacy session gets a
+# request and the handler waits; a modern request ends with the question as its result, comes again with the
+# answer, and the handler runs again from its top (basic/patterns/mrtr.md). What was answered travels in
+# `requestState`, signed.
+
+def _at_level(level: str) -> Callable[[Context, Any], None]:
+    def send(self: Context, data: Any) -> None:
+        self.log(level, data)
+    send.__doc__ = f'log("{level}", data)'
+    return send
 
 class Context:
     """What a tool, prompt or resource function may ask of its request: declare a parameter with this type.
 
-    BEWARE, in the modern era a handler runs again from its top for every answer: what stands before a question happens
-    again. Ask first, act afterwards, or wrap the act in `once`. Questions without `key` are told apart by their order,
-    so it must be the same in each run.
-
-    Methods may be called from any thread while the handler runs."""
-    __slots__ = ("_connection", "_request", "_signer", "_recorded", "_once", "_asked", "__weakref__")
+    BEWARE, in the modern era a handler runs again from its top for every answer: what stands before a
+    question happens again. Ask first, act afterwards, or wrap the act in `once`. Questions without `key` are
+    told apart by their order, so it must be the same in each run. Methods may be called from any thread while
+    the handler runs."""
+    __slots__ = ("_connection", "_request", "_signer", "_recorded", "_once", "_asked")
 
     def __init__(self, connection: Connection, request: Request, signer: Signer) -> None:
         self._connection, self._request, self._signer = connection, request, signer
-        self._recorded: Dict[str, Any] = {}      # key -> [digest of the question, the answer]
+        self._recorded: dict[str, Any] = {}      # key -> [digest of the question, the answer]
         self._once: Json = {}                    # key -> value
         self._asked = 0                          # questions without a key, so far
-
-    # About the request
 
     @property
     def request_id(self) -> RequestId:
@@ -2703,58 +2561,43 @@ class Context:
         return self._request.capabilities
 
     @property
-    def session_id(self) -> Optional[str]:
+    def session_id(self) -> str | None:
         """The id of a legacy HTTP session; None on other transports and in the modern era."""
         return None
 
     @property
-    def auth(self) -> Optional[Json]:
+    def auth(self) -> Json | None:
         """The claims that `verify` returned for the request's token; None without authorization."""
         return None
 
-    # Progress, logs
+    # Telling
 
-    def progress(self, done: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
-        """Tell the client how far this is, if it asked to know: basic/patterns/progress.md. `done` must increase from
-        call to call; a value that does not is left out."""
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far this is, if it asked to know: basic/patterns/progress.md. `done` must
+        increase from call to call; a value that does not is left out."""
         request, token = self._request, self._request.progress_token
         if token is None or not done > request.progress:
             return
         request.progress = done
-        params = _with({"progressToken": token, "progress": done}, total=total)
-        if message is not None and request.version >= "2025-03-26":
-            params["message"] = message
+        said = message if request.version >= "2025-03-26" else None
+        params = _with({"progressToken": token, "progress": done}, total=total, message=said)
         self._connection.notify("notifications/progress", params, request)
 
-    def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
-        """Send a log message to the client, if it wants this level: server/utilities/logging.md. `data` is any JSON
-        value. Raises ValueError for a level that is none of debug, info, notice, warning, error, critical, alert,
-        emergency."""
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message to the client, if it wants this level: server/utilities/logging.md. `data` is
+        any value with a JSON form. Raises ValueError for a level that is none of debug, info, notice,
+        warning, error, critical, alert, emergency."""
         if level not in LOG_LEVELS:
-            raise ValueError(f"level: expected one of {', '.join(LOG_LEVELS)}, got {show(level)}")
+            raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
         request = self._request
         wanted = request.log_level if request.modern else self._connection.protocol.log_level
         # Modern: "MUST NOT emit `notifications/message` for a request that does not include this field".
         if wanted and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted):
-            params = _with({"level": level}, logger=logger)
-            params["data"] = to_plain(data)
+            params = {**_with({"level": level}, logger=logger), "data": to_plain(data)}
             self._connection.notify("notifications/message", params, request)
 
-    def debug(self, data: Any) -> None:
-        """log("debug", data)"""
-        self.log("debug", data)
-
-    def info(self, data: Any) -> None:
-        """log("info", data)"""
-        self.log("info", data)
-
-    def warning(self, data: Any) -> None:
-        """log("warning", data)"""
-        self.log("warning", data)
-
-    def error(self, data: Any) -> None:
-        """log("error", data)"""
-        self.log("error", data)
+    debug, info = _at_level("debug"), _at_level("info")
+    warning, error = _at_level("warning"), _at_level("error")
 
     # Cancellation
 
@@ -2783,8 +2626,8 @@ class Context:
         raise Cancelled("the request was cancelled")
 
     def on_cancel(self, fn: Callable[[], Any]) -> None:
-        """Have fn() run, on another thread, when the request is cancelled: to kill a child process, say. At once if
-        it is cancelled already."""
+        """Have fn() run, on another thread, when the request is cancelled: to kill a child process, say. At
+        once if it is cancelled already."""
         callbacks = self._request.callbacks
         callbacks.append(fn)
         if self._request.cancelled:
@@ -2794,121 +2637,121 @@ class Context:
                 return                           # whoever cancelled runs it
             self._connection.workers.submit(fn)
 
-    def close_stream(self, retry_ms: Optional[int] = None) -> None:
-        """Over legacy HTTP, end the response's stream now; the client comes back for the rest. Elsewhere, nothing."""
+    def close_stream(self, retry_ms: int | None = None) -> None:
+        """Over legacy HTTP, end the response's stream now; the client comes back for the rest. Elsewhere,
+        nothing."""
 
-    # Questions
+    # Asking
 
-    def elicit(self, message: str, schema: Any, key: Optional[str] = None) -> Json:
+    def elicit(self, message: str, schema: Any, key: str | None = None) -> Json:
         """Ask the user to fill in a form: client/elicitation.md. Blocks until the answer.
 
-        `schema` is a flat object's JSON Schema of strings, numbers, booleans and enums, or a dataclass or TypedDict of
-        such. Returns {"action": "accept", "decline" or "cancel", "content": what was filled in, or None}; for a
-        dataclass the content is an instance. Raises MissingCapability, Cancelled, Timeout."""
+        `schema` is a flat object's JSON Schema of strings, numbers, booleans and enums, or a dataclass or
+        TypedDict of such. Returns {"action": "accept", "decline" or "cancel", "content": what was filled in,
+        or None}; for a dataclass the content is an instance. Raises MissingCapability, Cancelled, Timeout."""
         requested, convert = elicitation_schema(schema)
-        key = self._key(key, "elicit")
-        answer = self.ask({key: ("elicitation/create", {"message": message, "requestedSchema": requested})})[key]
+        params = {"message": message, "requestedSchema": requested}
+        answer = self._ask_one(key, "elicit", "elicitation/create", params)
         content = answer.get("content") if answer["action"] == "accept" else None
         return {**answer, "content": convert(content) if convert and content is not None else content}
 
-    def elicit_url(self, message: str, url: str, key: Optional[str] = None) -> Json:
-        """Ask the user to visit a URL, for what must not pass through the client: keys, payments, foreign logins.
-        Returns {"action", "content": None}: "accept" means that the user agreed to go, not that they are back."""
+    def elicit_url(self, message: str, url: str, key: str | None = None) -> Json:
+        """Ask the user to visit a URL, for what must not pass through the client: keys, payments, foreign
+        logins. Returns {"action", "content": None}: "accept" means that the user agreed to go, not that they
+        are back."""
         params = {"mode": "url", "message": message, "url": url}
         if not self._request.modern:
             params["elicitationId"] = os.urandom(16).hex()
-        key = self._key(key, "elicit_url")
-        answer = self.ask({key: ("elicitation/create", params)})[key]
+        answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
         return {"action": answer["action"], "content": None}
 
-    def sample(self, messages: Any, max_tokens: int = 1000, key: Optional[str] = None, **params: Any) -> Json:
-        """Have the client's model answer: client/sampling.md. `messages` is text, a Message, a wire message, or a list
-        of those; `params` are the wire's others, in either spelling: system_prompt=, temperature=, tools=. Returns
-        {"role", "content", "model", "stopReason"}."""
-        wire = {re.sub(r"_(\w)", lambda match: match.group(1).upper(), name): value for name, value in params.items()}
-        key = self._key(key, "sample")
+    def sample(self, messages: Any, max_tokens: int = 1000, key: str | None = None, **params: Any) -> Json:
+        """Have the client's model answer: client/sampling.md. `messages` is text, a Message, a wire message,
+        or a list of those; `params` are the wire's others, in either spelling: system_prompt=, temperature=,
+        tools=. Returns {"role", "content", "model", "stopReason"}."""
+        wire = {re.sub(r"_(\w)", lambda match: match.group(1).upper(), name): value
+                for name, value in params.items()}
         question = {"messages": prompt_messages(messages), "maxTokens": max_tokens, **wire}
-        return self.ask({key: ("sampling/createMessage", question)})[key]
+        return self._ask_one(key, "sample", "sampling/createMessage", question)
 
-    def roots(self, key: Optional[str] = None) -> List[Json]:
-        """The directories the client works in: [{"uri", "name"}]: client/roots.md."""
-        key = self._key(key, "roots")
-        found: List[Json] = self.ask({key: ("roots/list", {})})[key]["roots"]
+    def roots(self, key: str | None = None) -> list[Json]:
+        """The directories that the client works in: [{"uri", "name"}]: client/roots.md."""
+        found: list[Json] = self._ask_one(key, "roots", "roots/list", {})["roots"]
         return found
 
-    def ask(self, questions: Dict[str, Tuple[str, Json]]) -> Dict[str, Json]:
-        """Ask several questions at once: {key: (method, params)}. Returns {key: result}, each checked. The methods are
-        elicitation/create, sampling/createMessage and roots/list."""
+    def ask(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
+        """Ask several questions at once: {key: (method, params)}. Returns {key: result}, each checked. The
+        methods are elicitation/create, sampling/createMessage and roots/list."""
         for method, params in questions.values():
             self._require(method, params)
         return self._ask_modern(questions) if self._request.modern else self._ask_legacy(questions)
 
     def once(self, key: str, fn: Callable[[], Any]) -> Any:
-        """The value of fn(), computed once for this request, even when the handler runs again after a question. In the
-        modern era the value travels through the client, signed but readable: a JSON value, and no secret."""
+        """The value of fn(), computed once for this request, even when the handler runs again after a
+        question. In the modern era the value travels through the client, signed but readable: a JSON value,
+        and no secret."""
         if key not in self._once:
             value = to_plain(fn())
             encode_json(value)
             self._once[key] = value
         return self._once[key]
 
-    def _key(self, key: Optional[str], kind: str) -> str:
-        if key is not None:
-            return key
-        self._asked += 1
-        return f"{kind}-{self._asked}"
+    def _ask_one(self, key: str | None, kind: str, method: str, params: Json) -> Json:
+        if key is None:
+            self._asked += 1
+            key = f"{kind}-{self._asked}"
+        return self.ask({key: (method, params)})[key]
 
     def _require(self, method: str, params: Json) -> None:
-        """ "If processing a request requires a capability the client did not include [...] the server MUST return" -32021."""
-        row, version = METHODS.get(method), self._request.version
+        """ "If processing a request requires a capability the client did not include [...] the server MUST
+        return" -32021; in the legacy era too."""
+        row, declared = METHODS.get(method), self._request.capabilities
         if row is None or row.sender != "server" or row.kind != "request":
             raise ValueError(f"{method} is no question to a client")
         needed, since = row.capability, row.since
         if params.get("mode") == "url":
-            needed, since = "elicitation.url", "2025-11-25"
+            needed, since = "elicitation.url", LAST_LEGACY
         elif "tools" in params or "toolChoice" in params:
-            needed, since = "sampling.tools", "2025-11-25"
-        declared = self._request.capabilities
-        if needed == "elicitation" and declared.get("elicitation") and "form" not in declared["elicitation"] \
-                and "url" in declared["elicitation"]:
-            declared, needed = {}, "elicitation.form"    # an empty object means form; one with only url does not
-        if version < since or not has_capability(declared, needed):
+            needed, since = "sampling.tools", LAST_LEGACY
+        elif needed == "elicitation" and list(declared.get(needed) or ()) == ["url"]:
+            needed = "elicitation.form"          # an empty object means form; one with only url does not
+        if self._request.version < since or not has_capability(declared, needed):
             required: Json = {}
             for name in reversed(needed.split(".")):
                 required = {name: required}
             raise MissingCapability(f"{method} needs the client capability {needed}, which was not declared",
                                     {"requiredCapabilities": required})
 
-    def _ask_legacy(self, questions: Dict[str, Tuple[str, Json]]) -> Dict[str, Json]:
-        connection, request, answers = self._connection, self._request, {}
-        self.check_cancelled()
-        waiters: Dict[str, Waiter] = {}
+    def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
+        connection, request = self._connection, self._request
+        waiters = {key: Waiter(method) for key, (method, _) in questions.items()}
+        answers: dict[str, Json] = {}
         try:
-            for key, (method, params) in questions.items():
-                waiter = waiters[key] = Waiter(method)
-                request.waiters.append(waiter.inbox)
-                connection.request(waiter, params)
+            for key, (_, params) in questions.items():
+                request.waiters.append(waiters[key].inbox)
+                connection.request(waiters[key], params, request)
             self.check_cancelled()
             connection.before_block(request)
-            for key, (method, params) in questions.items():
+            for key, question in questions.items():
                 answers[key] = connection.wait(waiters[key], STATE_SECONDS)
-                check_answer(key, method, params, answers[key])
+                check_answer(key, *question, answers[key])
         finally:
             for waiter in waiters.values():
-                request.waiters.remove(waiter.inbox)
                 connection.abandon(waiter, "no longer needed")
+                if waiter.inbox in request.waiters:
+                    request.waiters.remove(waiter.inbox)
         return answers
 
-    def _ask_modern(self, questions: Dict[str, Tuple[str, Json]]) -> Dict[str, Json]:
+    def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         answers, missing = {}, {}
         for key, (method, params) in questions.items():
             question = {"method": method, "params": params}
-            recorded = self._recorded.get(key)
-            if recorded is None or recorded[0] != digest(question):
+            asked, answer = self._recorded.get(key, (None, None))
+            if asked == digest(question):
+                check_answer(key, method, params, answer)
+                answers[key] = answer
+            else:
                 missing[key] = question
-                continue
-            answers[key] = recorded[1]
-            check_answer(key, method, params, answers[key])
         if missing:
             raise _InputRequired(missing)
         return answers
@@ -2916,23 +2759,20 @@ class Context:
     # What travels in requestState
 
     def load_answers(self) -> None:
-        """Take the answers that came with a retry. Raises InvalidParams for a state that is not ours, not for this
-        request, or too old."""
+        """Take the answers that came with a retry. Raises InvalidParams for a state that is not ours, not for
+        this request, or too old."""
         params = self._request.params
-        fresh = params.get("inputResponses", {})
+        fresh, state = params.get("inputResponses", {}), params.get("requestState")
         if not isinstance(fresh, dict) or not all(isinstance(answer, dict) for answer in fresh.values()):
             raise InvalidParams(f"inputResponses: expected an object of objects, got {show(fresh)}")
-        state = params.get("requestState")
         if state is None:
             return                               # answers to nothing we asked: we will ask
         known = self._signer.open(state, self._binding())
-        self._once = known["once"]
-        self._recorded = known["answers"]
-        for key, asked in known["asked"].items():
-            if key in fresh:
-                self._recorded[key] = [asked, fresh[key]]
+        self._once, self._recorded = known["once"], known["answers"]
+        for key in known["asked"].keys() & fresh.keys():
+            self._recorded[key] = [known["asked"][key], fresh[key]]
 
-    def input_required(self, questions: Dict[str, Json]) -> Json:
+    def input_required(self, questions: dict[str, Json]) -> Json:
         """The result that puts these questions to the client."""
         state = {"answers": self._recorded, "once": self._once,
                  "asked": {key: digest(question) for key, question in questions.items()}}
@@ -2940,21 +2780,17 @@ class Context:
                 "requestState": self._signer.seal(state, self._binding())}
 
     def _binding(self) -> str:
-        params = self._request.params
-        salient = {name: params.get(name) for name in ("name", "uri", "arguments")}
+        salient = [self._request.params.get(name) for name in ("name", "uri", "arguments")]
         return digest([self._request.method, salient, self.auth])
-
 
 def digest(value: Any) -> str:
     """A short fingerprint of a JSON value."""
     import hashlib
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
-
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode("ascii")).hexdigest()[:32]
 
 class Signer:
-    """Seals what travels through the client: HMAC-SHA256 over JSON and an expiry. The first key signs, all verify;
-    without keys a random one for the life of the process."""
+    """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry. The first key signs, all
+    verify; without keys a random one for the life of the process."""
     __slots__ = ("_keys",)
 
     def __init__(self, state_key: Any) -> None:
@@ -2962,24 +2798,25 @@ class Signer:
         self._keys = [key.encode("utf-8") if isinstance(key, str) else bytes(key) for key in keys]
         if any(len(key) < 16 for key in self._keys):
             raise ValueError("state_key: expected at least 16 bytes")
-        if not self._keys:
-            self._keys = [os.urandom(32)]
+        self._keys = self._keys or [os.urandom(32)]
 
-    def _sign(self, key: bytes, payload: str, binding: str) -> str:
+    @staticmethod
+    def _sign(key: bytes, payload: str, binding: str) -> str:
         import hmac
         return hmac.new(key, f"{binding}.{payload}".encode("ascii"), "sha256").hexdigest()
 
     def seal(self, state: Json, binding: str) -> str:
-        """The state as text that only `open` with the same binding takes. Raises ValueError when it is too large."""
-        text = encode_json({**state, "expires": int(time.time() + STATE_SECONDS)})
-        payload = _base64(text.encode("utf-8"))
+        """The state as text that only `open` with the same binding takes. Raises ValueError when it is too
+        large."""
+        payload = _base64(encode_message({**state, "expires": int(time.time() + STATE_SECONDS)}))
         if len(payload) > MAX_STATE:
-            raise ValueError(f"the answers and once() values of this request make a requestState of {len(payload)} bytes; "
-                             f"at most {MAX_STATE} may travel")
+            raise ValueError(f"requestState: {len(payload)} bytes of answers and once() values; at most "
+                             f"{MAX_STATE} may travel")
         return payload + "." + self._sign(self._keys[0], payload, binding)
 
     def open(self, sealed: Any, binding: str) -> Json:
-        """The state again. Raises InvalidParams for anything that seal did not make for this binding, or long ago."""
+        """The state again. Raises InvalidParams for anything that seal did not make for this binding, or long
+        ago."""
         import binascii
         import hmac
         if not isinstance(sealed, str) or not sealed.isascii() or len(sealed) > MAX_STATE + 100:
@@ -2992,124 +2829,94 @@ class Signer:
             raise InvalidParams("requestState: expired; call again without it")
         return state
 
+# Questions and answers, as both sides check them
 
-_ELICIT_TYPES = ("string", "number", "integer", "boolean")
-
-
-def elicitation_schema(schema: Any) -> Tuple[Json, Optional[Callable[[Any], Any]]]:
-    """The wire's requestedSchema, and how its content becomes a Python value. Raises ValueError for what elicitation
-    does not allow: anything but a flat object of strings, numbers, booleans and enums."""
+def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any] | None]:
+    """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict, and how its content becomes a
+    Python value. Raises ValueError for what elicitation does not allow."""
     convert = None
     if not isinstance(schema, dict):
         hint = describe(schema)
-        if hint.schema is None or hint.schema.get("type") != "object" or "properties" not in hint.schema:
-            raise ValueError(f"schema: expected a JSON Schema, a dataclass or a TypedDict, got {schema!r}")
-        convert = hint.convert
-        schema = {**hint.schema, "properties": {name: _without_null(sub) for name, sub in hint.schema["properties"].items()}}
+        schema, convert = dict(hint.schema or {}), hint.convert
+        fields = schema.get("properties", {})
+        schema["properties"] = {name: _without_null(sub) for name, sub in fields.items()}
     check_elicitation_schema(schema)
     return schema, convert
-
 
 def _without_null(schema: Json) -> Json:
     """Optional[X] as a form has it: a field of X that may be left empty."""
     others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if len(others) != 1:
         return schema
-    default = schema.get("default")
-    return {**others[0], **({} if default is None else {"default": default})}
-
+    return _with(dict(others[0]), default=schema.get("default"))
 
 def check_elicitation_schema(schema: Any) -> None:
-    """Raise ValueError unless it is a form: client/elicitation.md#requested-schema."""
-    if not isinstance(schema, dict) or schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
-        raise ValueError(f'requestedSchema: expected {{"type": "object", "properties": ...}}, got {show(schema)}')
-    for name, sub in schema["properties"].items():
+    """Raise ValueError unless it is a form: "flat objects with primitive properties only"."""
+    fields = schema.get("properties") if isinstance(schema, dict) and schema.get("type") == "object" else None
+    if not isinstance(fields, dict):
+        raise ValueError(f"requestedSchema: expected an object's schema with properties, got {show(schema)}")
+    for name, sub in fields.items():
         kind = sub.get("type") if isinstance(sub, dict) else None
         items = sub.get("items") if kind == "array" else None
-        choices = isinstance(items, dict) and ("enum" in items or "anyOf" in items)
-        if kind not in _ELICIT_TYPES and not choices:
-            raise ValueError(f"requestedSchema: {name}: expected a string, number, integer, boolean, or an array of "
-                             f"enum values, got {show(sub)}")
-    unknown = [name for name in schema.get("required", ()) if name not in schema["properties"]]
+        if kind not in ("string", "number", "integer", "boolean") and not (
+                isinstance(items, dict) and ("enum" in items or "anyOf" in items)):
+            raise ValueError(f"requestedSchema: {name}: expected a string, number, integer, boolean, or an "
+                             f"array of enum values, got {show(sub)}")
+    unknown = [name for name in schema.get("required", ()) if name not in fields]
     if unknown:
         raise ValueError(f"requestedSchema: required: {show(unknown[0])} is no property")
 
-
 def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
     """Check a client's answer to a question. Raises InvalidParams naming the member."""
-    check = {"elicitation/create": _check_elicited, "sampling/createMessage": _check_sampled,
-             "roots/list": _check_roots}[method]
-    wrong = check(params, answer)
-    if wrong:
-        raise InvalidParams(f"{method} ({key}): the client's answer: {wrong}")
+    errors = Schema(_ANSWERS[METHODS[method].handler]).errors(answer)
+    if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
+        found = Schema(params["requestedSchema"]).errors(answer.get("content"))
+        errors = ["content: " + text for text in found]
+    if errors:
+        raise InvalidParams(f"{method} ({key}): the client's answer: " + "; ".join(errors[:5]))
 
-
-def _check_elicited(params: Json, answer: Json) -> str:
-    action = answer.get("action")
-    if action not in ("accept", "decline", "cancel"):
-        return f'action: expected "accept", "decline" or "cancel", got {show(action)}'
-    if action != "accept" or "requestedSchema" not in params:
-        return ""
-    errors = Schema(params["requestedSchema"]).errors(answer.get("content"))
-    return "content: " + "; ".join(errors[:5]) if errors else ""
-
-
-def _check_sampled(params: Json, answer: Json) -> str:
-    if answer.get("role") not in ("assistant", "user"):
-        return f'role: expected "assistant", got {show(answer.get("role"))}'
-    return "" if isinstance(answer.get("content"), (dict, list)) else \
-        f"content: expected a content block, got {show(answer.get('content'))}"
-
-
-def _check_roots(params: Json, answer: Json) -> str:
-    roots = answer.get("roots")
-    if isinstance(roots, list) and all(isinstance(root, dict) and isinstance(root.get("uri"), str) for root in roots):
-        return ""
-    return f'roots: expected an array of {{"uri": ...}}, got {show(roots)}'
-
+_ANSWERS: dict[str, Json] = {
+    "_elicitation_create": {"required": ["action"], "properties": {
+        "action": {"enum": ["accept", "decline", "cancel"]}}},
+    "_sampling_create_message": {"required": ["role", "content"], "properties": {
+        "role": {"enum": ["assistant", "user"]}, "content": {"type": ["object", "array"]}}},
+    "_roots_list": {"required": ["roots"], "properties": {"roots": {"type": "array", "items": {
+        "type": "object", "required": ["uri"], "properties": {"uri": {"type": "string"}}}}}},
+}
 
 ###############################################################################
 # 11. stdio ###################################################################
 ###############################################################################
-# Byte streams with a message a line (basic/transports/stdio.md): this process's standard streams, any pair of streams,
-# and a child process. Knows how to move bytes and how to end; what they mean is the Connection's business.
+# Byte streams with a message a line (basic/transports/stdio.md): this process's standard streams, any pair of
+# streams, and a child process. Knows how to move bytes and how to end; what they mean is the Connection's
+# business.
 
 def stream_reader(stream: Any) -> Callable[[], bytes]:
     """A function that blocks for the next bytes of a binary stream, any number of them; b"" at its end."""
-    read = getattr(stream, "read1", None)
-    if read is not None:
-        return lambda: read(CHUNK) or b""
-    if hasattr(stream, "raw") or not hasattr(stream, "readline"):
-        return lambda: stream.read(CHUNK) or b""
-    # An unbuffered file returns what there is; anything else might wait for a full chunk.
-    return (lambda: stream.read(CHUNK) or b"") if hasattr(stream, "readinto") else lambda: stream.readline() or b""
-
+    # A buffered stream's read() would wait for the whole chunk, an unbuffered one's returns what there is.
+    read = getattr(stream, "read1", stream.read)
+    return lambda: read(CHUNK) or b""
 
 def stream_writer(stream: Any) -> Callable[[bytes], None]:
     """A function that writes all the bytes to a binary stream and flushes it."""
-    flush = getattr(stream, "flush", None)
-
     def write(data: bytes) -> None:
         view = memoryview(data)
         while view:
-            written = stream.write(view)
-            view = view[len(view) if written is None else written:]
-        if flush is not None:
-            flush()
+            view = view[stream.write(view) or len(view):]      # None from some streams: all of it
+        stream.flush()
     return write
 
-
 class Pump:
-    """Reads a server's input. A lone request is served on the reading thread itself: no hand-over, so one call at a time
-    costs one thread, and twice the speed. Should its handler take long, the caller of run() reads on in the meantime;
-    that one never runs handlers, so a deaf one cannot keep run() from returning."""
+    """Reads a server's input. A lone request is served on the reading thread itself: no hand-over, so one
+    call at a time costs one thread, and twice the speed. Should its handler take long, the caller of run()
+    reads on in the meantime; that one never runs handlers, so a deaf one cannot keep run() from returning."""
 
     TICK = 0.005                   # how long a handler may keep the input waiting: as long as the GIL may
     IDLE_TICKS = 40                # before the caller stops looking, and must be woken
 
     def __init__(self, connection: Connection, read: Callable[[], bytes]) -> None:
         self._connection, self._read = connection, read
-        self._away: List[Request] = []           # what the reader serves instead of reading; who removes it reads next
+        self._away: list[Request] = []           # what the reader serves meanwhile; who removes it reads next
         self._signals: SimpleQueue[str] = SimpleQueue()      # to the caller: "away", "blocks", "ended"
         self._turn: SimpleQueue[bool] = SimpleQueue()        # to the reader: read again, or end
         self._waiting = False                    # the reader waits for its turn
@@ -3117,8 +2924,8 @@ class Pump:
         connection.before_block = self._before_block
 
     def run(self) -> None:
-        """Feed the connection until its input ends, then see the work in flight to its end: wait for it, cancel it,
-        leave it. Ctrl-C ends the input."""
+        """Feed the connection until its input ends, then see the work in flight to its end: wait for it,
+        cancel it, leave it. Ctrl-C ends the input."""
         connection = self._connection
         reader = threading.Thread(target=self._read_and_serve, name="mcp-server-reader", daemon=True)
         reader.start()
@@ -3130,10 +2937,10 @@ class Pump:
                 connection.log.debug("interrupted")
             else:
                 connection.dispatch(connection.feed(b""))
-            connection.abandon_questions(closed)
+            connection.fail_pending(closed)
             connection.endpoint.input_ended(connection)
             if not connection.drain(DRAIN_SECONDS):
-                connection.log.warning(f"still running {DRAIN_SECONDS:g} s after the end of the input: cancelled")
+                connection.log.warning(f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled")
                 connection.cancel_all()
                 connection.drain(DRAIN_SECONDS)
         finally:
@@ -3195,7 +3002,8 @@ class Pump:
             except Empty:
                 signal = ""
             idle = 0 if away else idle + 1
-            if away and signal != "ended" and (signal == "blocks" or away == self._away) and self._take_over(away[0]):
+            stuck = away and signal != "ended" and (signal == "blocks" or away == self._away)
+            if stuck and self._take_over(away[0]):
                 signal = self._read_meanwhile()
             elif idle > self.IDLE_TICKS:
                 self._parked = True
@@ -3219,12 +3027,12 @@ class Pump:
                 return ""
         return "ended"
 
-
 class PrivateWire:
-    """Keeps the wire to the protocol: inside, file descriptors 0 and 1 are moved to private ones that children do not
-    inherit; 0 reads the null device and 1 is stderr, for print(), C libraries and children alike. Restored after."""
+    """Keeps the wire to the protocol: inside, file descriptors 0 and 1 are moved to private ones that
+    children do not inherit; 0 reads the null device and 1 is stderr, for print(), C libraries and children
+    alike. Restored after."""
 
-    def __enter__(self) -> Tuple[Callable[[], bytes], Callable[[bytes], None]]:
+    def __enter__(self) -> tuple[Callable[[], bytes], Callable[[bytes], None]]:
         self._in, self._out = os.dup(0), os.dup(1)           # not inheritable
         try:
             null = os.open(os.devnull, os.O_RDWR)
@@ -3234,7 +3042,7 @@ class PrivateWire:
             except OSError:                                  # no stderr
                 os.dup2(null, 1)
             os.close(null)
-            self._flush_print()                              # what was printed before must not reach the wire later
+            self._flush_print()                              # what waits there must not reach the wire
         except BaseException:
             self._restore()
             raise
@@ -3261,19 +3069,18 @@ class PrivateWire:
         self._flush_print()
         self._restore()
 
-
 class Child:
     """A server as a child process, in a process group of its own, so that its own children end with it."""
 
-    def __init__(self, command: List[str], env: Optional[Dict[str, str]], cwd: Any, log: _Log) -> None:
+    def __init__(self, command: list[str], env: dict[str, str] | None, cwd: Any, log: _Log) -> None:
         import subprocess
         self.command, self.log = command, log
         options: Json = {"start_new_session": True} if os.name == "posix" else \
             {"creationflags": 0x00000200 | 0x08000000}       # CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW
         try:
             self._process = subprocess.Popen(
-                command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd,
-                env=None if env is None else {**os.environ, **env}, **options)
+                command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                cwd=cwd, env=None if env is None else {**os.environ, **env}, **options)
         except OSError as error:
             raise ConnectionClosed(f"cannot start the server: {error}", None, command) from error
         assert self._process.stdin and self._process.stdout
@@ -3285,8 +3092,8 @@ class Child:
         self._stderr_thread.start()
 
     def may_write(self, size: int) -> bool:
-        """Whether a write of this size is sure not to block: small, and POSIX says that a pipe that is ready takes
-        PIPE_BUF bytes at once."""
+        """Whether a write of this size is sure not to block: small, and POSIX says that a pipe that is ready
+        takes PIPE_BUF bytes at once."""
         if size > 4096 or os.name != "posix":
             return False
         import select
@@ -3303,15 +3110,15 @@ class Child:
         try:
             for data in iter(read, b""):
                 self._keep(framer.feed(data))
-            self._keep(framer.end())
+            self._keep(framer.feed(b""))
         except (OSError, ValueError):
             pass
 
-    def _keep(self, lines: List[Optional[bytes]]) -> None:
+    def _keep(self, lines: list[bytes | None]) -> None:
         for line in lines:
             text = (line or b"(a line of more than 1 MiB)")[:2000].decode("utf-8", "replace").rstrip()
             self._stderr_lines.append(text)
-            self.log.info(f"stderr of {self.command[0]}: {text}")
+            self.log.debug(f"stderr of {self.command[0]}: {text}")
 
     def closed(self, why: str) -> ConnectionClosed:
         """The exception that tells how this child ended. Waits a moment for its exit code and last words."""
@@ -3324,8 +3131,8 @@ class Child:
         return ConnectionClosed(why, self._process.poll(), self.command, "\n".join(self._stderr_lines))
 
     def stop(self) -> None:
-        """End the child as basic/transports/stdio.md#shutdown says: close its stdin, wait, terminate, wait, kill;
-        its own children too. Takes twice EXIT_SECONDS at most, and a moment."""
+        """End the child as basic/transports/stdio.md#shutdown says: close its stdin, wait, terminate, wait,
+        kill; its own children too. Takes twice EXIT_SECONDS at most, and a moment."""
         import subprocess
         try:
             self._stdin.close()
@@ -3368,24 +3175,23 @@ class Child:
         except (ProcessLookupError, PermissionError):
             pass
 
-
 ###############################################################################
 # 12. Server ##################################################################
 ###############################################################################
-# Registries of tools, resources and prompts; one handler for each method of the table; and who wants to hear of changes.
-# A handler takes (ctx, params) and returns a result, or None when the request stays open.
+# Registries of tools, resources and prompts; one handler for each method of the table; and who wants to hear
+# of changes. A handler takes (ctx, params) and returns a result, or None when the request stays open.
 
 class MainThread:
-    """A host program's main thread, as `run_on=` wants it: `main = MainThread()`, `Server(run_on=main)`; the host calls
-    `main.run_pending()` from its timer or loop, and handlers run there. `close()` fails those that still wait."""
+    """A host program's main thread, as `run_on=` wants it: `main = MainThread()`, `Server(run_on=main)`; the
+    host calls `main.run_pending()` from its timer or loop, and handlers run there. `close()` fails those that
+    still wait."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Any] = SimpleQueue()
         self._lock = threading.Lock()
-        self._running = False                    # guarded by _lock
-        self._closed = False                     # guarded by _lock
+        self._running = self._closed = False     # guarded by _lock
 
-    def __call__(self, job: Callable[[], Any]) -> None:
+    def __call__(self, job: Callable[..., Any]) -> None:
         """Queue a job for the main thread. Raises ConnectionClosed after close()."""
         with self._lock:
             if self._closed:
@@ -3393,22 +3199,19 @@ class MainThread:
             self._jobs.put(job)
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
-        """Run what is queued, on this thread, until nothing is or `max_seconds` are over; the job that is running then
-        is finished. With `wait`, block that long for the first job: for a loop without a timer. Returns how many ran.
-        A job that calls this again gets 0."""
+        """Run what is queued, on this thread, until nothing is or `max_seconds` are over; the job that is
+        running then is finished. With `wait`, block that long for the first job: for a loop without a timer.
+        Returns how many ran. A job that calls this again gets 0."""
         with self._lock:
             if self._running or self._closed:
                 return 0
             self._running = True
         ran, until = 0, time.monotonic() + wait + max_seconds
         try:
-            job = take(self._jobs, wait) if wait else self._jobs.get_nowait()
-            while True:
+            while not ran or time.monotonic() < until:
+                job = take(self._jobs, wait if not ran else 0.0)
                 job()
                 ran += 1
-                if time.monotonic() >= until:
-                    break
-                job = self._jobs.get_nowait()
         except Empty:
             pass
         finally:
@@ -3420,37 +3223,21 @@ class MainThread:
         """Take no more jobs, and fail the waiting ones. Idempotent."""
         with self._lock:
             self._closed = True
-        while True:
-            try:
-                job = self._jobs.get_nowait()
-            except Empty:
-                return
-            job(ConnectionClosed("the host program's main loop is closed"))
+        while not self._jobs.empty():
+            self._jobs.get()(ConnectionClosed("the host program's main loop is closed"))
 
+class _Offer:
+    """A registered function: what the lists say of it, and how it is called."""
+    __slots__ = ("wire", "signature", "output", "timeout", "template")
 
-class _Tool:
-    __slots__ = ("wire", "signature", "output", "timeout")
-
-    def __init__(self, wire: Json, signature: Signature, output: Output, timeout: Optional[float]) -> None:
-        self.wire, self.signature, self.output, self.timeout = wire, signature, output, timeout
-
-
-class _Resource:
-    __slots__ = ("wire", "signature", "template")
-
-    def __init__(self, wire: Json, signature: Signature, template: Optional[UriTemplate]) -> None:
-        self.wire, self.signature, self.template = wire, signature, template
-
-
-class _Prompt:
-    __slots__ = ("wire", "signature")
-
-    def __init__(self, wire: Json, signature: Signature) -> None:
-        self.wire, self.signature = wire, signature
-
+    def __init__(self, wire: Json, signature: Signature, output: Output | None = None,
+                 timeout: float | None = None, template: UriTemplate | None = None) -> None:
+        encode_message(wire)                     # fails here, not at the first list
+        self.wire, self.signature, self.output = wire, signature, output
+        self.timeout, self.template = timeout, template
 
 class _Listener:
-    """An open subscriptions/listen: what it asked for and was granted."""
+    """An open subscriptions/listen, and what it was granted."""
     __slots__ = ("connection", "request", "granted")
 
     def __init__(self, connection: Connection, request: Request, granted: Json) -> None:
@@ -3458,178 +3245,150 @@ class _Listener:
 
     def tell(self, method: str, params: Json) -> None:
         """Send a notification on this subscription."""
-        meta = {META_SUBSCRIPTION: self.request.id}
-        self.connection.notify(method, {**params, "_meta": meta}, self.request, block=False)
-
+        params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
+        self.connection.notify(method, params, self.request, block=False)
 
 class Server:
     """An MCP server: register functions, then run() it.
 
-    `name`, `version`, `title`, `description`, `website_url` and `icons` introduce it; `instructions` tells a model how
-    to use it. `page_size` bounds a page of a list. `state_key` (16 bytes or more, or a list: the first signs, all
-    verify) lets several processes take each other's `requestState`. `max_workers` bounds the handlers that run at once
-    on a connection. `run_on(job)` runs handlers where it must be, on a host's main thread say. `mask_errors` keeps the
-    texts of unexpected exceptions from the client. `cache_ttl_ms` is how long clients may reuse lists and resources;
-    `max_message` bounds a message's bytes.
+    `name`, `version`, `title`, `description`, `website_url` and `icons` introduce it; `instructions` tells a
+    model how to use it. `page_size` bounds a page of a list. `state_key` (16 bytes or more, or a list: the
+    first signs, all verify) lets several processes take each other's `requestState`. `max_workers` bounds the
+    handlers that run at once on a connection. `run_on(job)` runs handlers where it must be, on a host's main
+    thread say. `mask_errors` keeps the texts of unexpected exceptions from the client. `cache_ttl_ms` is how
+    long clients may reuse lists and resources; `max_message` bounds a message's bytes.
 
     Functions run on worker threads, several at once. Safe to use from any thread."""
 
-    def __init__(self, name: str, version: str = "0", *, title: Optional[str] = None, instructions: Optional[str] = None,
-                 description: Optional[str] = None, website_url: Optional[str] = None,
-                 icons: Optional[List[Json]] = None, page_size: int = 100, state_key: Any = None,
-                 max_workers: int = MAX_WORKERS, run_on: Optional[Callable[[Callable[[], Any]], Any]] = None,
-                 mask_errors: bool = False, cache_ttl_ms: int = 0, max_message: int = MAX_MESSAGE) -> None:
+    def __init__(self, name: str, version: str = "0", *, title: str | None = None,
+                 instructions: str | None = None, description: str | None = None,
+                 website_url: str | None = None, icons: list[Json] | None = None, page_size: int = 100,
+                 state_key: Any = None, max_workers: int = MAX_WORKERS,
+                 run_on: Callable[[Callable[[], Any]], Any] | None = None, mask_errors: bool = False,
+                 cache_ttl_ms: int = 0, max_message: int = MAX_MESSAGE) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"name: expected a non-empty string, got {show(name)}")
-        for option, value in (("page_size", page_size), ("max_workers", max_workers), ("max_message", max_message)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{option}: expected an integer above 0, got {show(value)}")
+        for option, value, least in (("page_size", page_size, 1), ("max_workers", max_workers, 1),
+                                     ("max_message", max_message, 1), ("cache_ttl_ms", cache_ttl_ms, 0)):
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{option}: expected an integer of at least {least}, got {show(value)}")
         self.name, self.version, self.instructions = name, version, instructions
         self._info = _with({"name": name, "version": version}, title=title, description=description,
                            websiteUrl=website_url, icons=icons)
         self._page_size, self._max_workers, self._max_message = page_size, max_workers, max_message
         self._run_on, self._mask_errors, self._cache_ttl_ms = run_on, mask_errors, cache_ttl_ms
-        self._signer = Signer(state_key)
-        self._log = _Log()
+        self._signer, self._log = Signer(state_key), _Log()
         self._lock = threading.Lock()
         # Registries are replaced, never changed, so that readers need no lock; writers hold _lock.
-        self._tools: Dict[str, _Tool] = {}
-        self._resources: Dict[str, _Resource] = {}
-        self._templates: Dict[str, _Resource] = {}
-        self._prompts: Dict[str, _Prompt] = {}
-        self._completers: Dict[Tuple[str, str], Callable[..., Any]] = {}
-        self._connections: List[Connection] = []       # guarded by _lock
-        self._listeners: List[_Listener] = []          # guarded by _lock
+        self._offers: dict[str, dict[str, _Offer]] = {
+            "tools": {}, "resources": {}, "resourceTemplates": {}, "prompts": {}}
+        self._completers: dict[tuple[str, str], Callable[..., Any]] = {}
+        self._connections: list[Connection] = []       # guarded by _lock
+        self._listeners: list[_Listener] = []          # guarded by _lock
         self._current = threading.local()              # .context: what the handler on this thread runs for
-        self._handlers: Dict[str, Handler] = {
+        self._handlers: dict[str, Callable[[Context, Json], Json | None]] = {
             row.name: getattr(self, row.handler) for row in METHODS.values()
             if row.kind == "request" and row.sender != "server"}
 
     # Registering
 
-    def tool(self, fn: Optional[Callable[..., Any]] = None, *, name: Optional[str] = None, title: Optional[str] = None,
-             description: Optional[str] = None, annotations: Optional[Json] = None, icons: Optional[List[Json]] = None,
-             meta: Optional[Json] = None, input_schema: Optional[Json] = None, output_schema: Optional[Json] = None,
-             structured: Optional[bool] = None, timeout: Optional[float] = None) -> Any:
-        """Decorator, with or without options: offer a function as a tool (server/tools.md).
+    def tool(self, fn: Callable[..., Any] | None = None, *, name: str | None = None, title: str | None = None,
+             description: str | None = None, annotations: Json | None = None, icons: list[Json] | None = None,
+             meta: Json | None = None, input_schema: Json | None = None, output_schema: Json | None = None,
+             structured: bool | None = None, timeout: float | None = None) -> Any:
+        """Offer a function as a tool (server/tools.md): a decorator, with or without options, and a plain
+        call, which `add_tool` is another name for. Clients are told; a tool of the same name is replaced.
 
-        Parameters become the input schema by their hints, the docstring the description. The return hint becomes the
-        output schema, unless it is text or content; `structured` forces or forbids that. `timeout` in seconds counts
-        from when the function starts. `annotations` are the wire's hints, such as {"readOnlyHint": True}.
+        Parameters become the input schema by their hints, the docstring the description. The return hint
+        becomes the output schema, unless it is text or content; `structured` forces or forbids that.
+        `timeout` in seconds counts from when the function starts. `annotations` are the wire's, such as
+        {"readOnlyHint": True}.
 
-        The function returns text, Image, Audio, EmbeddedResource, ResourceLink, a list of those, or any value with a
-        JSON form. It raises ToolError for what the caller can act on; any other exception is told as its type and
-        text. Raises TypeError for parameters that the wire cannot say."""
+        The function returns text, Image, Audio, EmbeddedResource, ResourceLink, a list of those, or any value
+        with a JSON form. It raises ToolError for what the caller can act on; any other exception is told as
+        its type and text. Raises TypeError for parameters that the wire cannot say."""
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.add_tool(function, name=name, title=title, description=description, annotations=annotations,
-                          icons=icons, meta=meta, input_schema=input_schema, output_schema=output_schema,
-                          structured=structured, timeout=timeout)
+            signature = Signature(function, Context, input_schema)
+            key = name or signature.name
+            if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", key):
+                raise ValueError(f"tool name {show(key)}: expected 1 to 128 of A-Z a-z 0-9 _ - .")
+            output = Output(signature.returns, output_schema, structured, key)
+            wire = _with({"name": key}, title=title, description=_describe(description, signature),
+                         inputSchema=signature.schema, outputSchema=output.schema, annotations=annotations,
+                         icons=icons, _meta=meta)
+            self._change("tools", key, _Offer(wire, signature, output, timeout))
             return function
         return register if fn is None else register(fn)
 
-    def add_tool(self, fn: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
-                 description: Optional[str] = None, annotations: Optional[Json] = None,
-                 icons: Optional[List[Json]] = None, meta: Optional[Json] = None, input_schema: Optional[Json] = None,
-                 output_schema: Optional[Json] = None, structured: Optional[bool] = None,
-                 timeout: Optional[float] = None) -> None:
-        """Offer a function as a tool, now; clients are told. Options as of `tool`. Replaces a tool of the same name."""
-        signature = Signature(fn, Context, input_schema)
-        name = name or signature.name
-        if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", name):
-            raise ValueError(f"tool name {show(name)}: expected 1 to 128 letters, digits, '_', '-' or '.'; give name=")
-        output = Output(signature.returns, output_schema, structured, name)
-        description = describe_doc(fn) if description is None else description
-        wire = _with({"name": name}, title=title, description=description, inputSchema=signature.schema,
-                     outputSchema=output.schema, annotations=annotations, icons=icons, _meta=meta)
-        encode_json(wire)
-        self._register("_tools", name, _Tool(wire, signature, output, timeout), "tools")
+    add_tool = tool
 
     def remove_tool(self, name: str) -> None:
         """Stop offering a tool; clients are told. Raises KeyError for an unknown name."""
-        self._unregister("_tools", name, "tools")
+        self._change("tools", name, None)
 
-    def resource(self, uri: str, *, name: Optional[str] = None, title: Optional[str] = None,
-                 description: Optional[str] = None, mime_type: Optional[str] = None, size: Optional[int] = None,
-                 annotations: Optional[Json] = None, icons: Optional[List[Json]] = None,
-                 meta: Optional[Json] = None) -> Any:
-        """Decorator: offer what a function returns as the resource `uri` (server/resources.md).
+    def resource(self, uri: str, *, name: str | None = None, title: str | None = None,
+                 description: str | None = None, mime_type: str | None = None, size: int | None = None,
+                 annotations: Json | None = None, icons: list[Json] | None = None,
+                 meta: Json | None = None) -> Any:
+        """Decorator: offer what a function returns as the resource `uri` (server/resources.md). Clients are
+        told.
 
-        A URI with {expressions} is a template; its names are the function's parameters: {x} is one step of a path or
-        less, {+x} anything, {/x*} a list of steps, {?a,b} optional query values. The function returns text, bytes, an
-        EmbeddedResource, a list of those, or any value with a JSON form."""
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.add_resource(function, uri, name=name, title=title, description=description, mime_type=mime_type,
-                              size=size, annotations=annotations, icons=icons, meta=meta)
-            return function
+        A URI with {expressions} is a template; its names are the function's parameters: {x} is one step of a
+        path or less, {+x} anything, {/x*} a list of steps, {?a,b} optional query values. The function returns
+        text, bytes, an EmbeddedResource, a list of those, or any value with a JSON form."""
         if callable(uri):
-            raise TypeError("resource needs its URI: @server.resource(\"config://app\")")
+            raise TypeError('resource needs its URI: @server.resource("config://app")')
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            signature = Signature(function, Context)
+            template = UriTemplate(uri) if "{" in uri or "}" in uri else None
+            _check_uri(uri, template, signature)
+            fixed = template is None
+            wire = _with({"uri" if fixed else "uriTemplate": uri, "name": name or signature.name},
+                         title=title, description=_describe(description, signature), mimeType=mime_type,
+                         size=size if fixed else None, annotations=annotations, icons=icons, _meta=meta)
+            offer = _Offer(wire, signature, template=template)
+            self._change("resources" if fixed else "resourceTemplates", uri, offer)
+            return function
         return register
 
-    def add_resource(self, fn: Callable[..., Any], uri: str, *, name: Optional[str] = None,
-                     title: Optional[str] = None, description: Optional[str] = None, mime_type: Optional[str] = None,
-                     size: Optional[int] = None, annotations: Optional[Json] = None,
-                     icons: Optional[List[Json]] = None, meta: Optional[Json] = None) -> None:
-        """Offer a resource or template, now; clients are told. Options as of `resource`."""
-        signature = Signature(fn, Context)
-        template = UriTemplate(uri) if "{" in uri or "}" in uri else None
-        self._check_uri(uri, template, signature)
-        wire = _with({"uri" if template is None else "uriTemplate": uri, "name": name or signature.name}, title=title,
-                     description=describe_doc(fn) if description is None else description, mimeType=mime_type,
-                     size=size if template is None else None, annotations=annotations, icons=icons, _meta=meta)
-        encode_json(wire)
-        registry = "_resources" if template is None else "_templates"
-        self._register(registry, uri, _Resource(wire, signature, template), "resources")
-
-    @staticmethod
-    def _check_uri(uri: str, template: Optional[UriTemplate], signature: Signature) -> None:
-        if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", uri):
-            raise ValueError(f"resource {show(uri)}: expected a URI with a scheme, such as config://app")
-        names = template.names if template else []
-        for name in signature.schema["properties"]:
-            if name not in names and name in signature.schema.get("required", ()):
-                raise TypeError(f"{signature.name}: the parameter {name} is not in the URI {show(uri)}")
-        for name in names:
-            if name not in signature.schema["properties"]:
-                raise TypeError(f"{signature.name}: {{{name}}} of the URI {show(uri)} is no parameter")
-            if template and name in template.query and name in signature.schema.get("required", ()):
-                raise TypeError(f"{signature.name}: {name} stands in the query, which may be absent; give it a default")
+    def add_resource(self, fn: Callable[..., Any], uri: str, **options: Any) -> None:
+        """Offer a resource or template, now. Options as of `resource`."""
+        self.resource(uri, **options)(fn)
 
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource or template; clients are told. Raises KeyError for an unknown URI."""
-        self._unregister("_resources" if uri in self._resources else "_templates", uri, "resources")
+        self._change("resources" if uri in self._offers["resources"] else "resourceTemplates", uri, None)
 
-    def prompt(self, fn: Optional[Callable[..., Any]] = None, *, name: Optional[str] = None,
-               title: Optional[str] = None, description: Optional[str] = None, icons: Optional[List[Json]] = None,
-               meta: Optional[Json] = None) -> Any:
-        """Decorator, with or without options: offer a function as a prompt (server/prompts.md). Its arguments come as
-        text and are converted by their hints. It returns text, a Message, a content object, or a list of those."""
+    def prompt(self, fn: Callable[..., Any] | None = None, *, name: str | None = None,
+               title: str | None = None, description: str | None = None, icons: list[Json] | None = None,
+               meta: Json | None = None) -> Any:
+        """Offer a function as a prompt (server/prompts.md): a decorator, with or without options, and a plain
+        call, which `add_prompt` is another name for. Its arguments come as text and are converted by their
+        hints. It returns text, a Message, a content object, or a list of those."""
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            self.add_prompt(function, name=name, title=title, description=description, icons=icons, meta=meta)
+            signature = Signature(function, Context)
+            required = signature.schema.get("required", ())
+            arguments = [_with({"name": argument}, description=schema.get("description"),
+                               required=True if argument in required else None)
+                         for argument, schema in signature.schema["properties"].items()]
+            wire = _with({"name": name or signature.name}, title=title, arguments=arguments or None,
+                         description=_describe(description, signature), icons=icons, _meta=meta)
+            self._change("prompts", wire["name"], _Offer(wire, signature))
             return function
         return register if fn is None else register(fn)
 
-    def add_prompt(self, fn: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
-                   description: Optional[str] = None, icons: Optional[List[Json]] = None,
-                   meta: Optional[Json] = None) -> None:
-        """Offer a prompt, now; clients are told. Options as of `prompt`."""
-        signature = Signature(fn, Context)
-        name = name or signature.name
-        arguments = [_with({"name": argument}, description=schema.get("description"),
-                           required=True if argument in signature.schema.get("required", ()) else None)
-                     for argument, schema in signature.schema["properties"].items()]
-        wire = _with({"name": name}, title=title, icons=icons, _meta=meta, arguments=arguments or None,
-                     description=describe_doc(fn) if description is None else description)
-        encode_json(wire)
-        self._register("_prompts", name, _Prompt(wire, signature), "prompts")
+    add_prompt = prompt
 
     def remove_prompt(self, name: str) -> None:
         """Stop offering a prompt; clients are told. Raises KeyError for an unknown name."""
-        self._unregister("_prompts", name, "prompts")
+        self._change("prompts", name, None)
 
     def completion(self, ref: str, argument: str) -> Any:
-        """Decorator: complete an argument of a prompt (by name) or of a template (by URI): server/utilities/completion.md.
-        The function gets the text so far, and the other arguments if it takes a second parameter; it returns the
-        values. Arguments of Literal, Enum and bool complete by themselves."""
+        """Decorator: complete an argument of a prompt (by name) or of a template (by URI), as of
+        server/utilities/completion.md. The function gets the text so far, and the other arguments if it takes
+        a second parameter; it returns the values. Arguments of Literal, Enum and bool complete by
+        themselves."""
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             with self._lock:
                 self._completers = {**self._completers, (ref, argument): function}
@@ -3638,54 +3397,53 @@ class Server:
 
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to this URI that the resource has changed."""
+        self._tell("notifications/resources/updated", {"uri": uri},
+                   lambda protocol: uri in protocol.subscribed,
+                   lambda granted: uri in granted.get("resourceSubscriptions", ()))
+
+    def _change(self, registry: str, key: str, offer: _Offer | None) -> None:
+        """Register, or with None unregister, and tell whoever wants to know."""
+        with self._lock:
+            offers = dict(self._offers[registry])
+            if offer is None:
+                del offers[key]
+            else:
+                offers[key] = offer
+            self._offers = {**self._offers, registry: offers}
+        member, method, _ = LIST_CHANGES.get(registry, LIST_CHANGES["resources"])
+        self._tell(method, {}, lambda protocol: protocol.initialized, lambda granted: granted.get(member))
+
+    def _tell(self, method: str, params: Json, wants: Callable[[Protocol], Any],
+              granted: Callable[[Json], Any]) -> None:
+        """Notify the legacy sessions that want it, and the listeners that were granted it."""
         for connection in list(self._connections):
-            if uri in connection.protocol.subscribed:
-                connection.notify("notifications/resources/updated", {"uri": uri}, block=False)
+            if wants(connection.protocol):
+                connection.notify(method, params or None, block=False)
         for listener in list(self._listeners):
-            if uri in listener.granted.get("resourceSubscriptions", ()):
-                listener.tell("notifications/resources/updated", {"uri": uri})
+            if granted(listener.granted):
+                listener.tell(method, params)
 
     def logging_handler(self, level: int = 0) -> Any:
-        """A handler for Python's `logging`: what is logged while a request is handled, on the thread that handles it,
-        goes to that request's client: `logging.getLogger().addHandler(server.logging_handler())`."""
+        """A handler for Python's `logging`: what is logged while a request is handled, on the thread that
+        handles it, goes to that request's client:
+        `logging.getLogger().addHandler(server.logging_handler())`."""
         import logging
-        server = self
+        current = self._current
 
         class ContextHandler(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
-                context = getattr(server._current, "context", None)
+                context = getattr(current, "context", None)
                 if context is not None and record.name != "mcp_lite":
-                    name = "debug" if record.levelno < 20 else "info" if record.levelno < 30 else \
-                        "warning" if record.levelno < 40 else "error" if record.levelno < 50 else "critical"
-                    context.log(name, self.format(record), record.name)
+                    names = ("debug", "debug", "info", "warning", "error", "critical")
+                    context.log(names[min(record.levelno // 10, 5)], self.format(record), record.name)
         return ContextHandler(level)
-
-    def _register(self, registry: str, key: str, item: Any, kind: str) -> None:
-        with self._lock:
-            setattr(self, registry, {**getattr(self, registry), key: item})
-        self._list_changed(kind)
-
-    def _unregister(self, registry: str, key: str, kind: str) -> None:
-        with self._lock:
-            items = dict(getattr(self, registry))
-            del items[key]
-            setattr(self, registry, items)
-        self._list_changed(kind)
-
-    def _list_changed(self, kind: str) -> None:
-        member, method, _ = LIST_CHANGES[kind]
-        for connection in list(self._connections):
-            if connection.protocol.initialized:
-                connection.notify(method, None, block=False)
-        for listener in list(self._listeners):
-            if listener.granted.get(member):
-                listener.tell(method, {})
 
     # Running
 
     def run(self, transport: str = "stdio") -> None:
-        """Serve this process's stdin and stdout until the input ends: basic/transports/stdio.md. Blocks. Meanwhile
-        print() and child processes write to stderr, and input() finds nothing: the wire stays clean."""
+        """Serve this process's stdin and stdout until the input ends: basic/transports/stdio.md. Blocks.
+        Meanwhile print() and child processes write to stderr, and input() finds nothing: the wire stays
+        clean."""
         if transport != "stdio":
             raise ValueError(f'transport: expected "stdio", got {show(transport)}')
         with PrivateWire() as (read, write):
@@ -3693,8 +3451,9 @@ class Server:
             self._log.flush(1.0)
 
     def serve(self, reader: Any, writer: Any) -> None:
-        """Serve one client over a pair of binary streams, a message a line, until the input ends: a TCP or Unix socket's
-        makefile("rb") and makefile("wb"), say. Blocks; for several clients, call it on a thread for each."""
+        """Serve one client over a pair of binary streams, a message a line, until the input ends: a TCP or
+        Unix socket's makefile("rb") and makefile("wb"), say. Blocks; for several clients, call it on a thread
+        for each."""
         self._serve(stream_reader(reader), stream_writer(writer))
 
     def _serve(self, read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
@@ -3705,56 +3464,47 @@ class Server:
             self.disconnect(connection)
 
     def connect(self, write: Callable[[bytes], Any]) -> Connection:
-        """A new conversation that answers through write(bytes). For transports: feed it, then disconnect it."""
-        connection = Connection(Protocol("server", self.capabilities), self, write, name="mcp-worker", log=self._log,
-                                max_workers=self._max_workers, max_message=self._max_message)
+        """A new conversation that answers through write(bytes). For transports: feed it, then disconnect
+        it."""
+        connection = Connection(Protocol("server", self.capabilities), self, write, name="mcp-worker",
+                                log=self._log, max_workers=self._max_workers, max_message=self._max_message)
         with self._lock:
-            self._connections.append(connection)
+            self._connections = [*self._connections, connection]
         return connection
 
     def disconnect(self, connection: Connection) -> None:
         """Forget a conversation that has ended."""
         with self._lock:
-            if connection in self._connections:
-                self._connections.remove(connection)
+            self._connections = [each for each in self._connections if each is not connection]
             self._listeners = [each for each in self._listeners if each.connection is not connection]
 
-    def handle(self, message: Json) -> Optional[Json]:
-        """Answer one decoded modern message (2026-07-28), on this thread: for lambdas and custom transports. Returns the
-        decoded answer, or None for a notification. Progress and logs have no way out and are dropped; listening is
-        refused."""
-        connection = Connection(Protocol("server", self.capabilities), self, _nowhere, name="mcp-handle", log=self._log)
-        event = connection.protocol.receive(message)
-        if isinstance(event, Refusal):
-            return event.reply
-        if not isinstance(event, Request):
-            return None
-        answer: List[Json] = []
-        connection.respond = lambda request, reply: bool(answer.append(reply) or True)   # type: ignore[method-assign]
-        self.serve_request(connection, event)
-        connection.close(ConnectionClosed("the message is answered"))
-        if not answer:
-            return error_message(event.id, MethodNotFound(f"{event.method} needs a connection that stays open"))
-        return answer[0]
+    def handle(self, message: Json) -> Json | None:
+        """Answer one decoded modern message (2026-07-28), on this thread: for lambdas and custom transports.
+        Returns the decoded answer, or None for a notification. Progress and logs have no way out and are
+        dropped; listening is refused."""
+        connection = Connection(Protocol("server", self.capabilities), self, nothing, name="mcp-handle",
+                                log=self._log)
+        connection.closed = ConnectionClosed("this message has no connection")
+        request = connection.protocol.receive(message)
+        if not isinstance(request, Request):
+            return request.reply if isinstance(request, Refusal) else None
+        refused = MethodNotFound(f"{request.method} needs a connection that stays open")
+        return self._answer(connection, request) or error_message(request.id, refused)
 
     # The Connection's endpoint
 
     def capabilities(self) -> Json:
         """What this server declares, by what is registered."""
-        declared: Json = {"logging": {}}
-        if self._tools:
-            declared["tools"] = {"listChanged": True}
-        if self._resources or self._templates:
-            declared["resources"] = {"subscribe": True, "listChanged": True}
-        if self._prompts:
-            declared["prompts"] = {"listChanged": True}
-        if self._prompts or self._templates:
-            declared["completions"] = {}
-        return declared
+        offers, changes = self._offers, {"listChanged": True}
+        resources = offers["resources"] or offers["resourceTemplates"]
+        return _with({"logging": {}}, tools=changes if offers["tools"] else None,
+                     resources={"subscribe": True, **changes} if resources else None,
+                     prompts=changes if offers["prompts"] else None,
+                     completions={} if offers["prompts"] or offers["resourceTemplates"] else None)
 
     def serve_request(self, connection: Connection, request: Request) -> None:
-        """Run the handler of an admitted request and answer. Runs on a worker, or on the reading thread for inline
-        methods. Whatever the handler raises becomes an answer."""
+        """Run the handler of an admitted request and answer. Runs on a worker, or on the reading thread.
+        Whatever the handler raises becomes an answer."""
         message = self._answer(connection, request)
         if message is not None:
             connection.respond(request, message)
@@ -3768,19 +3518,17 @@ class Server:
 
     def input_ended(self, connection: Connection) -> None:
         """The client says no more: end its subscriptions gracefully (basic/patterns/subscriptions.md)."""
-        with self._lock:
-            ended = [each for each in self._listeners if each.connection is connection]
-            self._listeners = [each for each in self._listeners if each.connection is not connection]
-        for listener in ended:
+        for listener in [each for each in self._listeners if each.connection is connection]:
             result = self._finish(listener.request, {"_meta": {META_SUBSCRIPTION: listener.request.id}})
             connection.respond(listener.request, result_message(listener.request.id, result))
 
-    def _answer(self, connection: Connection, request: Request) -> Optional[Json]:
+    def _answer(self, connection: Connection, request: Request) -> Json | None:
+        """The message that answers a request, or None if it stays open."""
         context = Context(connection, request, self._signer)
         assert request.row is not None
         try:
             try:
-                if request.row.asks and ("requestState" in request.params or "inputResponses" in request.params):
+                if request.row.asks and not {"requestState", "inputResponses"}.isdisjoint(request.params):
                     context.load_answers()
                 result = self._handlers[request.method](context, request.params)
             except _InputRequired as pause:
@@ -3797,18 +3545,19 @@ class Server:
     def _finish(self, request: Request, result: Json) -> Json:
         """What every modern result carries: its type, who answers, and how long it may be reused."""
         if request.modern:
-            result.setdefault("resultType", "complete")
+            kind = result.setdefault("resultType", "complete")
             result["_meta"] = {**result.get("_meta", {}), META_SERVER_INFO: self._info}
-            if request.row is not None and request.row.cacheable and result["resultType"] == "complete":
-                result.setdefault("ttlMs", self._cache_ttl_ms)
-                result.setdefault("cacheScope", "private" if request.row.asks else "public")
+            if request.row is not None and request.row.cacheable and kind == "complete":
+                result["ttlMs"] = self._cache_ttl_ms
+                result["cacheScope"] = "private" if request.row.asks else "public"
         return result
 
-    # Handlers: lifecycle
+    # Handlers
 
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        return _with({"protocolVersion": ctx.protocol_version, "capabilities": self.capabilities(),
-                      "serverInfo": fit_members(self._info, ctx.protocol_version)}, instructions=self.instructions)
+        version = ctx.protocol_version
+        return _with({"protocolVersion": version, "capabilities": self.capabilities(),
+                      "serverInfo": fit_members(self._info, version)}, instructions=self.instructions)
 
     def _ping(self, ctx: Context, params: Json) -> Json:
         return {}
@@ -3819,14 +3568,13 @@ class Server:
 
     def _logging_set_level(self, ctx: Context, params: Json) -> Json:
         if params["level"] not in LOG_LEVELS:
-            raise InvalidParams(f"level: expected one of {', '.join(LOG_LEVELS)}, got {show(params['level'])}")
+            raise InvalidParams(f"level: {LEVELS_TEXT}, got {show(params['level'])}")
         ctx._connection.protocol.log_level = params["level"]
         return {}
 
-    # Handlers: lists
-
-    def _page(self, ctx: Context, items: Iterable[Any], params: Json) -> Json:
-        """One page: server/utilities/pagination.md. A cursor says method and place, and needs no memory here."""
+    def _list(self, ctx: Context, params: Json) -> Json:
+        """One page of a list: server/utilities/pagination.md. A cursor says list and place, and needs no
+        memory."""
         import binascii
         row = ctx._request.row
         assert row is not None
@@ -3834,69 +3582,52 @@ class Server:
         if cursor is not None:
             try:
                 name, _, place = binascii.a2b_base64(cursor.encode("ascii")).decode("utf-8").rpartition(":")
-                start = int(place)
+                start = int(place) if name == row.name else 0
             except ValueError:
-                name = ""
-            if name != row.name or start < 1:
+                pass
+            if start < 1:
                 raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
-        found = [fit_members(item.wire, ctx.protocol_version) for item in items]
-        result: Json = {row.paged: found[start:start + self._page_size]}
-        if start + self._page_size < len(found):
-            result["nextCursor"] = _base64(f"{row.name}:{start + self._page_size}".encode("utf-8"))
+        found, end = list(self._offers[row.paged].values()), start + self._page_size
+        page = [fit_members(each.wire, ctx.protocol_version) for each in found[start:end]]
+        result: Json = {row.paged: page}
+        if end < len(found):
+            result["nextCursor"] = _base64(f"{row.name}:{end}".encode("utf-8"))
         return result
 
-    def _tools_list(self, ctx: Context, params: Json) -> Json:
-        return self._page(ctx, self._tools.values(), params)
-
-    def _resources_list(self, ctx: Context, params: Json) -> Json:
-        return self._page(ctx, self._resources.values(), params)
-
-    def _resources_templates_list(self, ctx: Context, params: Json) -> Json:
-        return self._page(ctx, self._templates.values(), params)
-
-    def _prompts_list(self, ctx: Context, params: Json) -> Json:
-        return self._page(ctx, self._prompts.values(), params)
-
-    # Handlers: tools, resources, prompts
-
-    def _call(self, ctx: Context, signature: Signature, arguments: Json, timeout: Optional[float] = None) -> Any:
+    def _call(self, ctx: Context, offer: _Offer, arguments: Json) -> Any:
         """Run a registered function, where run_on says, within its time."""
-        if signature.context is not None:
-            arguments[signature.context] = ctx
-        if self._run_on is None and timeout is None:
-            self._current.context = ctx
-            try:
-                return signature.fn(**arguments)
-            finally:
-                self._current.context = None
+        if offer.signature.context is not None:
+            arguments[offer.signature.context] = ctx
 
         def job() -> Any:
-            timer = None if timeout is None else self._start_timer(ctx, timeout)
+            timer = None if offer.timeout is None else self._start_timer(ctx, offer.timeout)
             self._current.context = ctx
             try:
-                return signature.fn(**arguments)
+                return offer.signature.fn(**arguments)
             finally:
                 self._current.context = None
                 if timer is not None:
                     timer.cancel()
-        return job() if self._run_on is None else self._call_elsewhere(ctx, job)
+        return job() if self._run_on is None else self._call_elsewhere(ctx, self._run_on, job)
 
-    def _start_timer(self, ctx: Context, timeout: float) -> threading.Timer:
+    def _start_timer(self, ctx: Context, seconds: float) -> threading.Timer:
         def expire() -> None:
-            text = f"timed out after {timeout:g} seconds"
-            result = self._finish(ctx._request, {"content": [{"type": "text", "text": text}], "isError": True})
+            result = self._finish(ctx._request, _failed(f"timed out after {seconds:g} seconds"))
             ctx._connection.cut_short(ctx._request, result_message(ctx.request_id, result))
-        timer = threading.Timer(timeout, expire)
+        timer = threading.Timer(seconds, expire)
         timer.name, timer.daemon = "mcp-timer", True
         timer.start()
         return timer
 
-    def _call_elsewhere(self, ctx: Context, job: Callable[[], Any]) -> Any:
-        """Have run_on run the job, and wait for it here. The result travels in a slot of our own, so a host that swallows
-        exceptions or return values loses nothing."""
+    @staticmethod
+    def _call_elsewhere(ctx: Context, run_on: Callable[[Callable[[], Any]], Any],
+                        job: Callable[[], Any]) -> Any:
+        """Have run_on run the job, and wait for it here. The result travels in a slot of our own, so a host
+        that swallows exceptions or return values loses nothing."""
         slot: SimpleQueue[Any] = SimpleQueue()
+        request = ctx._request
 
-        def task(refused: Optional[Exception] = None) -> None:
+        def task(refused: Exception | None = None) -> None:
             try:
                 if refused is not None:
                     raise refused
@@ -3904,111 +3635,75 @@ class Server:
                 slot.put(("done", job()))
             except BaseException as error:
                 slot.put(("raised", error))
-        request = ctx._request
         request.waiters.append(slot)
         try:
             ctx.check_cancelled()
-            assert self._run_on is not None
-            self._run_on(task)
+            run_on(task)
             ctx._connection.before_block(request)
             kind, value = slot.get()             # ends with the job, or when the request is cancelled
         finally:
             request.waiters.remove(slot)
-        if kind == "raised":
-            raise value
-        if kind == "cancelled":
-            raise Cancelled("the request was cancelled")
-        return value
+        if kind == "done":
+            return value
+        raise value if kind == "raised" else Cancelled("the request was cancelled")
 
     def _tools_call(self, ctx: Context, params: Json) -> Json:
-        tool = self._tools.get(params["name"])
+        name, version = params["name"], ctx.protocol_version
+        tool = self._offers["tools"].get(name)
         if tool is None:
-            raise NotFound(f"Unknown tool: {params['name']}" + suggest(params["name"], self._tools))
+            raise NotFound(f"Unknown tool: {name}" + suggest(name, self._offers["tools"]))
         try:
             arguments = tool.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
-            # Since 2025-11-25 "input validation errors should be returned as Tool Execution Errors", for the model.
-            if ctx.protocol_version < LAST_LEGACY:
+            # Since 2025-11-25 "input validation errors should be returned as Tool Execution Errors", for the
+            # model.
+            if version < LAST_LEGACY:
                 raise
-            return self._tool_failed(str(error))
+            return _failed(str(error))
         try:
-            value = self._call(ctx, tool.signature, arguments, tool.timeout)
+            value = self._call(ctx, tool, arguments)
         except (McpError, _InputRequired, Cancelled):
             raise
         except ToolError as error:
-            return self._tool_failed(str(error), error.content, ctx.protocol_version)
+            return fit_result(_failed(str(error), error.content), version)
         except BaseException as error:
-            self._log.warning(f"tool {params['name']} raised {error!r}", error)
-            return self._tool_failed("the tool failed" if self._mask_errors else f"{type(error).__name__}: {error}")
-        return self._fit_result(tool.output.result(value), ctx.protocol_version)
-
-    def _tool_failed(self, text: str, content: Optional[List[Any]] = None, version: str = MODERN) -> Json:
-        # A lone surrogate in an exception's text must not cost the model the whole text.
-        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-        blocks = [_block(item) for item in content] if content else [{"type": "text", "text": text}]
-        return self._fit_result({"content": blocks, "isError": True}, version)
-
-    @staticmethod
-    def _fit_result(result: Json, version: str) -> Json:
-        if version < "2025-06-18":
-            result.pop("structuredContent", None)
-            result["content"] = [fit_block(block, version) for block in result["content"]]
-        return result
+            self._log.warning(f"tool {name} raised {error!r}", error)
+            return _failed("the tool failed" if self._mask_errors else f"{type(error).__name__}: {error}")
+        assert tool.output is not None
+        return fit_result(tool.output.result(value), version)
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri: str = params["uri"]
-        resource, arguments = self._find_resource(uri)
+        resource, found = self._find_resource(uri)
         if resource is None:
-            raise self._no_resource(ctx, uri)
+            raise _no_resource(ctx, uri)
         try:
-            bound = resource.signature.bind_text(arguments)
+            arguments = resource.signature.bind_text(found)
         except InvalidParams as error:
-            missing = self._no_resource(ctx, uri)
-            missing.args = (f"{missing.message}: {error}",)
-            missing.message = missing.args[0]
-            raise missing from None
+            raise _no_resource(ctx, uri, f": {error}") from None
         try:
-            value = self._call(ctx, resource.signature, bound)
+            value = self._call(ctx, resource, arguments)
         except ToolError as error:
             raise InternalError(str(error)) from None
+        several = isinstance(value, (list, tuple)) and value and \
+            all(isinstance(each, EmbeddedResource) for each in value)
         mime_type = resource.wire.get("mimeType")
-        values = value if isinstance(value, (list, tuple)) and value and \
-            all(isinstance(item, EmbeddedResource) for item in value) else [value]
-        return {"contents": [self._contents(uri, item, mime_type) for item in values]}
+        return {"contents": [read_contents(uri, each, mime_type) for each in (value if several else [value])]}
 
-    def _find_resource(self, uri: str) -> Tuple[Optional[_Resource], Dict[str, Any]]:
-        if uri in self._resources:
-            return self._resources[uri], {}
-        for resource in self._templates.values():
-            assert resource.template is not None
-            found = resource.template.match(uri)
+    def _find_resource(self, uri: str) -> tuple[_Offer | None, dict[str, Any]]:
+        fixed = self._offers["resources"].get(uri)
+        if fixed is not None:
+            return fixed, {}
+        for resource in self._offers["resourceTemplates"].values():
+            found = resource.template.match(uri) if resource.template else None
             if found is not None:
                 return resource, found
         return None, {}
 
-    @staticmethod
-    def _no_resource(ctx: Context, uri: str) -> NotFound:
-        error = NotFound(f"Resource not found: {uri}", {"uri": uri})
-        if ctx.protocol_version < MODERN:
-            error.code = -32002
-        return error
-
-    @staticmethod
-    def _contents(uri: str, value: Any, mime_type: Optional[str]) -> Json:
-        if isinstance(value, EmbeddedResource):
-            return resource_contents(value.uri, value.content, value.mime_type or mime_type)
-        if isinstance(value, _Media):
-            return resource_contents(uri, value.data, mime_type or value.mime_type)
-        if isinstance(value, str):
-            return resource_contents(uri, value, mime_type or "text/plain")
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return resource_contents(uri, bytes(value), mime_type or "application/octet-stream")
-        return resource_contents(uri, encode_json(to_plain(value)), mime_type or "application/json")
-
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
-        if self._find_resource(params["uri"])[0] is None:
-            raise self._no_resource(ctx, params["uri"])
         subscribed = ctx._connection.protocol.subscribed
+        if self._find_resource(params["uri"])[0] is None:
+            raise _no_resource(ctx, params["uri"])
         if len(subscribed) >= MAX_QUEUED:
             raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
         subscribed[params["uri"]] = True
@@ -4019,11 +3714,12 @@ class Server:
         return {}
 
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
-        prompt = self._prompts.get(params["name"])
+        name, prompts = params["name"], self._offers["prompts"]
+        prompt = prompts.get(name)
         if prompt is None:
-            raise NotFound(f"Unknown prompt: {params['name']}" + suggest(params["name"], self._prompts))
+            raise NotFound(f"Unknown prompt: {name}" + suggest(name, prompts))
         try:
-            value = self._call(ctx, prompt.signature, prompt.signature.bind_text(params.get("arguments") or {}))
+            value = self._call(ctx, prompt, prompt.signature.bind_text(params.get("arguments") or {}))
         except ToolError as error:
             raise InternalError(str(error)) from None
         messages = prompt_messages(value)
@@ -4032,129 +3728,108 @@ class Server:
                 message["content"] = fit_block(message["content"], ctx.protocol_version)
         return _with({"messages": messages}, description=prompt.wire.get("description"))
 
-    # Handlers: completion, subscriptions
-
     def _completion_complete(self, ctx: Context, params: Json) -> Json:
         ref, argument = params["ref"], params["argument"]
         name, text = argument.get("name"), argument.get("value")
         if not isinstance(name, str) or not isinstance(text, str):
             raise InvalidParams(f"argument: expected {{name, value}}, both strings, got {show(argument)}")
-        known: Dict[str, Any] = {"ref/prompt": self._prompts, "ref/resource": self._templates}.get(ref.get("type"), {})
-        key = ref.get("name" if ref.get("type") == "ref/prompt" else "uri")
-        if not isinstance(key, str) or key not in known:
+        kinds = {"ref/prompt": ("prompts", "name"), "ref/resource": ("resourceTemplates", "uri")}
+        registry, member = kinds.get(ref.get("type"), ("prompts", ""))
+        key = ref.get(member)
+        if not isinstance(key, str) or key not in self._offers[registry]:
             raise InvalidParams(f"ref: expected a known ref/prompt or ref/resource, got {show(ref)}")
-        signature: Signature = known[key].signature
-        if name not in signature.schema["properties"]:
-            raise InvalidParams(f"argument: {key} has no {show(name)}" + suggest(name, signature.schema["properties"]))
-        others = (params.get("context") or {}).get("arguments") or {}
-        completer = self._completers.get((key, name))
+        signature, completer = self._offers[registry][key].signature, self._completers.get((key, name))
+        known = signature.schema["properties"]
+        if name not in known:
+            raise InvalidParams(f"argument: {key} has no {show(name)}" + suggest(name, known))
         if completer is None:
-            values = [value for value in signature.completions(name) if value.lower().startswith(text.lower())]
+            start = text.lower()
+            values = [value for value in signature.completions(name) if value.lower().startswith(start)]
         else:
-            wants = len(read_parameters(completer)[0])
-            values = [str(value) for value in completer(*(text, others)[:wants])]
+            others = (params.get("context") or {}).get("arguments") or {}
+            values = [str(value) for value in completer(*(text, others)[:len(read_parameters(completer)[0])])]
         return {"completion": {"values": values[:MAX_COMPLETIONS], "total": len(values),
                                "hasMore": len(values) > MAX_COMPLETIONS}}
 
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
-        wanted, granted = params["notifications"], {}
-        declared = self.capabilities()
-        for member, _, capability in LIST_CHANGES.values():
-            if wanted.get(member) is True and has_capability(declared, capability):
-                granted[member] = True
+        wanted, declared = params["notifications"], self.capabilities()
+        granted: Json = {member: True for member, _, capability in LIST_CHANGES.values()
+                         if wanted.get(member) is True and has_capability(declared, capability)}
         uris = wanted.get("resourceSubscriptions", [])
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
-            raise InvalidParams(f"notifications.resourceSubscriptions: expected array of strings, got {show(uris)}")
+            raise InvalidParams(f"notifications.resourceSubscriptions: expected strings, got {show(uris)}")
         if uris and has_capability(declared, "resources.subscribe"):
             granted["resourceSubscriptions"] = uris
         listener = _Listener(ctx._connection, ctx._request, granted)
         # "MUST NOT send any notification on the subscription before" the acknowledgement.
         listener.tell("notifications/subscriptions/acknowledged", {"notifications": granted})
         with self._lock:
-            self._listeners = [each for each in self._listeners if not each.request.cancelled] + [listener]
+            self._listeners = [*(each for each in self._listeners if not each.request.cancelled), listener]
 
+def _describe(description: str | None, signature: Signature) -> str | None:
+    return description if description is not None else describe_doc(signature.fn)
 
-def _nowhere(data: bytes) -> None:
-    """A write for a conversation whose answers are taken before they are bytes."""
+def _check_uri(uri: str, template: UriTemplate | None, signature: Signature) -> None:
+    """Raise ValueError or TypeError unless the URI is one and its names are the function's parameters."""
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", uri):
+        raise ValueError(f"resource {show(uri)}: expected a URI with a scheme, such as config://app")
+    names, required = template.names if template else [], signature.schema.get("required", ())
+    for name in [*signature.schema["properties"], *names]:
+        if name in required and name not in names:
+            raise TypeError(f"{signature.name}: the parameter {name} is not in the URI {show(uri)}")
+        if name not in signature.schema["properties"]:
+            raise TypeError(f"{signature.name}: {{{name}}} of the URI {show(uri)} is no parameter")
+        if template and name in template.query and name in required:
+            raise TypeError(f"{signature.name}: {name} is in the query, so give it a default")
 
+def _no_resource(ctx: Context, uri: str, why: str = "") -> NotFound:
+    error = NotFound(f"Resource not found: {uri}{why}", {"uri": uri})
+    error.code = -32002 if ctx.protocol_version < MODERN else error.code
+    return error
+
+def _failed(text: str, content: list[Any] | None = None) -> Json:
+    """The result of a tool that failed. A lone surrogate in an exception's text must not cost the model the
+    text."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return {"content": [_block(item) for item in content or [text]], "isError": True}
 
 ###############################################################################
 # 13. Client ##################################################################
 ###############################################################################
-# Connects to a server wherever it is, finds out which era and revision it speaks, and turns each method into a blocking
-# call. Answers the server's questions through the callbacks, in either era.
-
-class _Callbacks:
-    """One thread that runs a client's on_log and on_notification in order, so that the reading thread never runs user
-    code. Born with the first event."""
-
-    def __init__(self, log: _Log) -> None:
-        self._log = log
-        self._events: SimpleQueue[Any] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._thread: Optional[threading.Thread] = None       # guarded by _lock
-        self._closed = False                                  # guarded by _lock
-
-    def put(self, job: Callable[[], Any]) -> None:
-        """Run the job after those before it. Never blocks."""
-        with self._lock:
-            if self._closed:
-                return
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="mcp-callbacks", daemon=True)
-                self._thread.start()
-        if put_bounded(self._events, job):
-            self._log.warning(f"a notification was dropped: more than {MAX_QUEUED} wait for the callbacks")
-
-    def _run(self) -> None:
-        for job in iter(self._events.get, None):
-            try:
-                job()
-            except Exception as error:
-                self._log.error(f"a callback failed: {error!r}", error)
-
-    def close(self, seconds: float) -> None:
-        """Run what is queued, then end; wait for that, but no longer than `seconds`."""
-        with self._lock:
-            self._closed, thread = True, self._thread
-        self._events.put(None)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(seconds)
-
+# Connects to a server wherever it is, finds out which era and revision it speaks, and turns each method into
+# a blocking call. Answers the server's questions through the callbacks, in either era.
 
 class Call:
-    """A call in flight, as `Client.start_call` returns it. Several may be open at once. Safe from any thread."""
+    """A call in flight, as `Client.start_call` returns it. Several may be open at once. Safe from any
+    thread."""
 
-    def __init__(self, client: Client, method: str, params: Json, on_progress: Optional[Callable[..., Any]]) -> None:
+    def __init__(self, client: Client, method: str, params: Json,
+                 on_progress: Callable[..., Any] | None) -> None:
         self._client, self._connection, self._params = client, client._open_connection(), params
         self._on_progress = on_progress
-        self._rounds = 0
-        self._cancelled = False
-        self._outcome: Any = None                # ("result", dict) or ("error", exception), once known
+        self._rounds, self._cancelled = 0, False
+        self._outcome: Any = None                # the result or the exception, once result() has it
         self._waiter = Waiter(method, on_progress is not None, self._on_answer)
         self._connection.request(self._waiter, params)
 
-    def result(self, timeout: Optional[float] = None) -> Json:
-        """Block until the answer, running the progress callback here; `timeout` in seconds, else the client's. Raises
-        McpError, Timeout (and the call is cancelled), Cancelled, ConnectionClosed."""
+    def result(self, timeout: float | None = None) -> Json:
+        """Block until the answer, running the progress callback here; `timeout` in seconds, else the
+        client's. Raises McpError, Timeout (and the call is cancelled), Cancelled, ConnectionClosed."""
         if self._outcome is None:
             seconds = self._client.timeout if timeout is None else timeout
             try:
-                self._outcome = ("result", self._connection.wait(self._waiter, seconds, self._on_progress))
-            except (McpError, Cancelled, Timeout, ConnectionClosed) as error:
+                self._outcome = self._connection.wait(self._waiter, seconds, self._on_progress)
+            except BaseException as error:
                 self._cancelled = True
-                self._outcome = ("error", error)
-            except BaseException:
-                self._cancelled = True
-                raise
-        kind, value = self._outcome
-        if kind == "error":
-            raise value
-        found: Json = value
+                self._outcome = error
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        found: Json = self._outcome
         return found
 
-    def cancel(self, reason: Optional[str] = None) -> None:
-        """Tell the server to stop; result() raises Cancelled. Nothing happens if the answer is already here."""
+    def cancel(self, reason: str | None = None) -> None:
+        """Tell the server to stop; result() raises Cancelled. Nothing happens if the answer is already
+        here."""
         self._cancelled = True
         if self._connection.abandon(self._waiter, reason):
             self._waiter.inbox.put(("cancelled", None))
@@ -4181,87 +3856,44 @@ class Call:
             self._rounds += 1
             if self._rounds > MAX_ROUNDS:
                 raise InternalError(f"{self._waiter.method}: the server asked more than {MAX_ROUNDS} times")
-            params = {name: value for name, value in self._params.items() if name != "requestState"}
-            questions = asked.get("inputRequests")
-            if questions is not None:
-                params["inputResponses"] = self._client._answer_all(self._connection, questions)
+            params = dict(self._params)
+            if asked.get("inputRequests") is not None:
+                params["inputResponses"] = self._client._answer_all(self._connection, asked["inputRequests"])
             if "requestState" in asked:
                 params["requestState"] = asked["requestState"]
             if self._cancelled:
-                self._waiter.inbox.put(("cancelled", None))
-            else:
-                self._connection.request(self._waiter, params)
+                raise Cancelled("the call was cancelled")
+            self._connection.request(self._waiter, params)
         except Exception as error:
             self._waiter.inbox.put(("answer", Answer(self._waiter, None, error)))
-
 
 class Listening:
     """An iterator over a server's notifications, as `Client.listen` returns it. A context manager, too."""
 
-    def __init__(self, client: Client, kinds: List[str], uris: List[str]) -> None:
-        self._client, self._connection, self._uris = client, client._open_connection(), uris
+    def __init__(self, client: Client, kinds: list[str], uris: list[str]) -> None:
         self._events: SimpleQueue[Any] = SimpleQueue()
-        self._members = [LIST_CHANGES[kind][0] for kind in kinds]
-        self._methods = [LIST_CHANGES[kind][1] for kind in kinds]
         self._closed = False
-        self._waiter: Optional[Waiter] = None
-        if client.protocol_version >= MODERN:
-            self._open_modern()
-        else:
-            self._open_legacy()
-
-    def _open_modern(self) -> None:
-        wanted: Json = {member: True for member in self._members}
-        if self._uris:
-            wanted["resourceSubscriptions"] = self._uris
-        self._waiter = self._client._subscribe_modern(wanted, self._put, self._end)
-
-    def _open_legacy(self) -> None:
-        self._client._listenings.append(self)
-        for uri in self._uris:
-            self._client._request("resources/subscribe", {"uri": uri})
+        self._stop = client._hear(kinds, uris, self._put, self._events.put)
 
     def _put(self, method: str, params: Json) -> None:
         put_bounded(self._events, {"method": method, "params": params})
-
-    def _end(self, answer: Answer) -> bool:
-        self._events.put(answer.error)           # None: the server ended it gracefully
-        return True
-
-    def offer(self, method: str, params: Json) -> None:
-        """Take a notification of a legacy session, if it was asked for."""
-        if method in self._methods or params.get("uri") in self._uris:
-            self._put(method, params)
 
     def __iter__(self) -> Iterator[Json]:
         return self
 
     def __next__(self) -> Json:
-        if self._closed:
-            raise StopIteration
-        event = take(self._events, None)
+        event = None if self._closed else take(self._events, None)
         if isinstance(event, dict):
             return event
         self._closed = True
-        if isinstance(event, Exception):
-            raise event
-        raise StopIteration
+        raise event or StopIteration
 
     def close(self) -> None:
         """End it: the server is told, and the iteration stops. Idempotent, from any thread."""
-        if self._closed:
-            return
-        self._closed = True
-        self._events.put(None)
-        if self._waiter is not None:
-            self._connection.abandon(self._waiter, None)
-            return
-        listenings = self._client._listenings
-        if self in listenings:
-            listenings.remove(self)
-        for uri in self._uris:
-            if not any(uri in other._uris for other in listenings) and self._connection.closed is None:
-                self._client._request("resources/unsubscribe", {"uri": uri})
+        if not self._closed:
+            self._closed = True
+            self._events.put(None)
+            self._stop()
 
     def __enter__(self) -> Listening:
         return self
@@ -4269,63 +3901,66 @@ class Listening:
     def __exit__(self, *exc_info: Any) -> None:
         self.close()
 
-
 class Client:
     """An MCP client with blocking calls: `with Client(target) as client: client.call("tool", x=1)`.
 
-    `target`: a command as a list, "server.py" or a command line, {"command":, "args":, "env":}, a Server in this
-    process, or (reader, writer), two binary streams. `timeout` in seconds is for each request. `version` is "auto", or
-    the one revision to speak. `env` is added to this process's environment, `cwd` is the child's directory.
+    `target`: a command as a list, "server.py" or a command line, {"command":, "args":, "env":}, a Server in
+    this process, or (reader, writer), two binary streams. `timeout` in seconds is for each request. `version`
+    is "auto", or the one revision to speak. `env` is added to this process's environment, `cwd` is the
+    child's directory.
 
-    Callbacks: on_elicit(params) returns {"action":, "content":} or None for "cancel"; on_sample(params) the wire's
-    result, or text; `roots` is a list of paths, URIs or {"uri":, "name":}, or a function that returns one; each makes
-    the client declare that capability, and runs on a worker, so that it may call the client. on_log(level, data,
-    logger) and on_notification(method, params) run in order on a thread of their own; on_progress(progress, total,
-    message) in the thread that waits for the call. `trace(direction, line)` sees every message as bytes; True writes
-    them to stderr. `validate=False` takes structured results as they come.
+    Callbacks: on_elicit(params) returns {"action":, "content":} or None for "cancel"; on_sample(params) the
+    wire's result, or text; `roots` is a list of paths, URIs or {"uri":, "name":}, or a function that returns
+    one; each makes the client declare that capability, and runs on a worker, so that it may call the client.
+    on_log(level, data, logger) and on_notification(method, params) run in order on a thread of their own;
+    on_progress(progress, total, message) in the thread that waits for the call. `trace(direction, line)` sees
+    every message as bytes; True writes them to stderr. `validate=False` takes structured results as they
+    come.
 
-    Safe to use from any thread. Errors: McpError and its subclasses, ToolError, Timeout, Cancelled, ConnectionClosed."""
+    Safe to use from any thread. Errors: McpError and its subclasses, ToolError, Timeout, Cancelled,
+    ConnectionClosed."""
 
-    def __init__(self, target: Any, *, timeout: float = 60.0, headers: Optional[Dict[str, str]] = None,
-                 env: Optional[Dict[str, str]] = None, cwd: Any = None, version: str = "auto", name: str = "mcp_lite",
-                 client_version: str = __version__, roots: Any = None,
-                 on_elicit: Optional[Callable[[Json], Any]] = None, on_sample: Optional[Callable[[Json], Any]] = None,
-                 on_log: Optional[Callable[..., Any]] = None, on_progress: Optional[Callable[..., Any]] = None,
-                 on_notification: Optional[Callable[[str, Json], Any]] = None, trace: Any = None,
+    def __init__(self, target: Any, *, timeout: float = 60.0, headers: dict[str, str] | None = None,
+                 env: dict[str, str] | None = None, cwd: Any = None, version: str = "auto",
+                 name: str = "mcp_lite", client_version: str = __version__, roots: Any = None,
+                 on_elicit: Callable[[Json], Any] | None = None,
+                 on_sample: Callable[[Json], Any] | None = None, on_log: Callable[..., Any] | None = None,
+                 on_progress: Callable[..., Any] | None = None,
+                 on_notification: Callable[[str, Json], Any] | None = None, trace: Any = None,
                  ssl_context: Any = None, validate: bool = True) -> None:
-        if version not in ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS:
-            raise ValueError(f"version: expected auto, {', '.join(LEGACY_VERSIONS + MODERN_VERSIONS)}, got {show(version)}")
+        versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
+        if version not in versions:
+            raise ValueError(f"version: expected {', '.join(versions)}, got {show(version)}")
         self.timeout = timeout
         self._target, self._env, self._cwd, self._version = target, env, cwd, version
         self._info = {"name": name, "version": client_version}
         self._roots, self._on_elicit, self._on_sample = roots, on_elicit, on_sample
         self._on_log, self._on_progress, self._on_notification = on_log, on_progress, on_notification
-        self._trace = _tracer(trace)
-        self._validate = validate
-        self._log = _Log()
+        self._trace, self._validate, self._log = _tracer(trace), validate, _Log()
         self._lock = threading.Lock()
-        self._connection: Optional[Connection] = None  # guarded by _lock
-        self._child: Optional[Child] = None
-        self._reader: Optional[threading.Thread] = None
-        self._hang_up: Callable[[], Any] = _nothing    # ends the transport
-        self._callbacks = _Callbacks(self._log)
-        self._server: Json = {}                        # serverInfo, capabilities, instructions: the server's own words
+        self._connection: Connection | None = None  # guarded by _lock
+        self._hang_up: Callable[[], Any] = nothing    # ends the transport; guarded by _lock
+        self._child: Child | None = None
+        self._reader: threading.Thread | None = None
+        # One worker: on_log and on_notification run in order, and the reading thread never runs user code.
+        self._callbacks = Workers("mcp-callbacks", 1, nothing, self._log)
+        self._server: Json = {}                        # its own words: serverInfo, capabilities, instructions
         self._log_level = ""
-        self._listenings: List[Listening] = []         # of a legacy session
-        self._subscriptions: Dict[str, Waiter] = {}    # of the modern era, by URI
-        self._output_schemas: Optional[Dict[str, Schema]] = None
-        self._handlers: Dict[str, Callable[[Json], Json]] = {
+        # Of a legacy session: methods, URIs, and whom to tell of them.
+        self._hearers: list[tuple[list[str], list[str], Callable[[str, Json], Any]]] = []
+        self._subscriptions: dict[str, Callable[[], Any]] = {}     # URI -> what ends it
+        self._output_schemas: dict[str, Schema] | None = None
+        self._handlers: dict[str, Callable[[Json], Json]] = {
             row.name: getattr(self, row.handler) for row in METHODS.values()
             if row.kind == "request" and row.sender != "client"}
 
     # Connecting
 
     def connect(self) -> Client:
-        """Start or reach the server and agree on a revision. Blocks. Raises ConnectionClosed, UnsupportedVersion,
-        Timeout; and RuntimeError when it is connected already."""
-        with self._lock:
-            if self._connection is not None:
-                raise RuntimeError("the client is connected already")
+        """Start or reach the server and agree on a revision. Blocks. Raises ConnectionClosed,
+        UnsupportedVersion, Timeout; and RuntimeError when it is connected already."""
+        if self._connection is not None:
+            raise RuntimeError("the client is connected already")
         try:
             try:
                 self._open_transport()
@@ -4333,7 +3968,8 @@ class Client:
             except ConnectionClosed:
                 if self._version != "auto" or self._child is None or self._server:
                     raise
-                # Some old servers end when they are asked anything before `initialize`: one more try, without asking.
+                # Some old servers end when they are asked anything before `initialize`: once more, without
+                # asking.
                 self._close_transport()
                 self._open_transport()
                 self._negotiate(LAST_LEGACY)
@@ -4343,8 +3979,8 @@ class Client:
         return self
 
     def close(self) -> None:
-        """End the conversation and the transport; a child process is gone when this returns. Idempotent, from any
-        thread: whoever waits gets ConnectionClosed."""
+        """End the conversation and the transport; a child process is gone when this returns. Idempotent, from
+        any thread: whoever waits gets ConnectionClosed."""
         self._close_transport()
         self._callbacks.close(EXIT_SECONDS)
 
@@ -4363,49 +3999,43 @@ class Client:
         else:
             command, env = command_of(target)
             self._child = child = Child(command, {**env, **(self._env or {})} or None, self._cwd, self._log)
-            self._hang_up = child.stop
-            connection = self._make_connection(child.write, child.may_write)
-            self._start_reader(connection, child.read, lambda: child.closed("the server closed the connection"))
+            connection = self._take_transport(child.write, child.may_write, child.stop)
+            self._start_reader(connection, child.read, child.closed)
 
-    def _make_connection(self, write: Callable[[bytes], Any], may_write: Optional[Callable[[int], bool]]) -> Connection:
-        connection = Connection(Protocol("client", self._capabilities), self, write, name="mcp-client", log=self._log,
-                                trace=self._trace, may_write=may_write)
+    def _take_transport(self, write: Callable[[bytes], Any], may_write: Callable[[int], bool] | None,
+                        hang_up: Callable[[], Any]) -> Connection:
+        connection = Connection(Protocol("client", self._capabilities), self, write, name="mcp-client",
+                                log=self._log, trace=self._trace, may_write=may_write)
         with self._lock:
-            self._connection = connection
+            self._connection, self._hang_up = connection, hang_up
         return connection
 
     def _open_memory(self, server: Server) -> None:
-        mine = self._make_connection(lambda data: its.dispatch(its.feed(data)), None)
-        its = server.connect(lambda data: mine.dispatch(mine.feed(data)))
-
         def hang_up() -> None:
-            closed = ConnectionClosed("the client closed the connection")
-            its.abandon_questions(closed)
-            its.close(closed, EXIT_SECONDS)
+            its.close(ConnectionClosed("the client closed the connection"), EXIT_SECONDS)
             server.disconnect(its)
-        self._hang_up = hang_up
+        mine = self._take_transport(lambda data: its.dispatch(its.feed(data)), None, hang_up)
+        its = server.connect(lambda data: mine.dispatch(mine.feed(data)))
 
     def _open_streams(self, reader: Any, writer: Any) -> None:
         def hang_up() -> None:
             for stream in (writer, reader):
                 # A socket's files keep it open, and a thread in its read: say the end to both.
                 sock = getattr(getattr(stream, "raw", stream), "_sock", None)
-                if sock is not None:
-                    try:
+                try:
+                    if sock is not None:
                         sock.shutdown(2)
-                    except OSError:
-                        pass
+                except OSError:
+                    pass
             try:
                 writer.close()
             except (OSError, ValueError):
                 pass
-        self._hang_up = hang_up
-        connection = self._make_connection(stream_writer(writer), lambda size: False)
-        self._start_reader(connection, stream_reader(reader),
-                           lambda: ConnectionClosed("the server closed the connection"))
+        connection = self._take_transport(stream_writer(writer), lambda size: False, hang_up)
+        self._start_reader(connection, stream_reader(reader), ConnectionClosed)
 
     def _start_reader(self, connection: Connection, read: Callable[[], bytes],
-                      closed: Callable[[], ConnectionClosed]) -> None:
+                      closed: Callable[[str], ConnectionClosed]) -> None:
         def run() -> None:
             try:
                 for data in iter(read, b""):
@@ -4413,17 +4043,19 @@ class Client:
                 connection.dispatch(connection.feed(b""))
             except (OSError, ValueError) as error:       # ValueError: the file was closed
                 self._log.debug(f"the server's output ended: {error!r}")
-            connection.close(closed())
+            connection.close(closed("the server closed the connection"))
         self._reader = threading.Thread(target=run, name="mcp-reader", daemon=True)
         self._reader.start()
 
     def _close_transport(self) -> None:
         with self._lock:
             connection, self._connection = self._connection, None
-            hang_up, self._hang_up = self._hang_up, _nothing
+            hang_up, self._hang_up = self._hang_up, nothing
         if connection is None:
             return
-        connection.hang_up(ConnectionClosed("the client is closed"))
+        closed = ConnectionClosed("the client is closed")
+        connection.fail_pending(closed, tell=True)
+        connection.close(closed)
         hang_up()
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join(EXIT_SECONDS)
@@ -4437,259 +4069,241 @@ class Client:
     def _negotiate(self, wanted: str) -> None:
         connection = self._open_connection()
         if wanted in LEGACY_VERSIONS:
-            self._take_session(self._wait(self._start_handshake(wanted)), wanted)
+            self._take_session(connection.wait(self._start_handshake(wanted), self.timeout))
             return
         probe = connection.request(Waiter("server/discover"), {"_meta": self._meta(MODERN)})
+        patience = self.timeout if wanted in MODERN_VERSIONS else min(PROBE_SECONDS, self.timeout)
         try:
-            patience = self.timeout if wanted in MODERN_VERSIONS else min(PROBE_SECONDS, self.timeout)
-            _, answer = take(probe.inbox, patience)
+            answer = take(probe.inbox, patience)[1]
         except Empty:
             answer = self._try_both(probe, wanted)
-        if answer.pending is not probe:          # the server answered `initialize` in the meantime
-            if answer.error is not None:
-                raise answer.error
-            self._take_session(answer.result, "")
+        if answer.pending is probe:
+            self._take_discovery(answer.error, answer.result or {}, wanted)
+        elif answer.error is None:               # the server answered `initialize` in the meantime
+            self._take_session(answer.result)
         else:
-            self._take_discovery(answer, wanted)
+            raise answer.error
 
-    def _start_handshake(self, version: str, inbox: Any = None) -> Waiter:
+    def _start_handshake(self, version: str, inbox: SimpleQueue[Any] | None = None) -> Waiter:
         waiter = Waiter("initialize")
-        if inbox is not None:
-            waiter.inbox = inbox
+        waiter.inbox = inbox or waiter.inbox
         params = {"protocolVersion": version, "capabilities": self._capabilities(), "clientInfo": self._info}
         return self._open_connection().request(waiter, params)
 
     def _try_both(self, probe: Waiter, wanted: str) -> Answer:
-        """The server is silent: it may be slow, or one that ignores what it does not know. Ask the old way too, and
-        take the first real answer."""
+        """The server is silent: it may be slow, or one that ignores what it does not know. Ask the old way
+        too, and take the first answer that decides."""
         connection = self._open_connection()
-        if wanted in MODERN_VERSIONS:
-            connection.abandon(probe, "no answer")
-            raise Timeout(f"server/discover: no answer within {self.timeout:g} seconds")
-        handshake = self._start_handshake(LAST_LEGACY, probe.inbox)
-        until = time.monotonic() + self.timeout
         try:
+            if wanted in MODERN_VERSIONS:
+                raise Empty
+            handshake = self._start_handshake(LAST_LEGACY, probe.inbox)
+            until = time.monotonic() + self.timeout
             while True:
-                _, answer = take(probe.inbox, max(0.0, until - time.monotonic()))
-                if answer.pending is handshake or answer.error is None or \
-                        getattr(answer.error, "code", 0) in MODERN_ERRORS:
-                    connection.protocol.pending.pop(probe.id, None)
-                    return Answer(answer.pending, answer.result, answer.error)
+                answer: Answer = take(probe.inbox, max(0.0, until - time.monotonic()))[1]
+                code = getattr(answer.error, "code", None)
+                if answer.pending is handshake or answer.error is None or code in MODERN_ERRORS:
+                    return answer
         except Empty:
-            raise Timeout(f"initialize: no answer within {self.timeout:g} seconds") from None
+            raise Timeout(f"{probe.method}: no answer within {self.timeout:g} seconds") from None
+        finally:
+            connection.protocol.pending.pop(probe.id, None)
 
-    def _take_discovery(self, answer: Answer, wanted: str) -> None:
-        error, result = answer.error, answer.result or {}
+    def _take_discovery(self, error: Exception | None, result: Json, wanted: str) -> None:
         if error is not None and not isinstance(error, McpError):
             raise error
-        if error is None and isinstance(result.get("supportedVersions"), list):
-            offered = result["supportedVersions"]
-        elif isinstance(error, UnsupportedVersion) and isinstance(error.data, dict):
-            offered = error.data.get("supported") or []
-        elif wanted in MODERN_VERSIONS or (isinstance(error, McpError) and error.code in MODERN_ERRORS):
-            raise error or InternalError(f"server/discover: expected supportedVersions, got {show(result)}")
-        else:
-            offered = list(LEGACY_VERSIONS)      # "any other error [...]: the server is legacy"
+        offered: Any = result.get("supportedVersions")
+        if isinstance(error, UnsupportedVersion) and isinstance(error.data, dict):
+            offered = error.data.get("supported")
+        elif error is not None and (wanted in MODERN_VERSIONS or error.code in MODERN_ERRORS):
+            raise error
+        elif error is not None:
+            offered = LEGACY_VERSIONS            # "any other error [...]: the server is legacy"
+        offered = offered if isinstance(offered, (list, tuple)) else ()
+        legacy = [version for version in LEGACY_VERSIONS if version in offered and wanted == "auto"]
         if MODERN in offered and error is None:
-            server_info = result.get("_meta", {}).get(META_SERVER_INFO) or result.get("serverInfo") or {}
-            self._take_server(MODERN, {**result, "serverInfo": server_info})
-            return
-        legacy = [version for version in LEGACY_VERSIONS if version in offered]
-        if wanted != "auto" or not legacy:
+            meta = result.get("_meta") if isinstance(result.get("_meta"), dict) else {}
+            self._take_server(MODERN, {"serverInfo": (meta or {}).get(META_SERVER_INFO), **result})
+        elif legacy:
+            self._take_session(self._open_connection().wait(self._start_handshake(legacy[-1]), self.timeout))
+        else:
             raise UnsupportedVersion(f"no revision in common: the server speaks {show(offered)}",
-                                     {"supported": offered, "requested": MODERN})
-        self._take_session(self._wait(self._start_handshake(legacy[-1])), "")
+                                     {"supported": list(offered), "requested": MODERN})
 
-    def _take_session(self, result: Json, wanted: str) -> None:
+    def _take_session(self, result: Json) -> None:
         version = result.get("protocolVersion")
-        if version not in LEGACY_VERSIONS or (wanted and self._version != "auto" and version != wanted):
+        if version not in LEGACY_VERSIONS or self._version not in ("auto", version):
             # "If the client does not support the version in the server's response, it SHOULD disconnect."
-            raise UnsupportedVersion(f"the server speaks {show(version)}, not {wanted or 'a revision known here'}",
-                                     {"supported": [version], "requested": wanted or LAST_LEGACY})
+            raise UnsupportedVersion(f"the server speaks {show(version)}, which is not {self._version}",
+                                     {"supported": [version], "requested": self._version})
         self._take_server(version, result)
         self._open_connection().notify("notifications/initialized", None)
 
     def _take_server(self, version: str, words: Json) -> None:
         protocol = self._open_connection().protocol
-        protocol.version, protocol.initialized = version, True
-        self._server = words
+        protocol.version, protocol.initialized, self._server = version, True, words
 
     def _capabilities(self) -> Json:
-        declared: Json = {}
-        if self._on_elicit is not None:
-            declared["elicitation"] = {"form": {}, "url": {}}
-        if self._on_sample is not None:
-            declared["sampling"] = {"tools": {}}
-        if self._roots is not None:
-            declared["roots"] = {"listChanged": True}
-        return declared
+        return _with({}, elicitation=None if self._on_elicit is None else {"form": {}, "url": {}},
+                     sampling=None if self._on_sample is None else {"tools": {}},
+                     roots=None if self._roots is None else {"listChanged": True})
 
     def _meta(self, version: str) -> Json:
         meta = {META_VERSION: version, META_CLIENT_INFO: self._info, META_CAPABILITIES: self._capabilities()}
-        if self._log_level:
-            meta[META_LOG_LEVEL] = self._log_level
-        return meta
+        return {**meta, META_LOG_LEVEL: self._log_level} if self._log_level else meta
 
     # What is known of the server
 
     @property
     def server_info(self) -> Json:
         """{"name", "version", ...} as the server says; not verified. May be empty in the modern era."""
-        found = self._server.get("serverInfo")
-        return found if isinstance(found, dict) else {}
+        return self._said("serverInfo", dict) or {}
 
     @property
     def server_capabilities(self) -> Json:
         """What the server declared: "tools", "resources", "prompts", "logging", "completions"."""
-        found = self._server.get("capabilities")
-        return found if isinstance(found, dict) else {}
+        return self._said("capabilities", dict) or {}
 
     @property
-    def instructions(self) -> Optional[str]:
+    def instructions(self) -> str | None:
         """What the server says of its use, for a model; or None."""
-        found = self._server.get("instructions")
-        return found if isinstance(found, str) else None
+        return self._said("instructions", str) or None
 
     @property
     def protocol_version(self) -> str:
         """The revision that this conversation speaks. Raises ConnectionClosed before connect()."""
         return self._open_connection().protocol.version
 
+    def _said(self, member: str, kind: type[_Said]) -> _Said | None:
+        found = self._server.get(member)
+        return found if isinstance(found, kind) else None
+
     # Requests
 
-    def request(self, method: str, params: Optional[Json] = None, timeout: Optional[float] = None) -> Json:
-        """Send any request and block for its result, as on the wire. The modern `_meta` is added. A method of the
-        protocol is refused here when this revision does not have it (MethodNotFound), or the server did not declare
-        what it needs."""
-        return self._request(method, params, timeout)
+    def request(self, method: str, params: Json | None = None, timeout: float | None = None) -> Json:
+        """Send any request and block for its result, as on the wire. The modern `_meta` is added. A method of
+        the protocol is refused here (MethodNotFound) when this revision does not have it, or the server did
+        not declare what it needs."""
+        return self._start(method, params).result(timeout)
 
-    def notify(self, method: str, params: Optional[Json] = None) -> None:
+    def notify(self, method: str, params: Json | None = None) -> None:
         """Send any notification."""
         self._open_connection().notify(method, params)
 
     def call(self, name: str, /, **arguments: Any) -> Any:
-        """Call a tool for its value: structured content unwrapped, else its text, else its content blocks (one, or a
-        list). Raises ToolError when the tool says that it failed."""
+        """Call a tool for its value: structured content unwrapped, else its text, else its content blocks
+        (one, or a list). Raises ToolError when the tool says that it failed."""
         result = self.call_tool(name, arguments)
         if result.get("isError"):
-            texts = [str(block.get("text", "")) for block in result.get("content") or [] if block.get("type") == "text"]
-            raise ToolError("\n".join(texts) or "the tool failed", result.get("content"))
+            blocks = result.get("content") or []
+            texts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
+            raise ToolError("\n".join(texts) or "the tool failed", blocks)
         return unwrap_result(result)
 
-    def call_tool(self, name: str, arguments: Optional[Json] = None, timeout: Optional[float] = None,
-                  on_progress: Optional[Callable[..., Any]] = None, meta: Optional[Json] = None) -> Json:
-        """Call a tool for its result as on the wire: {"content", "structuredContent", "isError"}: server/tools.md.
-        Questions on the way go to the callbacks. Raises NotFound, InvalidParams, Timeout, and InternalError for a
-        structured result that its outputSchema forbids."""
-        params: Json = {"name": name, "arguments": arguments or {}}
-        if meta:
-            params["_meta"] = meta
-        try:
-            result = self._request("tools/call", params, timeout, on_progress)
-        except InvalidParams as error:
-            raise _as_not_found(error, "tool", name) from None
+    def call_tool(self, name: str, arguments: Json | None = None, timeout: float | None = None,
+                  on_progress: Callable[..., Any] | None = None, meta: Json | None = None) -> Json:
+        """Call a tool for its result as on the wire: {"content", "structuredContent", "isError"}:
+        server/tools.md. Questions on the way go to the callbacks. Raises NotFound, InvalidParams, Timeout,
+        and InternalError for a structured result that its outputSchema forbids."""
+        params = _with({"name": name, "arguments": arguments or {}}, _meta=meta)
+        result = self._get("tool", name, self._start("tools/call", params, on_progress), timeout)
         if self._validate and "structuredContent" in result and not result.get("isError"):
             self._check_structured(name, result["structuredContent"])
         return result
 
-    def start_call(self, name: str, arguments: Optional[Json] = None, *,
-                   on_progress: Optional[Callable[..., Any]] = None) -> Call:
+    def start_call(self, name: str, arguments: Json | None = None, *,
+                   on_progress: Callable[..., Any] | None = None) -> Call:
         """Start a tool call and return at once: `call.result(timeout=None)`, `call.cancel(reason=None)`,
         `call.done()`. Progress is told in the thread that waits in result()."""
         return self._start("tools/call", {"name": name, "arguments": arguments or {}}, on_progress)
 
-    def list_tools(self) -> List[Json]:
+    def list_tools(self) -> list[Json]:
         """Every tool, from every page: [{"name", "inputSchema", ...}]."""
         tools = self._list("tools/list")
-        self._output_schemas = {}
+        schemas = {}
         for tool in tools:
-            if isinstance(tool.get("outputSchema"), dict):
-                try:
-                    self._output_schemas[tool["name"]] = Schema(tool["outputSchema"])
-                except ValueError as error:
-                    self._log.warning(f"the outputSchema of {show(tool.get('name'))} is not used: {error}")
+            try:
+                if "outputSchema" in tool:
+                    schemas[tool.get("name", "")] = Schema(tool["outputSchema"])
+            except ValueError as error:
+                self._log.warning(f"the outputSchema of {show(tool.get('name'))} is not used: {error}")
+        self._output_schemas = schemas
         return tools
 
-    def list_resources(self) -> List[Json]:
+    def list_resources(self) -> list[Json]:
         """Every resource: [{"uri", "name", ...}]."""
         return self._list("resources/list")
 
-    def list_resource_templates(self) -> List[Json]:
+    def list_resource_templates(self) -> list[Json]:
         """Every resource template: [{"uriTemplate", "name", ...}]."""
         return self._list("resources/templates/list")
 
-    def list_prompts(self) -> List[Json]:
+    def list_prompts(self) -> list[Json]:
         """Every prompt: [{"name", "arguments", ...}]."""
         return self._list("prompts/list")
 
     def read_resource(self, uri: str) -> Json:
-        """A resource as on the wire: {"contents": [{"uri", "mimeType", "text" or "blob"}]}. Raises NotFound."""
-        try:
-            return self._request("resources/read", {"uri": uri})
-        except InvalidParams as error:
-            raise _as_not_found(error, "resource", uri) from None
+        """A resource as on the wire: {"contents": [{"uri", "mimeType", "text" or "blob"}]}. Raises
+        NotFound."""
+        return self._get("resource", uri, self._start("resources/read", {"uri": uri}))
 
-    def read(self, uri: str) -> Union[str, bytes]:
+    def read(self, uri: str) -> str | bytes:
         """A resource's text, or its bytes. Of several contents, the texts joined, else the first's bytes."""
         contents = self.read_resource(uri).get("contents") or []
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents:
             return "".join(texts)
-        import base64
-        return base64.b64decode(contents[0].get("blob", ""))
+        import binascii
+        return binascii.a2b_base64(contents[0].get("blob", ""))
 
-    def get_prompt(self, name: str, arguments: Optional[Dict[str, str]] = None) -> Json:
-        """A prompt's messages: {"description", "messages": [{"role", "content"}]}. Raises NotFound, InvalidParams."""
-        try:
-            return self._request("prompts/get", {"name": name, "arguments": arguments or {}})
-        except InvalidParams as error:
-            raise _as_not_found(error, "prompt", name) from None
+    def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
+        """A prompt's messages: {"description", "messages": [{"role", "content"}]}. Raises NotFound,
+        InvalidParams."""
+        params = {"name": name, "arguments": arguments or {}}
+        return self._get("prompt", name, self._start("prompts/get", params))
 
-    def complete(self, ref: Any, argument: str, value: str, context: Optional[Dict[str, str]] = None) -> List[str]:
-        """Completions for an argument: `ref` is a prompt's name, a template's URI, or the wire's ref; `context` has the
-        other arguments."""
+    def complete(self, ref: Any, argument: str, value: str,
+                 context: dict[str, str] | None = None) -> list[str]:
+        """Completions for an argument: `ref` is a prompt's name, a template's URI, or the wire's ref;
+        `context` has the other arguments."""
         if isinstance(ref, str):
             ref = {"type": "ref/resource", "uri": ref} if ":" in ref else {"type": "ref/prompt", "name": ref}
-        params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
-        if context:
-            params["context"] = {"arguments": context}
-        found: List[str] = self._request("completion/complete", params).get("completion", {}).get("values", [])
+        params = _with({"ref": ref, "argument": {"name": argument, "value": value}},
+                       context={"arguments": context} if context else None)
+        found: list[str] = self.request("completion/complete", params).get("completion", {}).get("values", [])
         return found
 
     def ping(self) -> None:
         """Raise unless the server answers."""
-        self._request("server/discover" if self.protocol_version >= MODERN else "ping", None)
+        self.request("server/discover" if self.protocol_version >= MODERN else "ping")
 
     def set_log_level(self, level: str) -> None:
-        """Ask for log messages of this level and above: one of debug, info, notice, warning, error, critical, alert,
-        emergency. In the modern era each later request carries it."""
+        """Ask for log messages of this level and above: one of debug, info, notice, warning, error, critical,
+        alert, emergency. In the modern era each later request carries it."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level: expected one of {', '.join(LOG_LEVELS)}, got {show(level)}")
         if self.protocol_version < MODERN:
-            self._request("logging/setLevel", {"level": level})
+            self.request("logging/setLevel", {"level": level})
         self._log_level = level
 
     def subscribe(self, uri: str) -> None:
         """Have on_notification told when the resource changes."""
-        if self.protocol_version < MODERN:
-            self._request("resources/subscribe", {"uri": uri})
-        elif uri not in self._subscriptions:
-            self._subscriptions[uri] = self._subscribe_modern(
-                {"resourceSubscriptions": [uri]}, self._tell, lambda answer: bool(self._subscriptions.pop(uri, None)))
+        if uri not in self._subscriptions:
+            # A legacy session's notifications reach on_notification by themselves.
+            on_event = self._tell if self.protocol_version >= MODERN else nothing
+            self._subscriptions[uri] = self._hear([], [uri], on_event,
+                                                  lambda error: self._subscriptions.pop(uri, None))
 
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began."""
-        if self.protocol_version < MODERN:
-            self._request("resources/unsubscribe", {"uri": uri})
-            return
-        waiter = self._subscriptions.pop(uri, None)
-        if waiter is not None:
-            self._open_connection().abandon(waiter, None)
+        stop = self._subscriptions.pop(uri, None)
+        if stop is not None:
+            stop()
 
     def listen(self, tools: bool = True, prompts: bool = True, resources: bool = True,
                uris: Iterable[str] = ()) -> Listening:
-        """Listen for changes of the lists, and of the resources `uris`: an iterator of {"method", "params"}, and a context
-        manager; close() ends it. Blocks until the server has agreed."""
+        """Listen for changes of the lists, and of the resources `uris`: an iterator of {"method", "params"},
+        and a context manager; close() ends it. Blocks until the server has agreed."""
         chosen = {"tools": tools, "prompts": prompts, "resources": resources}
         return Listening(self, [kind for kind, wanted in chosen.items() if wanted], list(uris))
 
@@ -4699,44 +4313,51 @@ class Client:
             raise ConnectionClosed("the client is not connected; use `with client:` or client.connect()")
         return connection
 
-    def _start(self, method: str, params: Optional[Json], on_progress: Optional[Callable[..., Any]]) -> Call:
-        connection = self._open_connection()
-        version, row = connection.protocol.version, METHODS.get(method)
+    def _start(self, method: str, params: Json | None = None,
+               on_progress: Callable[..., Any] | None = None) -> Call:
+        version, row = self.protocol_version, METHODS.get(method)
         if row is not None:
             if not row.since <= version <= row.until:
                 raise MethodNotFound(f"{method} is not in {version}")
-            needed = "" if row.capability == "completions" and version < "2025-03-26" else row.capability
+            # In the oldest revision, completion had no capability.
+            needed = "" if row.capability == "completions" and version == OLDEST else row.capability
             if needed and not has_capability(self.server_capabilities, needed):
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
-        params = dict(params or {})
+            on_progress = on_progress or (self._on_progress if row.asks else None)
         if version >= MODERN:
-            params["_meta"] = {**self._meta(version), **params.get("_meta", {})}
-        return Call(self, method, params, on_progress or (self._on_progress if row is not None and row.asks else None))
+            params = params or {}
+            params = {**params, "_meta": {**self._meta(version), **params.get("_meta", {})}}
+        return Call(self, method, params or {}, on_progress)
 
-    def _request(self, method: str, params: Optional[Json], timeout: Optional[float] = None,
-                 on_progress: Optional[Callable[..., Any]] = None) -> Json:
-        return self._start(method, params, on_progress).result(timeout)
+    @staticmethod
+    def _get(kind: str, name: str, call: Call, timeout: float | None = None) -> Json:
+        """The result of asking for one thing by its name; NotFound if there is none, also where its code says
+        less."""
+        try:
+            return call.result(timeout)
+        except InvalidParams as error:
+            named = isinstance(error.data, dict) and error.data.get("uri") == name
+            if named or re.match(rf"(?i)unknown {kind}|{kind} .*not found", error.message):
+                found = NotFound(error.message, error.data)
+                found.code = error.code
+                raise found from None
+            raise
 
-    def _wait(self, waiter: Waiter) -> Json:
-        return self._open_connection().wait(waiter, self.timeout)
-
-    def _list(self, method: str) -> List[Json]:
+    def _list(self, method: str) -> list[Json]:
         """Follow the pages: server/utilities/pagination.md. "an empty string is a valid cursor"."""
-        found: List[Json] = []
-        seen = set()
+        found: list[Json] = []
+        seen, member = set(), METHODS[method].paged
         params: Json = {}
-        member = METHODS[method].paged
         for _ in range(MAX_PAGES):
-            result = self._request(method, params)
-            page = result.get(member)
-            if not isinstance(page, list):
-                raise InternalError(f"{method}: {member}: expected array, got {show(page)}")
+            result = self.request(method, params)
+            page, cursor = result.get(member), result.get("nextCursor")
+            if not isinstance(page, list) or not isinstance(cursor, (str, type(None))):
+                raise InternalError(f"{method}: expected an array {member}, got {show(result)}")
             found.extend(item for item in page if isinstance(item, dict))
-            cursor = result.get("nextCursor")
             if cursor is None:
                 return found
-            if not isinstance(cursor, str) or cursor in seen:
-                raise InternalError(f"{method}: the server's pages do not end: the cursor {show(cursor)} came twice")
+            if cursor in seen:
+                raise InternalError(f"{method}: the pages do not end: the cursor {show(cursor)} came twice")
             seen.add(cursor)
             params = {"cursor": cursor}
         raise InternalError(f"{method}: more than {MAX_PAGES} pages")
@@ -4750,11 +4371,34 @@ class Client:
             raise InternalError(f"{name}: the structured result does not match the tool's outputSchema: "
                                 + "; ".join(errors[:5]))
 
-    def _subscribe_modern(self, wanted: Json, on_event: Callable[[str, Json], Any],
-                          on_end: Callable[[Answer], bool]) -> Waiter:
+    # Hearing of changes
+
+    def _hear(self, kinds: list[str], uris: list[str], on_event: Callable[[str, Json], Any],
+              on_end: Callable[[Exception | None], Any]) -> Callable[[], Any]:
+        """Have on_event(method, params) told of changes, on the reading thread, until the function that is
+        returned is called; on_end(error or None) if the server ends it."""
+        if self.protocol_version >= MODERN:
+            wanted: Json = {LIST_CHANGES[kind][0]: True for kind in kinds}
+            wanted.update({"resourceSubscriptions": uris} if uris else {})
+            return self._hear_modern(wanted, on_event, on_end)
+        connection, methods = self._open_connection(), [LIST_CHANGES[kind][1] for kind in kinds]
+        hearer = (methods, uris, on_event)
+        self._hearers.append(hearer)
+
+        def stop() -> None:
+            self._hearers.remove(hearer)
+            for uri in uris:
+                if connection.closed is None and not any(uri in others for _, others, _ in self._hearers):
+                    self.request("resources/unsubscribe", {"uri": uri})
+        for uri in uris:
+            self.request("resources/subscribe", {"uri": uri})
+        return stop
+
+    def _hear_modern(self, wanted: Json, on_event: Callable[[str, Json], Any],
+                     on_end: Callable[[Exception | None], Any]) -> Callable[[], Any]:
         """Open a subscriptions/listen and wait for its acknowledgement."""
         connection, agreed = self._open_connection(), threading.Event()
-        failed: List[Exception] = []
+        refused: list[Exception] = []
 
         def hear(method: str, params: Json) -> None:
             if agreed.is_set():
@@ -4762,91 +4406,77 @@ class Client:
             agreed.set()                         # the first one is the acknowledgement
 
         def end(answer: Answer) -> bool:
-            if not agreed.is_set() and answer.error is not None:
-                failed.append(answer.error)
-                agreed.set()
-                return True
-            return on_end(answer)
+            if agreed.is_set():
+                on_end(answer.error)
+            elif answer.error is not None:
+                refused.append(answer.error)
+            agreed.set()
+            return True
         waiter = Waiter("subscriptions/listen", on_answer=end, on_event=hear)
         connection.request(waiter, {"notifications": wanted, "_meta": self._meta(MODERN)})
         if not agreed.wait(self.timeout):
             connection.abandon(waiter, "not acknowledged")
             raise Timeout(f"subscriptions/listen: not acknowledged within {self.timeout:g} seconds")
-        if failed:
-            raise failed[0]
-        return waiter
+        if refused:
+            raise refused[0]
+        return lambda: connection.abandon(waiter, None)
 
-    # The Connection's endpoint
+    def take_notification(self, connection: Connection, notification: Notification) -> None:
+        """Pass a notification on: to its subscription, to who listens, to the callbacks. On the reading
+        thread."""
+        method, params, row = notification.method, notification.params, notification.row
+        meta = params.get("_meta")
+        subscription: Any = meta.get(META_SUBSCRIPTION) if isinstance(meta, dict) else params.get("requestId")
+        waiter = connection.protocol.pending.get(subscription) if is_id(subscription) else None
+        if waiter is not None and waiter.on_event is not None:
+            if row is not None and row.handler == "_cancelled":
+                connection.protocol.pending.pop(waiter.id, None)
+                waiter.answer(Answer(waiter, {}, None))
+            else:
+                waiter.on_event(method, {name: value for name, value in params.items() if name != "_meta"})
+            return
+        if method == LIST_CHANGES["tools"][1]:
+            self._output_schemas = None
+        for methods, uris, on_event in list(self._hearers):
+            if method in methods or params.get("uri") in uris:
+                on_event(method, params)
+        self._tell(method, params)
+
+    def _tell(self, method: str, params: Json) -> None:
+        on_log, on_notification, row = self._on_log, self._on_notification, METHODS.get(method)
+        if on_log is not None and row is not None and row.handler == "_logged":
+            self._call_back(lambda: on_log(params.get("level"), params.get("data"), params.get("logger")))
+        elif on_notification is not None:
+            self._call_back(lambda: on_notification(method, params))
+
+    def _call_back(self, job: Callable[[], Any]) -> None:
+        if len(self._callbacks) < MAX_QUEUED:
+            self._callbacks.submit(job)
+        else:
+            self._log.warning(f"a notification was dropped: {MAX_QUEUED} wait for the callbacks")
+
+    # Answering the server: the rest of the Connection's endpoint
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a question of a legacy server, on a worker."""
         try:
-            message = result_message(request.id, self._answer_question(connection, request.method, request.params))
+            result = self._answer_question(connection, request.method, request.params)
+            message = result_message(request.id, result)
         except McpError as error:
             message = error_message(request.id, error)
         connection.respond(request, message)
 
-    def take_notification(self, connection: Connection, notification: Notification) -> None:
-        """Pass a notification on: to its subscription, to who listens, to the callbacks. On the reading thread."""
-        method, params = notification.method, notification.params
-        meta = params.get("_meta")
-        subscription = meta.get(META_SUBSCRIPTION) if isinstance(meta, dict) else params.get("requestId")
-        waiter = connection.protocol.pending.get(subscription) if is_id(subscription) else None
-        if waiter is not None and waiter.on_event is not None:
-            if notification.row is not None and notification.row.handler == "_cancelled":
-                connection.protocol.pending.pop(subscription, None)
-                waiter.answer(Answer(waiter, {}, None))
-            else:
-                rest = {name: value for name, value in params.items() if name != "_meta"}
-                waiter.on_event(method, rest)
-            return
-        if method == LIST_CHANGES["tools"][1]:
-            self._output_schemas = None
-        for listening in list(self._listenings):
-            listening.offer(method, params)
-        self._tell(method, params)
-
-    def _tell(self, method: str, params: Json) -> None:
-        if self._on_log is not None and METHODS.get(method) is METHODS["notifications/message"]:
-            on_log = self._on_log
-            self._callbacks.put(lambda: on_log(params.get("level"), params.get("data"), params.get("logger")))
-        elif self._on_notification is not None:
-            on_notification = self._on_notification
-            self._callbacks.put(lambda: on_notification(method, params))
-
     def output_lost(self, connection: Connection) -> None:
-        """The server reads no more. Its last answers may still be on the way; the reader sees their end."""
-        threading.Timer(EXIT_SECONDS, connection.close, [ConnectionClosed("the server closed its input")]).start()
-
-    def input_ended(self, connection: Connection) -> None:
-        """The reader closes the connection with the reason."""
-
-    # Answering the server
+        """The server reads no more: nothing that waits will be answered."""
+        closed = ConnectionClosed("the server closed its input")
+        connection.workers.submit(lambda: connection.fail_pending(closed))
 
     def _answer_all(self, connection: Connection, questions: Any) -> Json:
-        """The answers to a modern result's inputRequests, found at the same time if there are several."""
+        """The answers to a modern result's inputRequests, one after the other: there is one user."""
         if not isinstance(questions, dict) or not all(isinstance(each, dict) for each in questions.values()):
             raise InternalError(f"inputRequests: expected an object of requests, got {show(questions)}")
-        found: SimpleQueue[Any] = SimpleQueue()
-
-        def answer(key: str, question: Json) -> None:
-            try:
-                params = question.get("params")
-                found.put((key, self._answer_question(connection, question.get("method", ""), params or {})))
-            except Exception as error:
-                found.put((key, error))
-        first, *others = questions.items() if questions else [("", None)]
-        for key, question in others:
-            connection.workers.submit(lambda key=key, question=question: answer(key, question))  # type: ignore[misc]
-        if first[1] is not None:
-            answer(*first)
-        answers: Json = {}
-        for _ in questions:
-            key, value = found.get()
-            if isinstance(value, Exception):
-                raise value
-            answers[key] = value
-        return answers
+        return {key: self._answer_question(connection, str(each.get("method")), each.get("params") or {})
+                for key, each in questions.items()}
 
     def _answer_question(self, connection: Connection, method: str, params: Json) -> Json:
         handler = self._handlers.get(method)
@@ -4860,7 +4490,7 @@ class Client:
             raise
         except BaseException as error:
             self._log.error(f"answering {method} failed: {error!r}", error)
-            raise InternalError(f"{method}: the client's callback failed with {type(error).__name__}") from error
+            raise InternalError(f"{method}: the client's callback raised {type(error).__name__}") from error
         finally:
             with connection._lock:
                 connection.answering -= 1
@@ -4871,16 +4501,15 @@ class Client:
     def _roots_list(self, params: Json) -> Json:
         if self._roots is None:
             raise MethodNotFound("roots/list: this client did not declare roots")
-        roots = self._roots() if callable(self._roots) else self._roots
-        return {"roots": [_root(each) for each in roots]}
+        return {"roots": [_root(each) for each in (self._roots() if callable(self._roots) else self._roots)]}
 
     def _sampling_create_message(self, params: Json) -> Json:
         if self._on_sample is None:
             raise MethodNotFound("sampling/createMessage: this client did not declare sampling")
         answer = self._on_sample(params)
         if isinstance(answer, str):
-            answer = {"role": "assistant", "content": {"type": "text", "text": answer}, "model": "unknown",
-                      "stopReason": "endTurn"}
+            text = {"type": "text", "text": answer}
+            answer = {"role": "assistant", "content": text, "model": "unknown", "stopReason": "endTurn"}
         if not isinstance(answer, dict):
             raise TypeError(f"on_sample: expected a dict or text, got {type(answer).__name__}")
         return answer
@@ -4894,12 +4523,10 @@ class Client:
                 check_elicitation_schema(schema)
             except ValueError as error:
                 raise InvalidParams(str(error)) from None
-        answer = self._on_elicit(params)
-        if answer is None:
-            return {"action": "cancel"}
+        answer = self._on_elicit(params) or {"action": "cancel"}
         if not isinstance(answer, dict) or answer.get("action") not in ("accept", "decline", "cancel"):
-            raise TypeError(f'on_elicit: expected {{"action": "accept", "decline" or "cancel"}}, got {show(answer)}')
-        if answer["action"] != "accept" or schema is None:
+            raise TypeError(f"on_elicit: action: expected accept, decline or cancel, got {show(answer)}")
+        if answer["action"] != "accept" or not isinstance(schema, dict):
             return {"action": answer["action"]}
         defaults = {name: sub["default"] for name, sub in schema["properties"].items() if "default" in sub}
         content = {**defaults, **(answer.get("content") or {})}
@@ -4907,17 +4534,6 @@ class Client:
         if errors:
             raise TypeError("on_elicit: content: " + "; ".join(errors[:5]))
         return {"action": "accept", "content": content}
-
-
-def _as_not_found(error: InvalidParams, kind: str, name: str) -> McpError:
-    """The same error as NotFound, if it says so. Since 2026-07-28 its code alone does not."""
-    said = isinstance(error.data, dict) and error.data.get("uri") == name
-    if isinstance(error, NotFound) or not (said or re.match(rf"(?i)(unknown {kind}|{kind} .*not found)", error.message)):
-        return error
-    found = NotFound(error.message, error.data)
-    found.code = error.code
-    return found
-
 
 def _root(root: Any) -> Json:
     """A root as on the wire, from a path, a URI or itself."""
@@ -4930,33 +4546,28 @@ def _root(root: Any) -> Json:
     path = pathlib.Path(text).absolute()
     return {"uri": path.as_uri(), "name": path.name or str(path)}
 
-
-def command_of(target: Any) -> Tuple[List[str], Dict[str, str]]:
-    """The command line that a target names, and variables for its environment. Raises TypeError or ValueError."""
+def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
+    """The command line that a target names, and variables for its environment. Raises TypeError or
+    ValueError."""
     if isinstance(target, dict):
         if not isinstance(target.get("command"), str):
             raise ValueError(f"target: command: expected string, got {show(target.get('command'))}")
         return [target["command"], *map(str, target.get("args", []))], dict(target.get("env") or {})
     if isinstance(target, (list, tuple)) and target:
         return [os.fspath(part) for part in target], {}
-    if isinstance(target, str) or hasattr(target, "__fspath__"):
-        text = os.fspath(target)
-        if text.endswith(".py") and (" " not in text or os.path.exists(text)):
-            # Inside a host program, sys.executable may be the host.
-            python = sys.executable if "python" in os.path.basename(sys.executable or "").lower() else "python3"
-            return [python, text], {}
-        import shlex
-        return (shlex.split(text) if os.name == "posix" and not os.path.exists(text) else [text]), {}
-    raise TypeError(f"target: expected a command, a script, a dict, a Server or (reader, writer), "
-                    f"got {type(target).__name__}")
+    if not isinstance(target, str) and not hasattr(target, "__fspath__"):
+        raise TypeError("target: expected a command, a script, a dict, a Server or (reader, writer), "
+                        f"got {target!r}")
+    text = os.fspath(target)
+    if text.endswith(".py") and (" " not in text or os.path.exists(text)):
+        # Inside a host program, sys.executable may be the host.
+        python = sys.executable if "python" in os.path.basename(sys.executable or "").lower() else "python3"
+        return [python, text], {}
+    import shlex
+    return (shlex.split(text) if os.name == "posix" and not os.path.exists(text) else [text]), {}
 
-
-def _tracer(trace: Any) -> Optional[Callable[[str, bytes], Any]]:
-    if trace is None or trace is False:
-        return None
-    if trace is True:
-        trace = sys.stderr
-    if callable(trace):
-        found: Callable[[str, bytes], Any] = trace
-        return found
-    return lambda direction, line: trace.write(f"{direction} {line.decode('utf-8', 'replace')}\n")
+def _tracer(trace: Any) -> Callable[[str, bytes], Any] | None:
+    if trace is None or trace is False or (callable(trace) and trace is not True):
+        return trace or None
+    file = sys.stderr if trace is True else trace
+    return lambda direction, line: file.write(f"{direction} {line.decode('utf-8', 'replace')}\n")

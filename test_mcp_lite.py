@@ -668,7 +668,7 @@ class TestFraming:
             framer, lines = mcp_lite.LineFramer(), []
             for at in range(0, len(data), size):
                 lines += framer.feed(data[at:at + size])
-            lines += framer.end()
+            lines += framer.feed(b"")
             assert [json.loads(line) for line in lines] == [{"a": 1}, {"b": 2}, {"c": 3}]
 
     def test_a_long_line_is_skipped_and_not_kept(self):
