@@ -349,13 +349,12 @@ def check_envelope(message: Any) -> str:
         raise InvalidRequest(f'jsonrpc: expected "2.0", got {show(message.get("jsonrpc"))}')
     if "id" in message and not is_id(message["id"]) and ("method" in message or message["id"] is not None):
         raise InvalidRequest(f"id: expected string or integer, got {show(message['id'])}")
-    inner = [name for name in ("method", "result", "error") if name in message]
-    if len(inner) != 1:
-        raise InvalidRequest(f"expected one of method, result and error, got {' and '.join(inner) or 'none'}")
-    kind = str if inner == ["method"] else dict
-    if not isinstance(message[inner[0]], kind):
-        raise InvalidRequest(f"{inner[0]}: expected {TYPE_NAMES[kind]}, got {show(message[inner[0]])}")
-    return "response" if kind is dict else "request" if "id" in message else "notification"
+    if ("method" in message) + ("result" in message) + ("error" in message) != 1:
+        raise InvalidRequest("expected one of method, result and error")
+    for name, kind in (("method", str), ("result", dict), ("error", dict)):
+        if name in message and not isinstance(message[name], kind):
+            raise InvalidRequest(f"{name}: expected {TYPE_NAMES[kind]}, got {show(message[name])}")
+    return "response" if "method" not in message else "request" if "id" in message else "notification"
 
 TYPE_NAMES = {str: "string", dict: "object", list: "array", int: "integer", float: "number", bool: "boolean"}
 
@@ -2180,7 +2179,7 @@ class Connection:
         self.answering = 0                             # questions that our callbacks are busy with
         # Of the reading thread:
         self._ready: list[Request] = []                # admitted, not yet handed out
-        self._idle = threading.Event()                 # nothing is in flight; made sense of by drain() only
+        self._drained: threading.Event | None = None   # made by drain(), set when nothing is in flight
         self.before_block: Callable[[Request], Any] = nothing    # told when a handler is about to wait
         self._by_handler = {"_cancelled": self._cancelled, "_cancel_request": self._cancel_request,
                             "_progress": self._progress}
@@ -2317,13 +2316,15 @@ class Connection:
 
     def _encode(self, message: Json) -> bytes:
         """A message as bytes; if JSON cannot say it, the error that says so in its place."""
-        failure = InternalError("the answer is not valid JSON")
-        for each in (message, error_message(message.get("id"), failure)):
-            try:
-                return encode_message(each)
-            except (ValueError, TypeError) as error:
-                self.log.error(f"an answer cannot be sent: {error}")
-        return encode_message(error_message(None, failure))
+        try:
+            return encode_message(message)
+        except (ValueError, TypeError) as error:
+            self.log.error(f"an answer cannot be sent: {error}")
+            failure = InternalError("the answer is not valid JSON")
+        try:
+            return encode_message(error_message(message.get("id"), failure))
+        except ValueError:                       # the id is a lone surrogate
+            return encode_message(error_message(None, failure))
 
     def respond(self, request: Request, message: Json) -> bool:
         """Queue the answer to a request of the peer's, unless it ended before; whether this was the answer.
@@ -2465,16 +2466,17 @@ class Connection:
     # Ending
 
     def _note_end(self) -> None:
-        if not self.protocol.in_flight:
-            self._idle.set()
+        drained = self._drained
+        if drained is not None and not self.protocol.in_flight:
+            drained.set()
 
     def drain(self, seconds: float) -> bool:
         """Wait until no request of the peer's is in flight and all is written, but no longer than `seconds`.
         Returns whether none is. The input must have ended."""
         until = time.monotonic() + seconds
-        self._idle.clear()
+        self._drained = drained = threading.Event()
         if self.protocol.in_flight:
-            self._idle.wait(seconds)
+            drained.wait(seconds)
         self._nudge()
         while (self._outbox or self._writing) and self.closed is None and time.monotonic() < until:
             time.sleep(0.002)
@@ -3282,6 +3284,7 @@ class Server:
         # Registries are replaced, never changed, so that readers need no lock; writers hold _lock.
         self._offers: dict[str, dict[str, _Offer]] = {
             "tools": {}, "resources": {}, "resourceTemplates": {}, "prompts": {}}
+        self._capabilities = _declare(self._offers)
         self._completers: dict[tuple[str, str], Callable[..., Any]] = {}
         self._connections: list[Connection] = []       # guarded by _lock
         self._listeners: list[_Listener] = []          # guarded by _lock
@@ -3410,6 +3413,7 @@ class Server:
             else:
                 offers[key] = offer
             self._offers = {**self._offers, registry: offers}
+            self._capabilities = _declare(self._offers)
         member, method, _ = LIST_CHANGES.get(registry, LIST_CHANGES["resources"])
         self._tell(method, {}, lambda protocol: protocol.initialized, lambda granted: granted.get(member))
 
@@ -3494,13 +3498,8 @@ class Server:
     # The Connection's endpoint
 
     def capabilities(self) -> Json:
-        """What this server declares, by what is registered."""
-        offers, changes = self._offers, {"listChanged": True}
-        resources = offers["resources"] or offers["resourceTemplates"]
-        return _with({"logging": {}}, tools=changes if offers["tools"] else None,
-                     resources={"subscribe": True, **changes} if resources else None,
-                     prompts=changes if offers["prompts"] else None,
-                     completions={} if offers["prompts"] or offers["resourceTemplates"] else None)
+        """What this server declares."""
+        return self._capabilities
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request and answer. Runs on a worker, or on the reading thread.
@@ -3765,6 +3764,14 @@ class Server:
         listener.tell("notifications/subscriptions/acknowledged", {"notifications": granted})
         with self._lock:
             self._listeners = [*(each for each in self._listeners if not each.request.cancelled), listener]
+
+def _declare(offers: dict[str, dict[str, _Offer]]) -> Json:
+    """The capabilities that these registries amount to:only what there is."""
+    changes, resources = {"listChanged": True}, offers["resources"] or offers["resourceTemplates"]
+    return _with({"logging": {}}, tools=changes if offers["tools"] else None,
+                 resources={"subscribe": True, **changes} if resources else None,
+                 prompts=changes if offers["prompts"] else None,
+                 completions={} if offers["prompts"] or offers["resourceTemplates"] else None)
 
 def _describe(description: str | None, signature: Signature) -> str | None:
     return description if description is not None else describe_doc(signature.fn)
