@@ -311,13 +311,17 @@ class _Log:
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, whatever the bytes are."""
     try:
-        return _decoder.decode(data.decode("utf-8"))
+        text = data.decode("utf-8").strip(" \t\r\n")
+        message, end = _decoder.raw_decode(text)
+        if end != len(text):
+            raise ValueError(f"more than one value, at character {end}")
+        return message
     except UnicodeDecodeError as error:
         raise ParseError(f"not UTF-8 at byte {error.start}") from None
     except ValueError as error:                  # JSONDecodeError is one; so is an integer of too many digits
@@ -2190,7 +2194,7 @@ class Connection:
         """Take bytes that came in, on the reading thread; b"" at their end. Runs no user code: returns the
         requests that somebody must now serve, such as dispatch()."""
         for line in self._framer.feed(data):
-            self.receive_line(line)
+            self._receive_line(line)
         ready, self._ready = self._ready, []
         return ready
 
@@ -2206,7 +2210,7 @@ class Connection:
     def _job(self, request: Request) -> Callable[[], Any]:
         return lambda: self.endpoint.serve_request(self, request)
 
-    def receive_line(self, line: bytes | None) -> None:
+    def _receive_line(self, line: bytes | None) -> None:
         """Take one line, or None for one that was too long."""
         if self._trace and line is not None:
             self._trace("<--", line)
@@ -2217,12 +2221,12 @@ class Connection:
             if isinstance(message, list):
                 self._receive_batch(message)
             else:
-                self._act(self.protocol.receive(message), None)
+                self._act(self.protocol.receive(message))
         except McpError as error:
             if self.protocol.role == "client":
                 self.log.warning(f"not a message, skipped: {error}: {(line or b'')[:200]!r}")
             else:
-                self._act(Refusal(str(error), error_message(None, error)), None)
+                self._refuse(Refusal(str(error), error_message(None, error)))
 
     def _receive_batch(self, messages: list[Any]) -> None:
         if self.protocol.version != BATCH_VERSION:
@@ -2235,9 +2239,18 @@ class Connection:
         self._close_in_batch(batch, None)
         self._nudge()
 
-    def _act(self, event: Any, batch: Batch | None) -> None:
+    def _act(self, event: Any, batch: Batch | None = None) -> None:
         if type(event) is Request:
-            self._act_on_request(event, batch)
+            if batch is not None:
+                with self._lock:
+                    batch.open += 1
+                event.batch = batch
+            if event.row.inline:
+                # Answered here and now, so that what follows in the stream finds it done.
+                self.endpoint.serve_request(self, event)
+                self._nudge()
+            else:
+                self._ready.append(event)
         elif type(event) is Answer:
             event.pending.answer(event)
         elif type(event) is Notification:
@@ -2245,24 +2258,14 @@ class Connection:
             if ours is None or not ours(event.params):
                 self.endpoint.take_notification(self, event)
         else:
-            self.log.debug(f"refused: {event.why}")
-            if event.reply is not None and batch is not None:
-                batch.answers.append(self._encode(event.reply))
-            elif event.reply is not None:
-                self._send(self._encode(event.reply), block=False)
+            self._refuse(event, batch)
 
-    def _act_on_request(self, request: Request, batch: Batch | None) -> None:
-        if batch is not None:
-            with self._lock:
-                batch.open += 1
-            request.batch = batch
-        assert request.row is not None
-        if request.row.inline:
-            # Answered here and now, so that what follows in the stream finds it done.
-            self.endpoint.serve_request(self, request)
-            self._nudge()
-        else:
-            self._ready.append(request)
+    def _refuse(self, refusal: Refusal, batch: Batch | None = None) -> None:
+        self.log.debug(f"refused: {refusal.why}")
+        if refusal.reply is not None and batch is not None:
+            batch.answers.append(self._encode(refusal.reply))
+        elif refusal.reply is not None:
+            self._send(self._encode(refusal.reply), block=False)
 
     def _nudge(self) -> None:
         """Have a worker flush: the reading thread must not block in a write."""
