@@ -1707,7 +1707,7 @@ class UriTemplate:
                 self._free.append(name)
             if many:
                 self._lists.append(name)
-            one = ".+" if operator == "+" else "[^/?#,]+" if "," in names else "[^/?#]+"
+            one = ".+?" if operator == "+" else "[^/?#,]+" if "," in names else "[^/?#]+"
             parts.append((f"(?P<{name}>(?:/[^/?#]+)*)" if many else f"/(?P<{name}>{one})") if operator == "/"
                          else f"(?P<{name}>{one})")
         return ("" if operator == "/" else ",").join(parts)
@@ -2245,6 +2245,7 @@ class Connection:
                 with self._lock:
                     batch.open += 1
                 event.batch = batch
+            assert event.row is not None
             if event.row.inline:
                 # Answered here and now, so that what follows in the stream finds it done.
                 self.endpoint.serve_request(self, event)
@@ -3048,6 +3049,8 @@ class PrivateWire:
                 os.dup2(null, 1)
             os.close(null)
             self._flush_print()                              # what waits there must not reach the wire
+            if hasattr(sys.stdout, "reconfigure"):
+                sys.stdout.reconfigure(line_buffering=True)  # who prints to debug wants to see it now
         except BaseException:
             self._restore()
             raise
@@ -3866,9 +3869,11 @@ class Call:
             self._rounds += 1
             if self._rounds > MAX_ROUNDS:
                 raise InternalError(f"{self._waiter.method}: the server asked more than {MAX_ROUNDS} times")
-            params = dict(self._params)
-            if asked.get("inputRequests") is not None:
-                params["inputResponses"] = self._client._answer_all(self._connection, asked["inputRequests"])
+            params, questions = dict(self._params), asked.get("inputRequests")
+            if questions is None:                # not a question, but "not yet": do not hurry
+                time.sleep(min(0.05 * 2 ** self._rounds, 1.0))
+            else:
+                params["inputResponses"] = self._client._answer_all(self._connection, questions)
             if "requestState" in asked:
                 params["requestState"] = asked["requestState"]
             if self._cancelled:
@@ -4097,7 +4102,7 @@ class Client:
     def _start_handshake(self, version: str, inbox: SimpleQueue[Any] | None = None) -> Waiter:
         waiter = Waiter("initialize")
         waiter.inbox = inbox or waiter.inbox
-        params = {"protocolVersion": version, "capabilities": self._capabilities(), "clientInfo": self._info}
+        params = {"protocolVersion": version, "capabilities": self._capabilities(version), "clientInfo": self._info}
         return self._open_connection().request(waiter, params)
 
     def _try_both(self, probe: Waiter, wanted: str) -> Answer:
@@ -4125,7 +4130,7 @@ class Client:
         offered: Any = result.get("supportedVersions")
         if isinstance(error, UnsupportedVersion) and isinstance(error.data, dict):
             offered = error.data.get("supported")
-        elif error is not None and (wanted in MODERN_VERSIONS or error.code in MODERN_ERRORS):
+        elif error is not None and error.code in MODERN_ERRORS:
             raise error
         elif error is not None:
             offered = LEGACY_VERSIONS            # "any other error [...]: the server is legacy"
@@ -4137,8 +4142,8 @@ class Client:
         elif legacy:
             self._take_session(self._open_connection().wait(self._start_handshake(legacy[-1]), self.timeout))
         else:
-            raise UnsupportedVersion(f"no revision in common: the server speaks {show(offered)}",
-                                     {"supported": list(offered), "requested": MODERN})
+            raise UnsupportedVersion(f"the server speaks {show(offered)}, which is not {self._version}",
+                                     {"supported": list(offered), "requested": self._version}) from error
 
     def _take_session(self, result: Json) -> None:
         version = result.get("protocolVersion")
@@ -4153,10 +4158,13 @@ class Client:
         protocol = self._open_connection().protocol
         protocol.version, protocol.initialized, self._server = version, True, words
 
-    def _capabilities(self) -> Json:
-        return _with({}, elicitation=None if self._on_elicit is None else {"form": {}, "url": {}},
-                     sampling=None if self._on_sample is None else {"tools": {}},
-                     roots=None if self._roots is None else {"listChanged": True})
+    def _capabilities(self, version: str = MODERN) -> Json:
+        """What this client declares to a server of that revision: a capability for each callback."""
+        full = version >= LAST_LEGACY
+        elicits = self._on_elicit is not None and version >= METHODS["elicitation/create"].since
+        return _with({}, elicitation=({"form": {}, "url": {}} if full else {}) if elicits else None,
+                     sampling=({"tools": {}} if full else {}) if self._on_sample is not None else None,
+                     roots={"listChanged": True} if self._roots is not None else None)
 
     def _meta(self, version: str) -> Json:
         meta = {META_VERSION: version, META_CLIENT_INFO: self._info, META_CAPABILITIES: self._capabilities()}
@@ -4172,7 +4180,8 @@ class Client:
     @property
     def server_capabilities(self) -> Json:
         """What the server declared: "tools", "resources", "prompts", "logging", "completions"."""
-        return self._said("capabilities", dict) or {}
+        found: Json = self._server.setdefault("capabilities", {})
+        return found if isinstance(found, dict) else {}
 
     @property
     def instructions(self) -> str | None:
@@ -4331,13 +4340,19 @@ class Client:
                 raise MethodNotFound(f"{method} is not in {version}")
             # In the oldest revision, completion had no capability.
             needed = "" if row.capability == "completions" and version == OLDEST else row.capability
-            if needed and not has_capability(self.server_capabilities, needed):
+            if needed and not self._declares(needed, version):
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
             on_progress = on_progress or (self._on_progress if row.asks else None)
         if version >= MODERN:
             params = params or {}
             params = {**params, "_meta": {**self._meta(version), **params.get("_meta", {})}}
         return Call(self, method, params or {}, on_progress)
+
+    def _declares(self, needed: str, version: str) -> bool:
+        if not has_capability(self.server_capabilities, needed) and version >= MODERN:
+            # A server may have grown since; without a session, it says so only when it is asked.
+            self._server = {**self._server, **self.request("server/discover")}
+        return has_capability(self.server_capabilities, needed)
 
     @staticmethod
     def _get(kind: str, name: str, call: Call, timeout: float | None = None) -> Json:
@@ -4347,7 +4362,7 @@ class Client:
             return call.result(timeout)
         except InvalidParams as error:
             named = isinstance(error.data, dict) and error.data.get("uri") == name
-            if named or re.match(rf"(?i)unknown {kind}|{kind} .*not found", error.message):
+            if named or re.search(rf"(?i)unknown {kind}\b|\b{kind} .*not found", error.message):
                 found = NotFound(error.message, error.data)
                 found.code = error.code
                 raise found from None
@@ -4445,8 +4460,10 @@ class Client:
             else:
                 waiter.on_event(method, {name: value for name, value in params.items() if name != "_meta"})
             return
-        if method == LIST_CHANGES["tools"][1]:
-            self._output_schemas = None
+        for kind, (_, changed, _) in LIST_CHANGES.items():
+            if method == changed:                # a session's server that started without any has some now
+                self._output_schemas = None
+                self.server_capabilities.setdefault(kind, {"listChanged": True})
         for methods, uris, on_event in list(self._hearers):
             if method in methods or params.get("uri") in uris:
                 on_event(method, params)

@@ -6,6 +6,7 @@ over memory and stdio, and in every revision.
 import contextlib
 import dataclasses
 import enum
+import itertools
 import json
 import logging
 import os
@@ -646,7 +647,8 @@ class TestSignatures:
         ("x://{a}", "x://%FF", None), ("x://f{/p*}", "x://f/a/b%20c", {"p": ["a", "b c"]}),
         ("x://f{/p*}", "x://f/a/..", None), ("x://{a}{?q,r}", "x://1?r=2&z=3", {"a": "1", "r": "2"}),
         ("x://{a}{?q}", "x://1", {"a": "1"}), ("x://{a}/{b}", "x://1/2", {"a": "1", "b": "2"}),
-        ("x://{a,b}", "x://1,2", {"a": "1", "b": "2"})])
+        ("x://{a,b}", "x://1,2", {"a": "1", "b": "2"}),
+        ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"})])
     def test_uri_templates(self, template, uri, values):
         """Literals are literal, values are decoded, and nothing is smuggled."""
         assert mcp_lite.UriTemplate(template).match(uri) == values
@@ -1563,7 +1565,7 @@ class TestClient:
             with pytest.raises(UnsupportedVersion):
                 Client(target, version="2025-06-18").connect()
         with fake_server(legacy_server()) as target:
-            with pytest.raises(McpError):
+            with pytest.raises(UnsupportedVersion, match=MODERN):
                 Client(target, version=MODERN).connect()
 
     def test_capabilities_are_enforced(self):
@@ -1575,6 +1577,31 @@ class TestClient:
                 client.request("server/discover")
             with pytest.raises(MethodNotFound, match="what"):
                 client.request("vendor/thing")
+
+    def test_a_server_may_grow(self):
+        """One that starts without tools gets its first while a client is there, in both eras."""
+        for version in ("2025-11-25", MODERN):
+            server, heard = Server("grows"), threading.Event()
+            with Client(server, version=version, on_notification=lambda *a, heard=heard: heard.set()) as client:
+                with pytest.raises(MethodNotFound, match="did not declare tools"):
+                    client.list_tools()
+                server.add_tool(lambda: "x", name="first")
+                assert version == MODERN or heard.wait(SECONDS)
+                assert client.call("first") == "x"
+
+    def test_a_server_may_ask_for_patience(self):
+        """A result with only requestState is asked again, after a pause, and is no question."""
+        def script(read, write):
+            for n in itertools.count():
+                message = read()
+                if message is None:
+                    return
+                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "content": []}
+                if n and "requestState" not in message["params"]:
+                    result = {"resultType": "input_required", "requestState": "later"}
+                write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        with fake_server(script) as target, Client(target) as client:
+            assert client.call("x") is None
 
     def test_endless_pages_are_left(self):
         """A cursor that comes twice, and pages without end, are errors."""
@@ -1608,7 +1635,7 @@ class TestClient:
                 if message.get("method") == "server/discover":
                     result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "resultType": "complete"}
                 else:
-                    result = {"resultType": "input_required", "requestState": "s"}
+                    result = {"resultType": "input_required", "requestState": "s", "inputRequests": {}}
                 write({"jsonrpc": "2.0", "id": message["id"], "result": result})
         with fake_server(script) as target, Client(target) as client:
             with pytest.raises(InternalError, match="more than 10 times"):
