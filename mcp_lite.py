@@ -253,8 +253,7 @@ def show(value: Any, limit: int = 60) -> str:
     try:
         shown = value[:limit] if isinstance(value, str) else value
         text = json.dumps(shown, ensure_ascii=False, default=repr)
-    except (ValueError, RecursionError):
-        text = f"a {type(value).__name__}"
+    except (ValueError, RecursionError): text = f"a {type(value).__name__}"
     return text if len(text) <= limit else text[:limit - 3] + "..."
 
 class _Log:
@@ -285,8 +284,7 @@ class _Log:
                     logger.log(level, "%s", text, exc_info=exc_info)
             finally:
                 self._busy.release()
-            if not self._lines or not self._busy.acquire(blocking=False):
-                return
+            if not self._lines or not self._busy.acquire(blocking=False): return
 
     def debug(self, text: str) -> None:
         self.write(10, text)
@@ -299,8 +297,7 @@ class _Log:
 
     def flush(self, seconds: float) -> None:
         """Wait until the queued lines are out, but no longer than `seconds`."""
-        if self._lines and self._busy.acquire(timeout=seconds):
-            self._busy.release()
+        if self._lines and self._busy.acquire(timeout=seconds): self._busy.release()
 
 ###############################################################################
 # 3. Messages #################################################################
@@ -319,22 +316,19 @@ def parse_message(data: bytes) -> Any:
     try:
         text = data.decode("utf-8").strip(" \t\r\n")
         message, end = _decoder.raw_decode(text)
-        if end != len(text):
-            raise ValueError(f"more than one value, at character {end}")
+        if end != len(text): raise ValueError(f"more than one value, at character {end}")
         return message
     except UnicodeDecodeError as error:
         raise ParseError(f"not UTF-8 at byte {error.start}") from None
     except ValueError as error:                  # JSONDecodeError is one; so is an integer of too many digits
         raise ParseError(f"not JSON: {error}") from None
-    except RecursionError:
-        raise ParseError("nested too deeply") from None
+    except RecursionError: raise ParseError("nested too deeply") from None
 
 def encode_json(value: Any) -> str:
     """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN, objects, cycles."""
     try:
         return _encoder.encode(value)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    except RecursionError: raise ValueError("nested too deeply") from None
 
 def encode_message(message: Any) -> bytes:
     """One message as UTF-8 without a line break. Raises as encode_json does, and for lone surrogates."""
@@ -365,10 +359,8 @@ TYPE_NAMES = {str: "string", dict: "object", list: "array", int: "integer", floa
 def call_message(method: str, params: Json | None, request_id: RequestId | None = None) -> Json:
     """A request, or without an id a notification."""
     message: Json = {"jsonrpc": "2.0", "method": method}
-    if request_id is not None:
-        message["id"] = request_id
-    if params is not None:
-        message["params"] = params
+    if request_id is not None: message["id"] = request_id
+    if params is not None: message["params"] = params
     return message
 
 def result_message(request_id: RequestId, result: Json) -> Json:
@@ -476,8 +468,7 @@ def check_params(row: Method, params: Json) -> None:
     wrong."""
     for name, required, kind in row.params:
         value = params.get(name)
-        if value is None and not required:
-            continue
+        if value is None and not required: continue
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             found = f"got {show(value)}" if name in params else "but it is missing"
             raise InvalidParams(f"{name}: expected {TYPE_NAMES[kind]}, {found}")
@@ -520,23 +511,19 @@ class Schema:
         self._refs: Dict[str, Check] = {}
         try:
             self._check = self._compile(schema, 0)
-        except RecursionError:
-            raise ValueError("schema: nested too deeply") from None
+        except RecursionError: raise ValueError("schema: nested too deeply") from None
 
     def errors(self, value: Any) -> List[str]:
         """The texts of everything that is wrong with the value."""
         found: List[str] = []
         try:
             self._check(value, None, found)
-        except RecursionError:
-            found.append("nested too deeply for the schema")
+        except RecursionError: found.append("nested too deeply for the schema")
         return found
 
     def _compile(self, schema: Any, depth: int) -> Check:
-        if schema is True or schema == {}:
-            return _check_anything
-        if schema is False:
-            return _check_nothing
+        if schema is True or schema == {}: return _check_anything
+        if schema is False: return _check_nothing
         if not isinstance(schema, dict):
             raise ValueError(f"schema: expected object or boolean, got {show(schema)}")
         if depth > MAX_SCHEMA_DEPTH:
@@ -545,10 +532,8 @@ class Schema:
         for keyword, compile_keyword in _KEYWORDS.items():
             if keyword in schema:
                 check = compile_keyword(self, schema[keyword], schema, depth + 1)
-                if check is not None:
-                    checks.append(check)
-        if len(checks) == 1:
-            return checks[0]
+                if check is not None: checks.append(check)
+        if len(checks) == 1: return checks[0]
 
         def check_all(value: Any, path: Any, errors: List[str]) -> None:
             for check in checks:
@@ -557,8 +542,7 @@ class Schema:
 
     def _resolve(self, ref: str, depth: int) -> Check:
         """The check for a `$ref`; compiled at its first use, so that schemas may refer to themselves."""
-        if ref in self._refs:
-            return self._refs[ref]
+        if ref in self._refs: return self._refs[ref]
         target = _find_ref(self.schema, ref)
         compiled: List[Check] = []
 
@@ -585,8 +569,7 @@ def _find_ref(root: Any, ref: str) -> Any:
         return found
     if ref.startswith("#"):
         for sub in _walk(root):
-            if sub.get("$anchor") == ref[1:]:
-                return sub
+            if sub.get("$anchor") == ref[1:]: return sub
     raise ValueError(f"schema: $ref {show(ref)} is not in this document, and nothing is fetched")
 
 
@@ -620,8 +603,7 @@ def _at(path: Any) -> str:
 
 def is_same(a: Any, b: Any) -> bool:
     """Equality as JSON has it: 1 and 1.0 are the same, 1 and true are not."""
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
+    if isinstance(a, bool) or isinstance(b, bool): return a is b
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
     if isinstance(a, list) and isinstance(b, list):
@@ -631,10 +613,8 @@ def is_same(a: Any, b: Any) -> bool:
 
 def is_type(value: Any, name: str) -> bool:
     """Whether a value has a JSON Schema type. A bool is no number, and 1.0 is an integer."""
-    if isinstance(value, bool):
-        return name == "boolean"
-    if name == "integer" and isinstance(value, float):
-        return value.is_integer()
+    if isinstance(value, bool): return name == "boolean"
+    if name == "integer" and isinstance(value, float): return value.is_integer()
     return isinstance(value, _JSON_TYPES[name])
 
 
@@ -731,12 +711,10 @@ def _kw_pattern(schema: Schema, text: Any, whole: Json, depth: int) -> Check:
 
 
 def _kw_unique(schema: Schema, unique: Any, whole: Json, depth: int) -> Optional[Check]:
-    if unique is not True:
-        return None
+    if unique is not True: return None
 
     def check(value: Any, path: Any, errors: List[str]) -> None:
-        if not isinstance(value, list):
-            return
+        if not isinstance(value, list): return
         seen: Dict[Any, int] = {}
         for index, item in enumerate(value):
             key = json.dumps(_number_neutral(item), sort_keys=True)
@@ -746,10 +724,8 @@ def _kw_unique(schema: Schema, unique: Any, whole: Json, depth: int) -> Optional
 
 
 def _number_neutral(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _number_neutral(item) for key, item in value.items()}
+    if isinstance(value, float) and value.is_integer(): return int(value)
+    if isinstance(value, dict): return {key: _number_neutral(item) for key, item in value.items()}
     return [_number_neutral(item) for item in value] if isinstance(value, list) else value
 
 
@@ -765,12 +741,10 @@ def _kw_properties(schema: Schema, properties: Any, whole: Json, depth: int) -> 
     other = None if other_schema is True else schema._compile(other_schema, depth)
 
     def check(value: Any, path: Any, errors: List[str]) -> None:
-        if not isinstance(value, dict):
-            return
+        if not isinstance(value, dict): return
         for name, item in value.items():
             check_named = named.get(name)
-            if check_named:
-                check_named(item, (path, name), errors)
+            if check_named: check_named(item, (path, name), errors)
             found = check_named is not None
             for pattern, check_matched in matched:
                 if pattern.search(name):
@@ -789,8 +763,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     import difflib
     names = list(known)
     near = difflib.get_close_matches(name, names, 1, 0.5) if len(name) < 100 else []
-    if near:
-        return f"; did you mean {near[0]}?"
+    if near: return f"; did you mean {near[0]}?"
     return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
 
 
@@ -801,8 +774,7 @@ def _kw_required(schema: Schema, names: Any, whole: Json, depth: int) -> Check:
     def check(value: Any, path: Any, errors: List[str]) -> None:
         if isinstance(value, dict):
             for name in names:
-                if name not in value:
-                    errors.append(_at((path, name)) + "required, but missing")
+                if name not in value: errors.append(_at((path, name)) + "required, but missing")
     return check
 
 
@@ -832,8 +804,7 @@ def _kw_dependent_schemas(schema: Schema, rules: Any, whole: Json, depth: int) -
     def check(value: Any, path: Any, errors: List[str]) -> None:
         if isinstance(value, dict):
             for trigger, check_rule in compiled.items():
-                if trigger in value:
-                    check_rule(value, path, errors)
+                if trigger in value: check_rule(value, path, errors)
     return check
 
 
@@ -887,8 +858,7 @@ def _kw_any_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
         for each in compiled:
             wrong: List[str] = []
             each(value, path, wrong)
-            if not wrong:
-                return
+            if not wrong: return
             found.append(wrong)
         errors.append(_merge_alternatives(path, value, found))
     return check
@@ -912,8 +882,7 @@ def _kw_one_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
         for each in compiled:
             wrong: List[str] = []
             each(value, path, wrong)
-            if wrong:
-                found.append(wrong)
+            if wrong: found.append(wrong)
         if len(found) == len(compiled):
             if len(named) == len(compiled):
                 errors.append(_at(path) + f"expected one of {', '.join(map(show, named))}, got {show(value)}")
@@ -928,8 +897,7 @@ def _kw_not(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
     refused = schema._compile(sub, depth)
 
     def check(value: Any, path: Any, errors: List[str]) -> None:
-        if passes(refused, value):
-            errors.append(_at(path) + f"not allowed: {show(value)}")
+        if passes(refused, value): errors.append(_at(path) + f"not allowed: {show(value)}")
     return check
 
 
@@ -944,8 +912,7 @@ def _kw_if(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
 
 
 def _kw_ref(schema: Schema, ref: Any, whole: Json, depth: int) -> Check:
-    if not isinstance(ref, str):
-        raise ValueError(f"schema: $ref: expected string, got {show(ref)}")
+    if not isinstance(ref, str): raise ValueError(f"schema: $ref: expected string, got {show(ref)}")
     return schema._resolve(ref, depth)
 
 
@@ -970,8 +937,7 @@ _KEYWORDS: Dict[str, Callable[[Schema, Any, Json, int], Optional[Check]]] = {
 
 
 def _percent_decode(text: str) -> str:
-    if "%" not in text:
-        return text
+    if "%" not in text: return text
     from urllib.parse import unquote
     return unquote(text, errors="strict")
 
@@ -1012,13 +978,11 @@ class _Media(_Content):
 
     def _guess(self, path: Any) -> str:
         for magic, at, name in self._magic:
-            if self.data[at:at + len(magic)] == magic:
-                return name
+            if self.data[at:at + len(magic)] == magic: return name
         if path is not None:
             import mimetypes
             name = mimetypes.guess_type(str(path))[0] or ""
-            if name.startswith(self._type + "/"):
-                return name
+            if name.startswith(self._type + "/"): return name
         raise ValueError(f"{type(self).__name__}: cannot tell the MIME type; give mime_type=")
 
     def to_wire(self) -> Json:
@@ -1111,8 +1075,7 @@ class Param:
         more = dict(self.wire)
         if schema.get("type") == "array":
             for length, items in (("minLength", "minItems"), ("maxLength", "maxItems")):
-                if length in more:
-                    more[items] = more.pop(length)
+                if length in more: more[items] = more.pop(length)
         return {**schema, **more}
 
 
@@ -1134,12 +1097,9 @@ def resource_contents(uri: str, content: Union[str, bytes], mime_type: Optional[
 
 def _block(item: Any) -> Json:
     """A content block for text, a content object, or a wire block. Raises TypeError for anything else."""
-    if isinstance(item, str):
-        return {"type": "text", "text": item}
-    if isinstance(item, _Content):
-        return item.to_wire()
-    if isinstance(item, dict) and isinstance(item.get("type"), str):
-        return item
+    if isinstance(item, str): return {"type": "text", "text": item}
+    if isinstance(item, _Content): return item.to_wire()
+    if isinstance(item, dict) and isinstance(item.get("type"), str): return item
     raise TypeError(f"content: expected text, Image, Audio, EmbeddedResource, ResourceLink or a content block, "
                     f"got {type(item).__name__}")
 
@@ -1172,8 +1132,7 @@ def read_contents(uri: str, value: Any, mime_type: Optional[str]) -> Json:
         return resource_contents(value.uri, value.content, value.mime_type or mime_type)
     if isinstance(value, _Media):
         return resource_contents(uri, value.data, mime_type or value.mime_type)
-    if isinstance(value, str):
-        return resource_contents(uri, value, mime_type or "text/plain")
+    if isinstance(value, str): return resource_contents(uri, value, mime_type or "text/plain")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return resource_contents(uri, bytes(value), mime_type or "application/octet-stream")
     return resource_contents(uri, encode_json(to_plain(value)), mime_type or "application/json")
@@ -1200,18 +1159,14 @@ _PLAIN: Dict[Any, Tuple[Json, Optional[Callable[[Any], Any]]]] = {
 
 def describe(hint: Any) -> Hint:
     """The meaning of a type hint. Raises TypeError for what the wire cannot say."""
-    if isinstance(hint, type) and issubclass(hint, (_Content, Message)):
-        return Hint(None)
+    if isinstance(hint, type) and issubclass(hint, (_Content, Message)): return Hint(None)
     origin = getattr(hint, "__origin__", None)
-    if origin is None or origin is hint:
-        return _describe_class(hint)
-    if hasattr(hint, "__metadata__"):
-        return _describe_annotated(hint)
+    if origin is None or origin is hint: return _describe_class(hint)
+    if hasattr(hint, "__metadata__"): return _describe_annotated(hint)
     arguments = getattr(hint, "__args__", ())
     name = getattr(origin, "__name__", None) or getattr(origin, "_name", None) or str(origin)
     describe_generic = _GENERICS.get(name)
-    if describe_generic is None:
-        raise TypeError(f"{hint!r} has no JSON Schema")
+    if describe_generic is None: raise TypeError(f"{hint!r} has no JSON Schema")
     return describe_generic(arguments)
 
 
@@ -1223,8 +1178,7 @@ def _describe_class(hint: Any) -> Hint:
     except TypeError:                        # not hashable
         pass
     name = getattr(hint, "_name", None) or getattr(hint, "__name__", None)
-    if name == "Any":
-        return Hint({})
+    if name == "Any": return Hint({})
     if type(hint).__name__ == "UnionType":   # X | Y, since Python 3.10
         return _describe_union(hint.__args__)
     if hasattr(hint, "__supertype__"):       # NewType
@@ -1232,8 +1186,7 @@ def _describe_class(hint: Any) -> Hint:
     if isinstance(hint, type):
         if "enum" in sys.modules and issubclass(hint, sys.modules["enum"].Enum):
             return _describe_enum(hint)
-        if hasattr(hint, "__dataclass_fields__"):
-            return _describe_dataclass(hint)
+        if hasattr(hint, "__dataclass_fields__"): return _describe_dataclass(hint)
         if hasattr(hint, "__total__") and hasattr(hint, "__annotations__"):
             return _describe_typed_dict(hint)
     raise TypeError(f"{getattr(hint, '__name__', repr(hint))} has no JSON Schema; use a plain type, an Enum, a "
@@ -1243,8 +1196,7 @@ def _describe_class(hint: Any) -> Hint:
 def _describe_annotated(hint: Any) -> Hint:
     inner = describe(hint.__origin__)
     for note in hint.__metadata__:
-        if isinstance(note, str):
-            note = Param(note)
+        if isinstance(note, str): note = Param(note)
         if isinstance(note, Param) and inner.schema is not None:
             inner = Hint(note.apply(inner.schema), inner.convert)
     return inner
@@ -1253,10 +1205,8 @@ def _describe_annotated(hint: Any) -> Hint:
 def _describe_union(arguments: Any) -> Hint:
     hints = [describe(argument) for argument in arguments]
     schemas = [hint.schema for hint in hints if hint.schema is not None]
-    if len(schemas) < len(hints):
-        return Hint(None)
-    if not any(hint.convert for hint in hints):
-        return Hint({"anyOf": schemas})
+    if len(schemas) < len(hints): return Hint(None)
+    if not any(hint.convert for hint in hints): return Hint({"anyOf": schemas})
     compiled = [(Schema(hint.schema), hint.convert) for hint in hints]
 
     def convert(value: Any) -> Any:
@@ -1280,28 +1230,22 @@ def _describe_enum(hint: Any) -> Hint:
 
 def _describe_list(make: Callable[[Any], Any], unique: bool = False) -> Callable[[Any], Hint]:
     def describe_items(arguments: Any) -> Hint:
-        if not arguments or type(arguments[0]).__name__ == "TypeVar":
-            arguments = (object,)
+        if not arguments or type(arguments[0]).__name__ == "TypeVar": arguments = (object,)
         item = describe(arguments[0])
-        if item.schema is None:
-            return Hint(None)
+        if item.schema is None: return Hint(None)
         schema: Json = {"type": "array", "items": item.schema} if item.schema else {"type": "array"}
-        if unique:
-            schema["uniqueItems"] = True
+        if unique: schema["uniqueItems"] = True
         convert_item = item.convert
-        if convert_item is None:
-            return Hint(schema, None if make is list else make)
+        if convert_item is None: return Hint(schema, None if make is list else make)
         return Hint(schema, lambda value: make(map(convert_item, value)))
     return describe_items
 
 
 def _describe_tuple(arguments: Any) -> Hint:
-    if len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _describe_list(tuple)(arguments[:1])
+    if len(arguments) == 2 and arguments[1] is Ellipsis: return _describe_list(tuple)(arguments[:1])
     hints = [describe(argument) for argument in arguments]
     schemas = [hint.schema for hint in hints if hint.schema is not None]
-    if len(schemas) < len(hints):
-        return Hint(None)
+    if len(schemas) < len(hints): return Hint(None)
     schema: Json = {"type": "array", "prefixItems": schemas, "minItems": len(hints), "maxItems": len(hints)}
     return Hint(schema, lambda value: tuple(_convert(hint, item) for hint, item in zip(hints, value)))
 
@@ -1318,8 +1262,7 @@ def _describe_dict(arguments: Any) -> Hint:
     item = describe(arguments[1])
     schema: Json = {"type": "object", "additionalProperties": item.schema} if item.schema else {"type": "object"}
     convert_item = item.convert
-    if convert_item is None:
-        return Hint(schema)
+    if convert_item is None: return Hint(schema)
     return Hint(schema, lambda value: {key: convert_item(each) for key, each in value.items()})
 
 
@@ -1329,8 +1272,7 @@ def _object_hint(hints: Dict[str, Hint], required: List[str], defaults: Json, ma
     for name, value in defaults.items():
         properties[name]["default"] = value
     schema: Json = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
+    if required: schema["required"] = required
 
     def convert(value: Any) -> Any:
         return make(**{name: _convert(hints[name], item) for name, item in value.items() if name in hints})
@@ -1374,12 +1316,10 @@ def _class_hints(owner: Any) -> Dict[str, Any]:
 def _resolve_hint(hint: Any, names: Dict[str, Any]) -> Any:
     """A hint as an object: strings are evaluated in `names`, also what Python before 3.10 cannot (`X | Y`, list[X])."""
     text = hint if isinstance(hint, str) else getattr(hint, "__forward_arg__", None)
-    if text is None:
-        return hint
+    if text is None: return hint
     try:
         return eval(text, dict(names))
-    except TypeError:
-        return eval(_old_spelling(text), dict(names))
+    except TypeError: return eval(_old_spelling(text), dict(names))
 
 
 def _old_spelling(text: str) -> Any:
@@ -1449,16 +1389,14 @@ def read_parameters(fn: Callable[..., Any]) -> Tuple[List[Parameter], Any]:
 def _full(cell: Any) -> bool:
     try:
         cell.cell_contents
-    except ValueError:
-        return False
+    except ValueError: return False
     return True
 
 
 def describe_doc(fn: Any) -> Optional[str]:
     """A docstring without its indentation, or None."""
     doc = getattr(fn, "__doc__", None)
-    if not isinstance(doc, str) or not doc.strip():
-        return None
+    if not isinstance(doc, str) or not doc.strip(): return None
     lines = doc.expandtabs().strip().splitlines()
     margin = min((len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()), default=0)
     return "\n".join([lines[0]] + [line[margin:].rstrip() for line in lines[1:]])
@@ -1481,19 +1419,15 @@ class Signature:
                 continue
             try:
                 hint = describe(parameter.hint)
-                if hint.schema is None:
-                    raise TypeError("content cannot be an argument")
+                if hint.schema is None: raise TypeError("content cannot be an argument")
                 properties[parameter.name] = self._with_default(hint.schema, parameter)
             except TypeError as error:
                 raise TypeError(f"{self.name}: {parameter.name}: {error}") from None
             self.hints[parameter.name] = hint
-            if parameter.default is Parameter.NONE:
-                required.append(parameter.name)
+            if parameter.default is Parameter.NONE: required.append(parameter.name)
         self.schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
-        if required:
-            self.schema["required"] = required
-        if schema is not None:
-            self.schema, self.hints = schema, {}
+        if required: self.schema["required"] = required
+        if schema is not None: self.schema, self.hints = schema, {}
         self._compiled = Schema(self.schema)
         self._converts = [(name, hint.convert) for name, hint in self.hints.items() if hint.convert]
         self._decodes = [name for name, hint in self.hints.items()
@@ -1501,8 +1435,7 @@ class Signature:
 
     @staticmethod
     def _with_default(schema: Json, parameter: Parameter) -> Json:
-        if parameter.default is Parameter.NONE:
-            return schema
+        if parameter.default is Parameter.NONE: return schema
         try:
             default = to_plain(parameter.default)
             encode_json(default)
@@ -1517,13 +1450,10 @@ class Signature:
             if isinstance(arguments.get(name), str):
                 try:
                     arguments = {**arguments, name: parse_message(arguments[name].encode("utf-8", "surrogatepass"))}
-                except McpError:
-                    continue
+                except McpError: continue
         errors = self._compiled.errors(arguments)
-        if errors:
-            raise InvalidParams("; ".join(errors[:20]))
-        if not self._converts:
-            return dict(arguments)
+        if errors: raise InvalidParams("; ".join(errors[:20]))
+        if not self._converts: return dict(arguments)
         bound = dict(arguments)
         for name, convert in self._converts:
             if name in bound:
@@ -1543,8 +1473,7 @@ class Signature:
             return text
         try:
             value = parse_message(text.encode("utf-8", "surrogatepass"))
-        except McpError:
-            return text
+        except McpError: return text
         return value if not isinstance(value, str) else text
 
     def completions(self, name: str) -> List[str]:
@@ -1553,8 +1482,7 @@ class Signature:
         for each in schema.get("anyOf", [schema]):
             if "enum" in each:
                 return [value if isinstance(value, str) else encode_json(value) for value in each["enum"]]
-            if each.get("type") == "boolean":
-                return ["true", "false"]
+            if each.get("type") == "boolean": return ["true", "false"]
         return []
 
 
@@ -1565,18 +1493,14 @@ def to_plain(value: Any) -> Any:
         return value.value if "enum" in sys.modules and isinstance(value, sys.modules["enum"].Enum) else value
     if isinstance(value, dict):
         return {key if isinstance(key, str) else str(to_plain(key)): to_plain(item) for key, item in value.items()}
-    if hasattr(value, "_asdict"):
-        return to_plain(value._asdict())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [to_plain(item) for item in value]
+    if hasattr(value, "_asdict"): return to_plain(value._asdict())
+    if isinstance(value, (list, tuple, set, frozenset)): return [to_plain(item) for item in value]
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
         return {name: to_plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if "enum" in sys.modules and isinstance(value, sys.modules["enum"].Enum):
         return to_plain(value.value)
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if hasattr(value, "__fspath__"):
-        return os.fspath(value)
+    if hasattr(value, "isoformat"): return value.isoformat()
+    if hasattr(value, "__fspath__"): return os.fspath(value)
     raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 
@@ -1600,8 +1524,7 @@ class Output:
             try:
                 found = describe(returns).schema
             except TypeError as error:
-                if structured:
-                    raise TypeError(f"{name}: return: {error}") from None
+                if structured: raise TypeError(f"{name}: return: {error}") from None
                 found = None
             if found and (found != {"type": "string"} or structured):
                 self.schema, self.structured = found, True
@@ -1618,8 +1541,7 @@ class Output:
                                 for item in items]}
         plain = to_plain(value)
         text = encode_json(plain)
-        if self.wrapped or not isinstance(plain, dict):
-            plain = {"result": plain}
+        if self.wrapped or not isinstance(plain, dict): plain = {"result": plain}
         if self._compiled:
             errors = self._compiled.errors(plain)
             if errors:
@@ -1643,13 +1565,11 @@ def unwrap_result(result: Json) -> Any:
             try:
                 if len(blocks) == 1 and is_same(json.loads(blocks[0].get("text", "")), value):
                     return value
-            except (ValueError, TypeError, RecursionError):
-                pass
+            except (ValueError, TypeError, RecursionError): pass
             return value["result"]
         return value
     texts = [block.get("text", "") for block in blocks if block.get("type") == "text"]
-    if len(texts) == len(blocks):
-        return "\n".join(map(str, texts)) if texts else None
+    if len(texts) == len(blocks): return "\n".join(map(str, texts)) if texts else None
     return blocks[0] if len(blocks) == 1 else blocks
 
 
@@ -1703,10 +1623,8 @@ class UriTemplate:
             if operator in ("?", "&"):
                 self.query.append(name)
                 continue
-            if operator == "+":
-                self._free.append(name)
-            if many:
-                self._lists.append(name)
+            if operator == "+": self._free.append(name)
+            if many: self._lists.append(name)
             one = ".+?" if operator == "+" else "[^/?#,]+" if "," in names else "[^/?#]+"
             parts.append((f"(?P<{name}>(?:/[^/?#]+)*)" if many else f"/(?P<{name}>{one})") if operator == "/"
                          else f"(?P<{name}>{one})")
@@ -1715,8 +1633,7 @@ class UriTemplate:
     def match(self, uri: str) -> Optional[Dict[str, Any]]:
         """The values in a URI, decoded; a list for {/x*}; without the query's absent names. None: not of this form."""
         found = self._regex.fullmatch(uri)
-        if found is None:
-            return None
+        if found is None: return None
         values: Dict[str, Any] = {}
         try:
             for name in self.names:
@@ -1724,10 +1641,8 @@ class UriTemplate:
                     values[name] = [_percent_decode(part) for part in found.group(name).split("/")[1:]]
                 elif name not in self.query:
                     values[name] = _percent_decode(found.group(name))
-            if self.query:
-                values.update(self._parse_query(found.group("query_") or ""))
-        except UnicodeDecodeError:
-            return None
+            if self.query: values.update(self._parse_query(found.group("query_") or ""))
+        except UnicodeDecodeError: return None
         for name, value in values.items():
             if name not in self._free and any(map(_smuggles, value if isinstance(value, list) else [value])):
                 return None
@@ -1875,10 +1790,8 @@ class Protocol:
             kind = check_envelope(message)
         except InvalidRequest as error:
             return self._refuse_envelope(message if isinstance(message, dict) else {}, error)
-        if kind == "request":
-            return self._receive_request(message)
-        if kind == "notification":
-            return self._receive_notification(message)
+        if kind == "request": return self._receive_request(message)
+        if kind == "notification": return self._receive_notification(message)
         return self._receive_response(message)
 
     def _refuse_envelope(self, message: Json, error: McpError) -> Answer | Refusal:
@@ -1896,8 +1809,7 @@ class Protocol:
         request = Request(message, self.version)
         try:
             self._admit(request)
-        except McpError as error:
-            return Refusal(str(error), error_message(request.id, error))
+        except McpError as error: return Refusal(str(error), error_message(request.id, error))
         if request.id in self.in_flight:
             # An answer with that id would answer the request that owns it.
             busy = InvalidRequest(f"id {show(request.id)} is in flight already")
@@ -1928,8 +1840,7 @@ class Protocol:
             raise InvalidParams("_meta.progressToken: expected string or integer, got "
                                 + show(meta["progressToken"]))
         check_params(row, request.params)
-        if row.handler == "_initialize":
-            self._open_session(request)
+        if row.handler == "_initialize": self._open_session(request)
 
     @property
     def _peer(self) -> str:
@@ -1975,8 +1886,7 @@ class Protocol:
             return Refusal(f"{method}: params: expected object, got {show(params)}")
         if row is not None and (row.kind != "notification" or row.sender == self.role):
             return Refusal(f"{method} is no notification that a {self._peer} may send")
-        if row is not None and row.handler == "_initialized":
-            self.initialized = bool(self.version)
+        if row is not None and row.handler == "_initialized": self.initialized = bool(self.version)
         return Notification(method, params, row)
 
     def _receive_response(self, message: Json) -> Answer | Refusal:
@@ -1984,8 +1894,7 @@ class Protocol:
         if pending is None:
             # Late, twice, or to nobody: "SHOULD ignore any response to the cancelled request".
             return Refusal(f"an answer to no open request: {show(message, 200)}")
-        if "error" in message:
-            return Answer(pending, None, McpError.from_wire(message["error"]))
+        if "error" in message: return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
 
     def open(self, pending: Any) -> RequestId:
@@ -2002,8 +1911,7 @@ class Protocol:
         """Take the peer's request out of flight because it was cancelled; None if it ended before. "MUST NOT
         send any further messages for it", so the winner stays silent."""
         request = self.in_flight.pop(request_id, None) if is_id(request_id) else None
-        if request is not None:
-            request.cancelled = True
+        if request is not None: request.cancelled = True
         return request
 
 ###############################################################################
@@ -2037,8 +1945,7 @@ class Workers:
     def submit(self, job: Callable[[], Any]) -> None:
         """Have a worker run the job. Never blocks. After close() nothing runs any more."""
         with self._lock:
-            if self._closed:
-                return
+            if self._closed: return
             self._backlog.append(job)
             thread = self._wake_locked()
         self._start(thread)
@@ -2061,8 +1968,7 @@ class Workers:
 
     def _start(self, thread: threading.Thread | None) -> None:
         try:
-            if thread is not None:
-                thread.start()
+            if thread is not None: thread.start()
         except RuntimeError as error:             # no thread to be had: those that live will come to it
             with self._lock:
                 self._waking = False
@@ -2080,8 +1986,7 @@ class Workers:
                 except BaseException as error:    # a job answers for itself; what escapes is ours
                     self.log.error(f"{self.name}: a job failed: {error!r}", error)
                 del job                           # an idle worker keeps nothing alive
-                if not self._waking:
-                    self.between()
+                if not self._waking: self.between()
             woken = wake.acquire(timeout=IDLE_SECONDS)
             with self._lock:
                 if self._closed or (not woken and wake in self._idle):
@@ -2095,8 +2000,7 @@ class Workers:
         """The next job; or None, and the worker stands among the idle."""
         with self._lock:
             if not self._backlog:
-                if self._closed:
-                    wake.release()
+                if self._closed: wake.release()
                 self._idle.append(wake)
                 return None
             job, thread = self._backlog.popleft(), self._wake_locked()
@@ -2134,8 +2038,7 @@ class Waiter:
 
     def answer(self, answer: Answer) -> None:
         """Hand over the answer. Called once, by whoever popped this waiter."""
-        if self.on_answer is None or not self.on_answer(answer):
-            self.inbox.put(("answer", answer))
+        if self.on_answer is None or not self.on_answer(answer): self.inbox.put(("answer", answer))
 
 def put_bounded(inbox: SimpleQueue[Any], item: Any) -> bool:
     """Put an item; when MAX_QUEUED wait, the oldest goes for it. Returns whether one went."""
@@ -2143,8 +2046,7 @@ def put_bounded(inbox: SimpleQueue[Any], item: Any) -> bool:
     if full:
         try:
             inbox.get_nowait()
-        except Empty:
-            pass
+        except Empty: pass
     inbox.put(item)
     return full
 
@@ -2154,8 +2056,7 @@ def take(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     while os.name == "nt" and (until is None or time.monotonic() < until - 0.2):
         try:
             return inbox.get(timeout=0.2)
-        except Empty:
-            continue
+        except Empty: continue
     return inbox.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
 
 class Connection:
@@ -2212,8 +2113,7 @@ class Connection:
 
     def _receive_line(self, line: bytes | None) -> None:
         """Take one line, or None for one that was too long."""
-        if self._trace and line is not None:
-            self._trace("<--", line)
+        if self._trace and line is not None: self._trace("<--", line)
         try:
             if line is None:
                 raise InvalidRequest(f"a message of more than {self._framer.limit} bytes")
@@ -2256,8 +2156,7 @@ class Connection:
             event.pending.answer(event)
         elif type(event) is Notification:
             ours = self._by_handler.get(event.row.handler) if event.row else None
-            if ours is None or not ours(event.params):
-                self.endpoint.take_notification(self, event)
+            if ours is None or not ours(event.params): self.endpoint.take_notification(self, event)
         else:
             self._refuse(event, batch)
 
@@ -2276,8 +2175,7 @@ class Connection:
 
     def _cancelled(self, params: Json) -> bool:
         request = self.protocol.cancel(params.get("requestId"))
-        if request is not None:
-            self._stop(request)
+        if request is not None: self._stop(request)
         return request is not None
 
     def _cancel_request(self, params: Json) -> bool:
@@ -2305,8 +2203,7 @@ class Connection:
         """Tell the work on a cancelled request: waits end here, the handler's own functions run on a
         worker."""
         batch, request.batch = request.batch, None
-        if batch is not None:
-            self._close_in_batch(batch, None)
+        if batch is not None: self._close_in_batch(batch, None)
         for inbox in list(request.waiters):
             inbox.put(("cancelled", None))
         while request.callbacks:
@@ -2335,13 +2232,10 @@ class Connection:
         Does not flush: a worker does, when it has nothing else to do."""
         data = self._encode(message)
         with self._lock:
-            if not self.protocol.end(request):
-                return False
+            if not self.protocol.end(request): return False
             batch, request.batch = request.batch, None
-            if batch is None:
-                self._outbox.append((data, False))
-        if batch is not None:
-            self._close_in_batch(batch, data)
+            if batch is None: self._outbox.append((data, False))
+        if batch is not None: self._close_in_batch(batch, data)
         self._note_end()
         return True
 
@@ -2365,10 +2259,8 @@ class Connection:
               block: bool = True) -> bool:
         with self._lock:
             gone = request is not None and self.protocol.in_flight.get(request.id) is not request
-            if gone or self.closed is not None:
-                return False
-            if len(self._outbox) >= MAX_QUEUED:
-                self._drop_locked()
+            if gone or self.closed is not None: return False
+            if len(self._outbox) >= MAX_QUEUED: self._drop_locked()
             self._outbox.append((data, droppable))
         if block and (self._may_write is None or self._may_write(len(data) + 1)):
             self.flush()
@@ -2386,8 +2278,7 @@ class Connection:
         """Write what is queued, unless another thread is at it: that one then writes ours too."""
         while self._outbox:
             with self._lock:
-                if self._writing or not self._outbox:
-                    return
+                if self._writing or not self._outbox: return
                 lines, self._outbox, self._writing = self._outbox, [], True
             try:
                 for line, _ in lines if self._trace else ():
@@ -2421,8 +2312,7 @@ class Connection:
             self.protocol.pending.pop(waiter.id, None)
             raise
         if not sent and self.protocol.pending.pop(waiter.id, None) is not None:
-            if about is not None and about.cancelled:
-                raise Cancelled("the request was cancelled")
+            if about is not None and about.cancelled: raise Cancelled("the request was cancelled")
             raise ConnectionClosed(f"the connection is closed: {self.closed}")
         return waiter
 
@@ -2441,24 +2331,20 @@ class Connection:
                         raise Timeout(f"{waiter.method}: no answer within {seconds:g} seconds") from None
                     until = time.monotonic() + seconds
                     continue
-                if kind == "answer":
-                    break
-                if kind == "cancelled":
-                    raise Cancelled("the request was cancelled")
+                if kind == "answer": break
+                if kind == "cancelled": raise Cancelled("the request was cancelled")
                 if on_progress is not None:
                     on_progress(item.get("progress"), item.get("total"), item.get("message"))
         except BaseException as error:           # Ctrl-C too, and what a progress callback raised
             self.abandon(waiter, str(error) or type(error).__name__)
             raise
-        if item.error is not None:
-            raise item.error
+        if item.error is not None: raise item.error
         return item.result or {}
 
     def abandon(self, waiter: Waiter, reason: str | None) -> bool:
         """Stop waiting for an answer and tell the peer: basic/patterns/cancellation.md. False if it was
         answered."""
-        if self.protocol.pending.pop(waiter.id, None) is None:
-            return False
+        if self.protocol.pending.pop(waiter.id, None) is None: return False
         row = METHODS.get(waiter.method)
         # "The `initialize` request MUST NOT be cancelled by clients".
         if row is None or row.handler != "_initialize":
@@ -2471,16 +2357,14 @@ class Connection:
 
     def _note_end(self) -> None:
         drained = self._drained
-        if drained is not None and not self.protocol.in_flight:
-            drained.set()
+        if drained is not None and not self.protocol.in_flight: drained.set()
 
     def drain(self, seconds: float) -> bool:
         """Wait until no request of the peer's is in flight and all is written, but no longer than `seconds`.
         Returns whether none is. The input must have ended."""
         until = time.monotonic() + seconds
         self._drained = drained = threading.Event()
-        if self.protocol.in_flight:
-            drained.wait(seconds)
+        if self.protocol.in_flight: drained.wait(seconds)
         self._nudge()
         while (self._outbox or self._writing) and self.closed is None and time.monotonic() < until:
             time.sleep(0.002)
@@ -2490,15 +2374,13 @@ class Connection:
         """Cancel every request of the peer's that is in flight."""
         for request_id in list(self.protocol.in_flight):
             request = self.protocol.cancel(request_id)
-            if request is not None:
-                self._stop(request)
+            if request is not None: self._stop(request)
 
     def fail_pending(self, error: Exception, *, tell: bool = False) -> None:
         """End every wait for an answer with `error`; with `tell`, the peer learns that nobody waits."""
         for waiter in list(self.protocol.pending.values()):
             mine = self.abandon(waiter, str(error)) if tell else self.protocol.pending.pop(waiter.id, None)
-            if mine:
-                waiter.answer(Answer(waiter, None, error))
+            if mine: waiter.answer(Answer(waiter, None, error))
 
     def close(self, error: Exception, seconds: float = 0.0) -> None:
         """End the conversation: who waits gets `error`, what runs is cancelled, workers go. Waits no longer
@@ -2519,6 +2401,9 @@ def nothing(*ignored: Any) -> None:
 # request and the handler waits; a modern request ends with the question as its result, comes again with the
 # answer, and the handler runs again from its top (basic/patterns/mrtr.md). What was answered travels in
 # `requestState`, signed.
+
+def _of_request(attribute: str, doc: str) -> Any:
+    return property(lambda context: getattr(context._request, attribute), doc=doc)
 
 def _at_level(level: str) -> Callable[[Context, Any], None]:
     def send(self: Context, data: Any) -> None:
@@ -2541,30 +2426,13 @@ class Context:
         self._once: Json = {}                    # key -> value
         self._asked = 0                          # questions without a key, so far
 
-    @property
-    def request_id(self) -> RequestId:
-        """The request's id on the wire."""
-        return self._request.id
-
-    @property
-    def meta(self) -> Json:
-        """The request's `_meta`: a trace context, for example."""
-        return self._request.meta
-
-    @property
-    def protocol_version(self) -> str:
-        """The revision that this request is served in."""
-        return self._request.version
-
-    @property
-    def client_info(self) -> Json:
-        """{"name", "version", ...} as the client says; not verified. May be empty in the modern era."""
-        return self._request.client_info
-
-    @property
-    def client_capabilities(self) -> Json:
-        """What the client declared: "roots", "sampling", "elicitation"."""
-        return self._request.capabilities
+    request_id = _of_request("id", "The request's id on the wire: a string or an integer.")
+    meta = _of_request("meta", "The request's `_meta`, a dict: it may have a trace context, for example.")
+    protocol_version = _of_request("version", "The revision that this request is served in.")
+    client_info = _of_request("client_info", """{"name", "version", ...} as the client says; not verified. May be
+        empty in the modern era.""")
+    client_capabilities = _of_request("capabilities", """What the client declared, a dict: "roots", "sampling",
+        "elicitation".""")
 
     @property
     def session_id(self) -> str | None:
@@ -2582,8 +2450,7 @@ class Context:
         """Tell the client how far this is, if it asked to know: basic/patterns/progress.md. `done` must
         increase from call to call; a value that does not is left out."""
         request, token = self._request, self._request.progress_token
-        if token is None or not done > request.progress:
-            return
+        if token is None or not done > request.progress: return
         request.progress = done
         said = message if request.version >= "2025-03-26" else None
         params = _with({"progressToken": token, "progress": done}, total=total, message=said)
@@ -2593,8 +2460,7 @@ class Context:
         """Send a log message to the client, if it wants this level: server/utilities/logging.md. `data` is
         any value with a JSON form. Raises ValueError for a level that is none of debug, info, notice,
         warning, error, critical, alert, emergency."""
-        if level not in LOG_LEVELS:
-            raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
+        if level not in LOG_LEVELS: raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
         request = self._request
         wanted = request.log_level if request.modern else self._connection.protocol.log_level
         # Modern: "MUST NOT emit `notifications/message` for a request that does not include this field".
@@ -2614,8 +2480,7 @@ class Context:
 
     def check_cancelled(self) -> None:
         """Raise Cancelled if the request was cancelled."""
-        if self._request.cancelled:
-            raise Cancelled("the request was cancelled")
+        if self._request.cancelled: raise Cancelled("the request was cancelled")
 
     def sleep(self, seconds: float) -> None:
         """Sleep, but raise Cancelled at once when the request is cancelled."""
@@ -2625,8 +2490,7 @@ class Context:
             self.check_cancelled()
             self._connection.before_block(self._request)
             take(inbox, max(0.0, seconds))
-        except Empty:
-            return
+        except Empty: return
         finally:
             self._request.waiters.remove(inbox)
         raise Cancelled("the request was cancelled")
@@ -2666,8 +2530,7 @@ class Context:
         logins. Returns {"action", "content": None}: "accept" means that the user agreed to go, not that they
         are back."""
         params = {"mode": "url", "message": message, "url": url}
-        if not self._request.modern:
-            params["elicitationId"] = os.urandom(16).hex()
+        if not self._request.modern: params["elicitationId"] = os.urandom(16).hex()
         answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
         return {"action": answer["action"], "content": None}
 
@@ -2744,8 +2607,7 @@ class Context:
         finally:
             for waiter in waiters.values():
                 connection.abandon(waiter, "no longer needed")
-                if waiter.inbox in request.waiters:
-                    request.waiters.remove(waiter.inbox)
+                if waiter.inbox in request.waiters: request.waiters.remove(waiter.inbox)
         return answers
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
@@ -2758,8 +2620,7 @@ class Context:
                 answers[key] = answer
             else:
                 missing[key] = question
-        if missing:
-            raise _InputRequired(missing)
+        if missing: raise _InputRequired(missing)
         return answers
 
     # What travels in requestState
@@ -2852,8 +2713,7 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any] | None]:
 def _without_null(schema: Json) -> Json:
     """Optional[X] as a form has it: a field of X that may be left empty."""
     others = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
-    if len(others) != 1:
-        return schema
+    if len(others) != 1: return schema
     return _with(dict(others[0]), default=schema.get("default"))
 
 def check_elicitation_schema(schema: Any) -> None:
@@ -2869,8 +2729,7 @@ def check_elicitation_schema(schema: Any) -> None:
             raise ValueError(f"requestedSchema: {name}: expected a string, number, integer, boolean, or an "
                              f"array of enum values, got {show(sub)}")
     unknown = [name for name in schema.get("required", ()) if name not in fields]
-    if unknown:
-        raise ValueError(f"requestedSchema: required: {show(unknown[0])} is no property")
+    if unknown: raise ValueError(f"requestedSchema: required: {show(unknown[0])} is no property")
 
 def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
     """Check a client's answer to a question. Raises InvalidParams naming the member."""
@@ -2967,8 +2826,7 @@ class Pump:
         for data in iter(self._next, b""):
             ready = connection.feed(data)
             if len(ready) == 1 and len(connection.protocol.in_flight) == 1:
-                if not self._serve_here(ready[0]) and not self._wait_for_turn():
-                    return
+                if not self._serve_here(ready[0]) and not self._wait_for_turn(): return
             else:
                 connection.dispatch(ready)
         self._signals.put("ended")
@@ -2983,8 +2841,7 @@ class Pump:
         self._connection.flush()
         try:
             self._away.remove(request)
-        except ValueError:
-            return False
+        except ValueError: return False
         return True
 
     def _wait_for_turn(self) -> bool:
@@ -2993,8 +2850,7 @@ class Pump:
 
     def _before_block(self, request: Request) -> None:
         """A handler is about to wait. If it keeps the reader, the caller should not wait for the tick."""
-        if request in self._away:
-            self._signals.put("blocks")
+        if request in self._away: self._signals.put("blocks")
 
     # The caller
 
@@ -3005,8 +2861,7 @@ class Pump:
             away = list(self._away)
             try:
                 signal = take(self._signals, self.TICK)
-            except Empty:
-                signal = ""
+            except Empty: signal = ""
             idle = 0 if away else idle + 1
             stuck = away and signal != "ended" and (signal == "blocks" or away == self._away)
             if stuck and self._take_over(away[0]):
@@ -3019,8 +2874,7 @@ class Pump:
     def _take_over(self, request: Request) -> bool:
         try:
             self._away.remove(request)
-        except ValueError:
-            return False
+        except ValueError: return False
         return True
 
     def _read_meanwhile(self) -> str:
@@ -3102,8 +2956,7 @@ class Child:
     def may_write(self, size: int) -> bool:
         """Whether a write of this size is sure not to block: small, and POSIX says that a pipe that is ready
         takes PIPE_BUF bytes at once."""
-        if size > 4096 or os.name != "posix":
-            return False
+        if size > 4096 or os.name != "posix": return False
         import select
         poll = select.poll()
         try:
@@ -3119,8 +2972,7 @@ class Child:
             for data in iter(read, b""):
                 self._keep(framer.feed(data))
             self._keep(framer.feed(b""))
-        except (OSError, ValueError):
-            pass
+        except (OSError, ValueError): pass
 
     def _keep(self, lines: list[bytes | None]) -> None:
         for line in lines:
@@ -3134,8 +2986,7 @@ class Child:
         try:
             self._process.wait(1.0)
             self._stderr_thread.join(0.5)
-        except subprocess.TimeoutExpired:
-            pass
+        except subprocess.TimeoutExpired: pass
         return ConnectionClosed(why, self._process.poll(), self.command, "\n".join(self._stderr_lines))
 
     def stop(self) -> None:
@@ -3144,16 +2995,13 @@ class Child:
         import subprocess
         try:
             self._stdin.close()
-        except OSError:
-            pass
+        except OSError: pass
         for end_it in (None, self._terminate, self._kill):
-            if end_it:
-                end_it()
+            if end_it: end_it()
             try:
                 self._process.wait(EXIT_SECONDS)
                 break
-            except subprocess.TimeoutExpired:
-                self.log.debug(f"{self.command[0]} is still running")
+            except subprocess.TimeoutExpired: self.log.debug(f"{self.command[0]} is still running")
         self._kill()                             # the children it may have left
 
     def finish(self) -> None:
@@ -3180,8 +3028,7 @@ class Child:
     def _signal_group(self, number: int) -> None:
         try:
             os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
+        except (ProcessLookupError, PermissionError): pass
 
 ###############################################################################
 # 12. Server ##################################################################
@@ -3202,8 +3049,7 @@ class MainThread:
     def __call__(self, job: Callable[..., Any]) -> None:
         """Queue a job for the main thread. Raises ConnectionClosed after close()."""
         with self._lock:
-            if self._closed:
-                raise ConnectionClosed("the host program's main loop is closed")
+            if self._closed: raise ConnectionClosed("the host program's main loop is closed")
             self._jobs.put(job)
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
@@ -3211,8 +3057,7 @@ class MainThread:
         running then is finished. With `wait`, block that long for the first job: for a loop without a timer.
         Returns how many ran. A job that calls this again gets 0."""
         with self._lock:
-            if self._running or self._closed:
-                return 0
+            if self._running or self._closed: return 0
             self._running = True
         ran, until = 0, time.monotonic() + wait + max_seconds
         try:
@@ -3220,8 +3065,7 @@ class MainThread:
                 job = take(self._jobs, wait if not ran else 0.0)
                 job()
                 ran += 1
-        except Empty:
-            pass
+        except Empty: pass
         finally:
             with self._lock:
                 self._running = False
@@ -3427,11 +3271,9 @@ class Server:
               granted: Callable[[Json], Any]) -> None:
         """Notify the legacy sessions that want it, and the listeners that were granted it."""
         for connection in list(self._connections):
-            if wants(connection.protocol):
-                connection.notify(method, params or None, block=False)
+            if wants(connection.protocol): connection.notify(method, params or None, block=False)
         for listener in list(self._listeners):
-            if granted(listener.granted):
-                listener.tell(method, params)
+            if granted(listener.granted): listener.tell(method, params)
 
     def logging_handler(self, level: int = 0) -> Any:
         """A handler for Python's `logging`: what is logged while a request is handled, on the thread that
@@ -3511,8 +3353,7 @@ class Server:
         """Run the handler of an admitted request and answer. Runs on a worker, or on the reading thread.
         Whatever the handler raises becomes an answer."""
         message = self._answer(connection, request)
-        if message is not None:
-            connection.respond(request, message)
+        if message is not None: connection.respond(request, message)
 
     def take_notification(self, connection: Connection, notification: Notification) -> None:
         """Nothing that a client tells needs more than the Protocol noted."""
@@ -3536,13 +3377,10 @@ class Server:
                 if request.row.asks and not {"requestState", "inputResponses"}.isdisjoint(request.params):
                     context.load_answers()
                 result = self._handlers[request.method](context, request.params)
-            except _InputRequired as pause:
-                result = context.input_required(pause.questions)
+            except _InputRequired as pause: result = context.input_required(pause.questions)
             return None if result is None else result_message(request.id, self._finish(request, result))
-        except McpError as error:
-            return error_message(request.id, error)
-        except Cancelled:
-            return error_message(request.id, RequestCancelled("request cancelled"))
+        except McpError as error: return error_message(request.id, error)
+        except Cancelled: return error_message(request.id, RequestCancelled("request cancelled"))
         except BaseException as error:           # SystemExit too: a handler does not end the server
             self._log.error(f"{request.method} failed: {error!r}", error)
             return error_message(request.id, InternalError(f"{request.method}: internal error"))
@@ -3588,21 +3426,17 @@ class Server:
             try:
                 name, _, place = binascii.a2b_base64(cursor.encode("ascii")).decode("utf-8").rpartition(":")
                 start = int(place) if name == row.name else 0
-            except ValueError:
-                pass
-            if start < 1:
-                raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
+            except ValueError: pass
+            if start < 1: raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
         found, end = list(self._offers[row.paged].values()), start + self._page_size
         page = [fit_members(each.wire, ctx.protocol_version) for each in found[start:end]]
         result: Json = {row.paged: page}
-        if end < len(found):
-            result["nextCursor"] = _base64(f"{row.name}:{end}".encode("utf-8"))
+        if end < len(found): result["nextCursor"] = _base64(f"{row.name}:{end}".encode("utf-8"))
         return result
 
     def _call(self, ctx: Context, offer: _Offer, arguments: Json) -> Any:
         """Run a registered function, where run_on says, within its time."""
-        if offer.signature.context is not None:
-            arguments[offer.signature.context] = ctx
+        if offer.signature.context is not None: arguments[offer.signature.context] = ctx
 
         def job() -> Any:
             timer = None if offer.timeout is None else self._start_timer(ctx, offer.timeout)
@@ -3611,8 +3445,7 @@ class Server:
                 return offer.signature.fn(**arguments)
             finally:
                 self._current.context = None
-                if timer is not None:
-                    timer.cancel()
+                if timer is not None: timer.cancel()
         return job() if self._run_on is None else self._call_elsewhere(ctx, self._run_on, job)
 
     def _start_timer(self, ctx: Context, seconds: float) -> threading.Timer:
@@ -3634,12 +3467,10 @@ class Server:
 
         def task(refused: Exception | None = None) -> None:
             try:
-                if refused is not None:
-                    raise refused
+                if refused is not None: raise refused
                 ctx.check_cancelled()            # cancelled while it was queued
                 slot.put(("done", job()))
-            except BaseException as error:
-                slot.put(("raised", error))
+            except BaseException as error: slot.put(("raised", error))
         request.waiters.append(slot)
         try:
             ctx.check_cancelled()
@@ -3648,8 +3479,7 @@ class Server:
             kind, value = slot.get()             # ends with the job, or when the request is cancelled
         finally:
             request.waiters.remove(slot)
-        if kind == "done":
-            return value
+        if kind == "done": return value
         raise value if kind == "raised" else Cancelled("the request was cancelled")
 
     def _tools_call(self, ctx: Context, params: Json) -> Json:
@@ -3662,15 +3492,12 @@ class Server:
         except InvalidParams as error:
             # Since 2025-11-25 "input validation errors should be returned as Tool Execution Errors", for the
             # model.
-            if version < LAST_LEGACY:
-                raise
+            if version < LAST_LEGACY: raise
             return _failed(str(error))
         try:
             value = self._call(ctx, tool, arguments)
-        except (McpError, _InputRequired, Cancelled):
-            raise
-        except ToolError as error:
-            return fit_result(_failed(str(error), error.content), version)
+        except (McpError, _InputRequired, Cancelled): raise
+        except ToolError as error: return fit_result(_failed(str(error), error.content), version)
         except BaseException as error:
             self._log.warning(f"tool {name} raised {error!r}", error)
             return _failed("the tool failed" if self._mask_errors else f"{type(error).__name__}: {error}")
@@ -3680,16 +3507,13 @@ class Server:
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri: str = params["uri"]
         resource, found = self._find_resource(uri)
-        if resource is None:
-            raise _no_resource(ctx, uri)
+        if resource is None: raise _no_resource(ctx, uri)
         try:
             arguments = resource.signature.bind_text(found)
-        except InvalidParams as error:
-            raise _no_resource(ctx, uri, f": {error}") from None
+        except InvalidParams as error: raise _no_resource(ctx, uri, f": {error}") from None
         try:
             value = self._call(ctx, resource, arguments)
-        except ToolError as error:
-            raise InternalError(str(error)) from None
+        except ToolError as error: raise InternalError(str(error)) from None
         several = isinstance(value, (list, tuple)) and value and \
             all(isinstance(each, EmbeddedResource) for each in value)
         mime_type = resource.wire.get("mimeType")
@@ -3697,18 +3521,15 @@ class Server:
 
     def _find_resource(self, uri: str) -> tuple[_Offer | None, dict[str, Any]]:
         fixed = self._offers["resources"].get(uri)
-        if fixed is not None:
-            return fixed, {}
+        if fixed is not None: return fixed, {}
         for resource in self._offers["resourceTemplates"].values():
             found = resource.template.match(uri) if resource.template else None
-            if found is not None:
-                return resource, found
+            if found is not None: return resource, found
         return None, {}
 
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
         subscribed = ctx._connection.protocol.subscribed
-        if self._find_resource(params["uri"])[0] is None:
-            raise _no_resource(ctx, params["uri"])
+        if self._find_resource(params["uri"])[0] is None: raise _no_resource(ctx, params["uri"])
         if len(subscribed) >= MAX_QUEUED:
             raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
         subscribed[params["uri"]] = True
@@ -3721,12 +3542,10 @@ class Server:
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
         name, prompts = params["name"], self._offers["prompts"]
         prompt = prompts.get(name)
-        if prompt is None:
-            raise NotFound(f"Unknown prompt: {name}" + suggest(name, prompts))
+        if prompt is None: raise NotFound(f"Unknown prompt: {name}" + suggest(name, prompts))
         try:
             value = self._call(ctx, prompt, prompt.signature.bind_text(params.get("arguments") or {}))
-        except ToolError as error:
-            raise InternalError(str(error)) from None
+        except ToolError as error: raise InternalError(str(error)) from None
         messages = prompt_messages(value)
         for message in messages:
             if isinstance(message["content"], dict):
@@ -3835,8 +3654,7 @@ class Call:
             except BaseException as error:
                 self._cancelled = True
                 self._outcome = error
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
+        if isinstance(self._outcome, BaseException): raise self._outcome
         found: Json = self._outcome
         return found
 
@@ -3874,10 +3692,8 @@ class Call:
                 time.sleep(min(0.05 * 2 ** self._rounds, 1.0))
             else:
                 params["inputResponses"] = self._client._answer_all(self._connection, questions)
-            if "requestState" in asked:
-                params["requestState"] = asked["requestState"]
-            if self._cancelled:
-                raise Cancelled("the call was cancelled")
+            if "requestState" in asked: params["requestState"] = asked["requestState"]
+            if self._cancelled: raise Cancelled("the call was cancelled")
             self._connection.request(self._waiter, params)
         except Exception as error:
             self._waiter.inbox.put(("answer", Answer(self._waiter, None, error)))
@@ -3898,8 +3714,7 @@ class Listening:
 
     def __next__(self) -> Json:
         event = None if self._closed else take(self._events, None)
-        if isinstance(event, dict):
-            return event
+        if isinstance(event, dict): return event
         self._closed = True
         raise event or StopIteration
 
@@ -3974,15 +3789,13 @@ class Client:
     def connect(self) -> Client:
         """Start or reach the server and agree on a revision. Blocks. Raises ConnectionClosed,
         UnsupportedVersion, Timeout; and RuntimeError when it is connected already."""
-        if self._connection is not None:
-            raise RuntimeError("the client is connected already")
+        if self._connection is not None: raise RuntimeError("the client is connected already")
         try:
             try:
                 self._open_transport()
                 self._negotiate(self._version)
             except ConnectionClosed:
-                if self._version != "auto" or self._child is None or self._server:
-                    raise
+                if self._version != "auto" or self._child is None or self._server: raise
                 # Some old servers end when they are asked anything before `initialize`: once more, without
                 # asking.
                 self._close_transport()
@@ -4038,14 +3851,11 @@ class Client:
                 # A socket's files keep it open, and a thread in its read: say the end to both.
                 sock = getattr(getattr(stream, "raw", stream), "_sock", None)
                 try:
-                    if sock is not None:
-                        sock.shutdown(2)
-                except OSError:
-                    pass
+                    if sock is not None: sock.shutdown(2)
+                except OSError: pass
             try:
                 writer.close()
-            except (OSError, ValueError):
-                pass
+            except (OSError, ValueError): pass
         connection = self._take_transport(stream_writer(writer), lambda size: False, hang_up)
         self._start_reader(connection, stream_reader(reader), ConnectionClosed)
 
@@ -4066,67 +3876,57 @@ class Client:
         with self._lock:
             connection, self._connection = self._connection, None
             hang_up, self._hang_up = self._hang_up, nothing
-        if connection is None:
-            return
+        if connection is None: return
         closed = ConnectionClosed("the client is closed")
         connection.fail_pending(closed, tell=True)
         connection.close(closed)
         hang_up()
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join(EXIT_SECONDS)
-            if self._child is not None and not self._reader.is_alive():
-                self._child.finish()
+            if self._child is not None and not self._reader.is_alive(): self._child.finish()
         connection.workers.close(EXIT_SECONDS)
         self._child = self._reader = None
 
     # Agreeing on a revision: basic/versioning.md, and basic/lifecycle.md of the legacy revisions
 
     def _negotiate(self, wanted: str) -> None:
-        connection = self._open_connection()
-        if wanted in LEGACY_VERSIONS:
-            self._take_session(connection.wait(self._start_handshake(wanted), self.timeout))
-            return
-        probe = connection.request(Waiter("server/discover"), {"_meta": self._meta(MODERN)})
-        patience = self.timeout if wanted in MODERN_VERSIONS else min(PROBE_SECONDS, self.timeout)
+        """Probe for the modern era, fall back on the handshake, and take what answers first: a server that is
+        silent may be slow, or one that ignores what it does not know."""
+        inbox: SimpleQueue[Any] = SimpleQueue()
+        handshake = self._open("initialize", wanted, inbox) if wanted in LEGACY_VERSIONS else None
+        probe = None if handshake else self._open("server/discover", MODERN, inbox)
+        patience = min(PROBE_SECONDS, self.timeout) if wanted == "auto" else self.timeout
         try:
-            answer = take(probe.inbox, patience)[1]
-        except Empty:
-            answer = self._try_both(probe, wanted)
-        if answer.pending is probe:
-            self._take_discovery(answer.error, answer.result or {}, wanted)
-        elif answer.error is None:               # the server answered `initialize` in the meantime
-            self._take_session(answer.result)
-        else:
-            raise answer.error
+            while True:
+                version = LAST_LEGACY
+                try:
+                    answer: Answer = take(inbox, patience)[1]
+                    if answer.pending is probe:
+                        version = self._judge_discovery(answer.error, answer.result or {}, wanted)
+                    elif answer.error is not None:
+                        raise answer.error
+                    if answer.pending is handshake or version == MODERN:
+                        self._take_server(version, answer.result or {})
+                        return
+                except Empty:
+                    if handshake is not None or wanted != "auto":
+                        raise Timeout(f"no answer within {patience:g} seconds") from None
+                handshake, patience = handshake or self._open("initialize", version, inbox), self.timeout
+        finally:
+            self._open_connection().protocol.pending.pop(probe.id if probe else 0, None)
 
-    def _start_handshake(self, version: str, inbox: SimpleQueue[Any] | None = None) -> Waiter:
-        waiter = Waiter("initialize")
-        waiter.inbox = inbox or waiter.inbox
-        params = {"protocolVersion": version, "capabilities": self._capabilities(version), "clientInfo": self._info}
+    def _open(self, method: str, version: str, inbox: SimpleQueue[Any]) -> Waiter:
+        waiter = Waiter(method)
+        waiter.inbox = inbox
+        params: Json = {"_meta": self._meta(version)}
+        if version < MODERN:
+            params = {"protocolVersion": version, "clientInfo": self._info,
+                      "capabilities": self._capabilities(version)}
         return self._open_connection().request(waiter, params)
 
-    def _try_both(self, probe: Waiter, wanted: str) -> Answer:
-        """The server is silent: it may be slow, or one that ignores what it does not know. Ask the old way
-        too, and take the first answer that decides."""
-        connection = self._open_connection()
-        try:
-            if wanted in MODERN_VERSIONS:
-                raise Empty
-            handshake = self._start_handshake(LAST_LEGACY, probe.inbox)
-            until = time.monotonic() + self.timeout
-            while True:
-                answer: Answer = take(probe.inbox, max(0.0, until - time.monotonic()))[1]
-                code = getattr(answer.error, "code", None)
-                if answer.pending is handshake or answer.error is None or code in MODERN_ERRORS:
-                    return answer
-        except Empty:
-            raise Timeout(f"{probe.method}: no answer within {self.timeout:g} seconds") from None
-        finally:
-            connection.protocol.pending.pop(probe.id, None)
-
-    def _take_discovery(self, error: Exception | None, result: Json, wanted: str) -> None:
-        if error is not None and not isinstance(error, McpError):
-            raise error
+    def _judge_discovery(self, error: Exception | None, result: Json, wanted: str) -> str:
+        """The revision to speak with a server that answers server/discover so."""
+        if error is not None and not isinstance(error, McpError): raise error
         offered: Any = result.get("supportedVersions")
         if isinstance(error, UnsupportedVersion) and isinstance(error.data, dict):
             offered = error.data.get("supported")
@@ -4134,29 +3934,27 @@ class Client:
             raise error
         elif error is not None:
             offered = LEGACY_VERSIONS            # "any other error [...]: the server is legacy"
-        offered = offered if isinstance(offered, (list, tuple)) else ()
-        legacy = [version for version in LEGACY_VERSIONS if version in offered and wanted == "auto"]
-        if MODERN in offered and error is None:
-            meta = result.get("_meta") if isinstance(result.get("_meta"), dict) else {}
-            self._take_server(MODERN, {"serverInfo": (meta or {}).get(META_SERVER_INFO), **result})
-        elif legacy:
-            self._take_session(self._open_connection().wait(self._start_handshake(legacy[-1]), self.timeout))
-        else:
-            raise UnsupportedVersion(f"the server speaks {show(offered)}, which is not {self._version}",
-                                     {"supported": list(offered), "requested": self._version}) from error
+        known = [each for each in (*LEGACY_VERSIONS, *MODERN_VERSIONS) if wanted in ("auto", each)
+                 and isinstance(offered, (list, tuple)) and each in offered and (error is None or each != MODERN)]
+        if not known: raise self._no_common(offered) from error
+        return known[-1]
 
-    def _take_session(self, result: Json) -> None:
-        version = result.get("protocolVersion")
-        if version not in LEGACY_VERSIONS or self._version not in ("auto", version):
-            # "If the client does not support the version in the server's response, it SHOULD disconnect."
-            raise UnsupportedVersion(f"the server speaks {show(version)}, which is not {self._version}",
-                                     {"supported": [version], "requested": self._version})
-        self._take_server(version, result)
-        self._open_connection().notify("notifications/initialized", None)
+    def _no_common(self, offered: Any) -> UnsupportedVersion:
+        return UnsupportedVersion(f"the server speaks {show(offered)}, which is not {self._version}",
+                                  {"supported": offered, "requested": self._version})
 
     def _take_server(self, version: str, words: Json) -> None:
-        protocol = self._open_connection().protocol
-        protocol.version, protocol.initialized, self._server = version, True, words
+        """Take what the server says of itself, and its revision, as agreed on."""
+        connection, meta = self._open_connection(), words.get("_meta")
+        if version < MODERN:
+            version = words.get("protocolVersion", "")
+            # "If the client does not support the version in the server's response, it SHOULD disconnect."
+            if version not in LEGACY_VERSIONS or self._version not in ("auto", version):
+                raise self._no_common([version])
+        elif isinstance(meta, dict):
+            words = {"serverInfo": meta.get(META_SERVER_INFO), **words}
+        connection.protocol.version, connection.protocol.initialized, self._server = version, True, words
+        if version < MODERN: connection.notify("notifications/initialized", None)
 
     def _capabilities(self, version: str = MODERN) -> Json:
         """What this client declares to a server of that revision: a capability for each callback."""
@@ -4270,8 +4068,7 @@ class Client:
         """A resource's text, or its bytes. Of several contents, the texts joined, else the first's bytes."""
         contents = self.read_resource(uri).get("contents") or []
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
-        if texts or not contents:
-            return "".join(texts)
+        if texts or not contents: return "".join(texts)
         import binascii
         return binascii.a2b_base64(contents[0].get("blob", ""))
 
@@ -4301,8 +4098,7 @@ class Client:
         alert, emergency. In the modern era each later request carries it."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level: expected one of {', '.join(LOG_LEVELS)}, got {show(level)}")
-        if self.protocol_version < MODERN:
-            self.request("logging/setLevel", {"level": level})
+        if self.protocol_version < MODERN: self.request("logging/setLevel", {"level": level})
         self._log_level = level
 
     def subscribe(self, uri: str) -> None:
@@ -4316,8 +4112,7 @@ class Client:
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began."""
         stop = self._subscriptions.pop(uri, None)
-        if stop is not None:
-            stop()
+        if stop is not None: stop()
 
     def listen(self, tools: bool = True, prompts: bool = True, resources: bool = True,
                uris: Iterable[str] = ()) -> Listening:
@@ -4379,8 +4174,7 @@ class Client:
             if not isinstance(page, list) or not isinstance(cursor, (str, type(None))):
                 raise InternalError(f"{method}: expected an array {member}, got {show(result)}")
             found.extend(item for item in page if isinstance(item, dict))
-            if cursor is None:
-                return found
+            if cursor is None: return found
             if cursor in seen:
                 raise InternalError(f"{method}: the pages do not end: the cursor {show(cursor)} came twice")
             seen.add(cursor)
@@ -4388,8 +4182,7 @@ class Client:
         raise InternalError(f"{method}: more than {MAX_PAGES} pages")
 
     def _check_structured(self, name: str, value: Any) -> None:
-        if self._output_schemas is None:
-            self.list_tools()
+        if self._output_schemas is None: self.list_tools()
         schema = (self._output_schemas or {}).get(name)
         errors = schema.errors(value) if schema is not None else []
         if errors:
@@ -4426,8 +4219,7 @@ class Client:
         refused: list[Exception] = []
 
         def hear(method: str, params: Json) -> None:
-            if agreed.is_set():
-                on_event(method, params)
+            if agreed.is_set(): on_event(method, params)
             agreed.set()                         # the first one is the acknowledgement
 
         def end(answer: Answer) -> bool:
@@ -4442,8 +4234,7 @@ class Client:
         if not agreed.wait(self.timeout):
             connection.abandon(waiter, "not acknowledged")
             raise Timeout(f"subscriptions/listen: not acknowledged within {self.timeout:g} seconds")
-        if refused:
-            raise refused[0]
+        if refused: raise refused[0]
         return lambda: connection.abandon(waiter, None)
 
     def take_notification(self, connection: Connection, notification: Notification) -> None:
@@ -4465,8 +4256,7 @@ class Client:
                 self._output_schemas = None
                 self.server_capabilities.setdefault(kind, {"listChanged": True})
         for methods, uris, on_event in list(self._hearers):
-            if method in methods or params.get("uri") in uris:
-                on_event(method, params)
+            if method in methods or params.get("uri") in uris: on_event(method, params)
         self._tell(method, params)
 
     def _tell(self, method: str, params: Json) -> None:
@@ -4489,8 +4279,7 @@ class Client:
         try:
             result = self._answer_question(connection, request.method, request.params)
             message = result_message(request.id, result)
-        except McpError as error:
-            message = error_message(request.id, error)
+        except McpError as error: message = error_message(request.id, error)
         connection.respond(request, message)
 
     def output_lost(self, connection: Connection) -> None:
@@ -4513,8 +4302,7 @@ class Client:
             connection.answering += 1
         try:
             return handler(params)
-        except McpError:
-            raise
+        except McpError: raise
         except BaseException as error:
             self._log.error(f"answering {method} failed: {error!r}", error)
             raise InternalError(f"{method}: the client's callback raised {type(error).__name__}") from error
@@ -4548,8 +4336,7 @@ class Client:
         if params.get("mode", "form") == "form":
             try:
                 check_elicitation_schema(schema)
-            except ValueError as error:
-                raise InvalidParams(str(error)) from None
+            except ValueError as error: raise InvalidParams(str(error)) from None
         answer = self._on_elicit(params) or {"action": "cancel"}
         if not isinstance(answer, dict) or answer.get("action") not in ("accept", "decline", "cancel"):
             raise TypeError(f"on_elicit: action: expected accept, decline or cancel, got {show(answer)}")
@@ -4558,17 +4345,14 @@ class Client:
         defaults = {name: sub["default"] for name, sub in schema["properties"].items() if "default" in sub}
         content = {**defaults, **(answer.get("content") or {})}
         errors = Schema(schema).errors(content)
-        if errors:
-            raise TypeError("on_elicit: content: " + "; ".join(errors[:5]))
+        if errors: raise TypeError("on_elicit: content: " + "; ".join(errors[:5]))
         return {"action": "accept", "content": content}
 
 def _root(root: Any) -> Json:
     """A root as on the wire, from a path, a URI or itself."""
-    if isinstance(root, dict):
-        return root
+    if isinstance(root, dict): return root
     text = os.fspath(root)
-    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
-        return {"uri": text}
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text): return {"uri": text}
     import pathlib
     path = pathlib.Path(text).absolute()
     return {"uri": path.as_uri(), "name": path.name or str(path)}
@@ -4580,8 +4364,7 @@ def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
         if not isinstance(target.get("command"), str):
             raise ValueError(f"target: command: expected string, got {show(target.get('command'))}")
         return [target["command"], *map(str, target.get("args", []))], dict(target.get("env") or {})
-    if isinstance(target, (list, tuple)) and target:
-        return [os.fspath(part) for part in target], {}
+    if isinstance(target, (list, tuple)) and target: return [os.fspath(part) for part in target], {}
     if not isinstance(target, str) and not hasattr(target, "__fspath__"):
         raise TypeError("target: expected a command, a script, a dict, a Server or (reader, writer), "
                         f"got {target!r}")
