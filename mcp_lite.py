@@ -484,21 +484,22 @@ def has_capability(capabilities: Json, path: str) -> bool:
 ###############################################################################
 # 5. JSON Schema ##############################################################
 ###############################################################################
-# A schema is compiled once into closures; a valid value then costs little more than its isinstance checks. A check
-# takes (value, path, errors) and appends texts to errors. A path is a linked pair (parent's path, key), or None at the
-# root, so that walking costs no string. Nothing is ever fetched: `$ref` resolves inside the document or not at all.
+# A schema is compiled once into closures; a valid value then costs little more than its isinstance checks. A
+# check takes (value, path, errors) and appends texts to errors. A path is a linked pair (parent's path, key),
+# or None at the root, so that walking costs no string. Nothing is ever fetched: `$ref` resolves inside the
+# document or not at all.
 
-_JSON_TYPES: Dict[str, Any] = {"string": str, "object": dict, "array": list, "boolean": bool, "null": type(None),
+_JSON_TYPES: dict[str, Any] = {"string": str, "object": dict, "array": list, "boolean": bool, "null": type(None),
                                "number": (int, float), "integer": int}
 _EXACT = {"string": str, "object": dict, "array": list, "boolean": bool, "integer": int, "number": float}
 MAX_SCHEMA_DEPTH = 200             # nested subschemas: real ones stay below 20, and Python's own stack is near 1,000
 
 
-def validate(value: Any, schema: Any) -> List[str]:
+def validate(value: Any, schema: Any) -> list[str]:
     """Check a JSON value against a JSON Schema (2020-12): a list of error texts, empty when it is valid.
 
-    Each text is one line: `days: expected integer, got "three"`. Raises ValueError when the schema itself is wrong.
-    Never fetches anything: a `$ref` must resolve inside the schema."""
+    Each text is one line: `days: expected integer, got "three"`. Raises ValueError when the schema itself is
+    wrong. Never fetches anything: a `$ref` must resolve inside the schema."""
     return Schema(schema).errors(value)
 
 
@@ -508,14 +509,14 @@ class Schema:
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
-        self._refs: Dict[str, Check] = {}
+        self._refs: dict[str, Check] = {}
         try:
             self._check = self._compile(schema, 0)
         except RecursionError: raise ValueError("schema: nested too deeply") from None
 
-    def errors(self, value: Any) -> List[str]:
+    def errors(self, value: Any) -> list[str]:
         """The texts of everything that is wrong with the value."""
-        found: List[str] = []
+        found: list[str] = []
         try:
             self._check(value, None, found)
         except RecursionError: found.append("nested too deeply for the schema")
@@ -528,14 +529,14 @@ class Schema:
             raise ValueError(f"schema: expected object or boolean, got {show(schema)}")
         if depth > MAX_SCHEMA_DEPTH:
             raise ValueError(f"schema: nested more than {MAX_SCHEMA_DEPTH} deep")
-        checks: List[Check] = []
+        checks: list[Check] = []
         for keyword, compile_keyword in _KEYWORDS.items():
             if keyword in schema:
                 check = compile_keyword(self, schema[keyword], schema, depth + 1)
                 if check is not None: checks.append(check)
         if len(checks) == 1: return checks[0]
 
-        def check_all(value: Any, path: Any, errors: List[str]) -> None:
+        def check_all(value: Any, path: Any, errors: list[str]) -> None:
             for check in checks:
                 check(value, path, errors)
         return check_all
@@ -544,9 +545,9 @@ class Schema:
         """The check for a `$ref`; compiled at its first use, so that schemas may refer to themselves."""
         if ref in self._refs: return self._refs[ref]
         target = _find_ref(self.schema, ref)
-        compiled: List[Check] = []
+        compiled: list[Check] = []
 
-        def check_ref(value: Any, path: Any, errors: List[str]) -> None:
+        def check_ref(value: Any, path: Any, errors: list[str]) -> None:
             compiled[0](value, path, errors)
         self._refs[ref] = check_ref
         compiled.append(self._compile(target, depth))
@@ -584,17 +585,17 @@ def _walk(node: Any) -> Iterator[Json]:
             stack.extend(node)
 
 
-def _check_anything(value: Any, path: Any, errors: List[str]) -> None:
+def _check_anything(value: Any, path: Any, errors: list[str]) -> None:
     pass
 
 
-def _check_nothing(value: Any, path: Any, errors: List[str]) -> None:
+def _check_nothing(value: Any, path: Any, errors: list[str]) -> None:
     errors.append(_at(path) + f"nothing is allowed here, got {show(value)}")
 
 
 def _at(path: Any) -> str:
     """A path as error texts begin: `a.b[0]: `, or nothing at the root."""
-    parts: List[str] = []
+    parts: list[str] = []
     while path is not None:
         path, key = path
         parts.append(f"[{key}]" if isinstance(key, int) else ("." if path is not None else "") + str(key))
@@ -625,7 +626,7 @@ def _kw_type(schema: Schema, names: Any, whole: Json, depth: int) -> Check:
     told = " or ".join(wanted)
     exact = _EXACT.get(wanted[0]) if len(wanted) == 1 else None
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if type(value) is not exact and not any(is_type(value, name) for name in wanted):
             errors.append(_at(path) + f"expected {told}, got {show(value)}")
     return check
@@ -635,7 +636,7 @@ def _kw_enum(schema: Schema, values: Any, whole: Json, depth: int) -> Check:
     if not isinstance(values, list):
         raise ValueError(f"schema: enum: expected array, got {show(values)}")
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if not any(is_same(value, each) for each in values):
             told = ", ".join(show(each) for each in values[:20]) + (", ..." if len(values) > 20 else "")
             errors.append(_at(path) + f"expected one of {told}, got {show(value)}")
@@ -643,14 +644,14 @@ def _kw_enum(schema: Schema, values: Any, whole: Json, depth: int) -> Check:
 
 
 def _kw_const(schema: Schema, wanted: Any, whole: Json, depth: int) -> Check:
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if not is_same(value, wanted):
             errors.append(_at(path) + f"expected {show(wanted)}, got {show(value)}")
     return check
 
 
 # Keyword: the types it applies to, what is measured, the test, the text.
-_LIMITS: Dict[str, Any] = {
+_LIMITS: dict[str, Any] = {
     "minimum": ("number", None, lambda n, limit: n >= limit, "expected at least {}"),
     "maximum": ("number", None, lambda n, limit: n <= limit, "expected at most {}"),
     "exclusiveMinimum": ("number", None, lambda n, limit: n > limit, "expected more than {}"),
@@ -671,7 +672,7 @@ def _kw_limit(keyword: str) -> Callable[[Schema, Any, Json, int], Check]:
         if not is_type(limit, "number"):
             raise ValueError(f"schema: {keyword}: expected number, got {show(limit)}")
 
-        def check(value: Any, path: Any, errors: List[str]) -> None:
+        def check(value: Any, path: Any, errors: list[str]) -> None:
             if is_type(value, kind) and not holds(measure(value) if measure else value, limit):
                 errors.append(_at(path) + text.format(limit) + f", got {show(value)}")
         return check
@@ -682,7 +683,7 @@ def _kw_multiple_of(schema: Schema, step: Any, whole: Json, depth: int) -> Check
     if not is_type(step, "number") or step <= 0:
         raise ValueError(f"schema: multipleOf: expected a number above 0, got {show(step)}")
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if is_type(value, "number"):
             from fractions import Fraction
             # As decimals, not as binary floats: 0.3 is a multiple of 0.1.
@@ -704,18 +705,18 @@ def _pattern(text: Any) -> Any:
 def _kw_pattern(schema: Schema, text: Any, whole: Json, depth: int) -> Check:
     pattern = _pattern(text)
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if isinstance(value, str) and not pattern.search(value):
             errors.append(_at(path) + f"expected text that matches {text}, got {show(value)}")
     return check
 
 
-def _kw_unique(schema: Schema, unique: Any, whole: Json, depth: int) -> Optional[Check]:
+def _kw_unique(schema: Schema, unique: Any, whole: Json, depth: int) -> Check | None:
     if unique is not True: return None
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if not isinstance(value, list): return
-        seen: Dict[Any, int] = {}
+        seen: dict[Any, int] = {}
         for index, item in enumerate(value):
             key = json.dumps(_number_neutral(item), sort_keys=True)
             if seen.setdefault(key, index) != index:
@@ -740,7 +741,7 @@ def _kw_properties(schema: Schema, properties: Any, whole: Json, depth: int) -> 
     other_schema = whole.get("additionalProperties", True)
     other = None if other_schema is True else schema._compile(other_schema, depth)
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if not isinstance(value, dict): return
         for name, item in value.items():
             check_named = named.get(name)
@@ -771,7 +772,7 @@ def _kw_required(schema: Schema, names: Any, whole: Json, depth: int) -> Check:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"schema: required: expected array of strings, got {show(names)}")
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if isinstance(value, dict):
             for name in names:
                 if name not in value: errors.append(_at((path, name)) + "required, but missing")
@@ -781,7 +782,7 @@ def _kw_required(schema: Schema, names: Any, whole: Json, depth: int) -> Check:
 def _kw_property_names(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
     check_name = schema._compile(sub, depth)
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if isinstance(value, dict):
             for name in value:
                 check_name(name, (path, name), errors)
@@ -789,7 +790,7 @@ def _kw_property_names(schema: Schema, sub: Any, whole: Json, depth: int) -> Che
 
 
 def _kw_dependent_required(schema: Schema, rules: Any, whole: Json, depth: int) -> Check:
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if isinstance(value, dict):
             for trigger, names in rules.items():
                 if trigger in value:
@@ -801,7 +802,7 @@ def _kw_dependent_required(schema: Schema, rules: Any, whole: Json, depth: int) 
 def _kw_dependent_schemas(schema: Schema, rules: Any, whole: Json, depth: int) -> Check:
     compiled = {trigger: schema._compile(sub, depth) for trigger, sub in rules.items()}
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if isinstance(value, dict):
             for trigger, check_rule in compiled.items():
                 if trigger in value: check_rule(value, path, errors)
@@ -813,7 +814,7 @@ def _kw_items(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
     first = [schema._compile(each, depth) for each in whole.get("prefixItems", [])]
     rest = schema._compile(whole.get("items", True), depth)
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if isinstance(value, list):
             for index, item in enumerate(value):
                 (first[index] if index < len(first) else rest)(item, (path, index), errors)
@@ -824,7 +825,7 @@ def _kw_contains(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
     check_item = schema._compile(sub, depth)
     least, most = whole.get("minContains", 1), whole.get("maxContains")
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if isinstance(value, list):
             count = sum(passes(check_item, item) for item in value)
             if count < least:
@@ -836,7 +837,7 @@ def _kw_contains(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
 
 def passes(check: Check, value: Any) -> bool:
     """Whether a compiled check finds nothing wrong."""
-    found: List[str] = []
+    found: list[str] = []
     check(value, None, found)
     return not found
 
@@ -844,7 +845,7 @@ def passes(check: Check, value: Any) -> bool:
 def _kw_all_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
     compiled = [schema._compile(sub, depth) for sub in subs]
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         for each in compiled:
             each(value, path, errors)
     return check
@@ -853,10 +854,10 @@ def _kw_all_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
 def _kw_any_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
     compiled = [schema._compile(sub, depth) for sub in subs]
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
-        found: List[List[str]] = []
+    def check(value: Any, path: Any, errors: list[str]) -> None:
+        found: list[list[str]] = []
         for each in compiled:
-            wrong: List[str] = []
+            wrong: list[str] = []
             each(value, path, wrong)
             if not wrong: return
             found.append(wrong)
@@ -864,8 +865,9 @@ def _kw_any_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
     return check
 
 
-def _merge_alternatives(path: Any, value: Any, found: List[List[str]]) -> str:
-    """One line for a failed anyOf: `x: expected integer or null, got "a"` where the alternatives are plain types."""
+def _merge_alternatives(path: Any, value: Any, found: list[list[str]]) -> str:
+    """One line for a failed anyOf: `x: expected integer or null, got "a"` where the alternatives are plain
+    types."""
     start, end = _at(path) + "expected ", f", got {show(value)}"
     if all(len(wrong) == 1 and wrong[0].startswith(start) and wrong[0].endswith(end) for wrong in found):
         return start + " or ".join(wrong[0][len(start):len(wrong[0]) - len(end)] for wrong in found) + end
@@ -877,10 +879,10 @@ def _kw_one_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
     compiled = [schema._compile(sub, depth) for sub in subs]
     named = [sub["const"] for sub in subs if isinstance(sub, dict) and "const" in sub]
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
-        found: List[List[str]] = []
+    def check(value: Any, path: Any, errors: list[str]) -> None:
+        found: list[list[str]] = []
         for each in compiled:
-            wrong: List[str] = []
+            wrong: list[str] = []
             each(value, path, wrong)
             if wrong: found.append(wrong)
         if len(found) == len(compiled):
@@ -896,7 +898,7 @@ def _kw_one_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
 def _kw_not(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
     refused = schema._compile(sub, depth)
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         if passes(refused, value): errors.append(_at(path) + f"not allowed: {show(value)}")
     return check
 
@@ -906,7 +908,7 @@ def _kw_if(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
     then = schema._compile(whole.get("then", True), depth)
     otherwise = schema._compile(whole.get("else", True), depth)
 
-    def check(value: Any, path: Any, errors: List[str]) -> None:
+    def check(value: Any, path: Any, errors: list[str]) -> None:
         (then if passes(condition, value) else otherwise)(value, path, errors)
     return check
 
@@ -916,7 +918,7 @@ def _kw_ref(schema: Schema, ref: Any, whole: Json, depth: int) -> Check:
     return schema._resolve(ref, depth)
 
 
-_KEYWORDS: Dict[str, Callable[[Schema, Any, Json, int], Optional[Check]]] = {
+_KEYWORDS: dict[str, Callable[[Schema, Any, Json, int], Check | None]] = {
     "$ref": _kw_ref, "type": _kw_type, "enum": _kw_enum, "const": _kw_const,
     **{keyword: _kw_limit(keyword) for keyword in _LIMITS},
     "multipleOf": _kw_multiple_of, "pattern": _kw_pattern, "uniqueItems": _kw_unique,
@@ -945,167 +947,104 @@ def _percent_decode(text: str) -> str:
 ###############################################################################
 # 6. Signatures ###############################################################
 ###############################################################################
-# From a Python function to what the wire says of it, and back: hints to schemas, arguments to values, return values to
-# content. Also the content classes, and URI templates. Knows nothing of connections or requests.
-
-def _base64(data: bytes) -> str:
-    import binascii
-    return binascii.b2a_base64(data, newline=False).decode("ascii")
-
-
-class _Content:
-    """What may stand in a result's `content`: has to_wire()."""
-    __slots__ = ()
-
-    def to_wire(self) -> Json:
-        raise NotImplementedError
-
-
-class _Media(_Content):
-    __slots__ = ("data", "mime_type", "annotations", "meta")
-    _type = ""
-    _magic: Tuple[Tuple[bytes, int, str], ...] = ()        # leading bytes, where, MIME type
-
-    def __init__(self, data: Optional[bytes] = None, *, path: Any = None, mime_type: Optional[str] = None,
-                 annotations: Optional[Json] = None, meta: Optional[Json] = None) -> None:
-        if (data is None) == (path is None):
-            raise TypeError(f"{type(self).__name__} takes either data or path=")
-        if data is None:
-            with open(path, "rb") as file:
-                data = file.read()
-        self.data, self.annotations, self.meta = bytes(data), annotations, meta
-        self.mime_type = mime_type or self._guess(path)
-
-    def _guess(self, path: Any) -> str:
-        for magic, at, name in self._magic:
-            if self.data[at:at + len(magic)] == magic: return name
-        if path is not None:
-            import mimetypes
-            name = mimetypes.guess_type(str(path))[0] or ""
-            if name.startswith(self._type + "/"): return name
-        raise ValueError(f"{type(self).__name__}: cannot tell the MIME type; give mime_type=")
-
-    def to_wire(self) -> Json:
-        """The content block, its data in base64."""
-        block = {"type": self._type, "data": _base64(self.data), "mimeType": self.mime_type}
-        return _with(block, annotations=self.annotations, _meta=self.meta)
-
-
-class Image(_Media):
-    """An image a tool or prompt returns: bytes, or the file at `path`. The MIME type is told from the bytes."""
-    __slots__ = ()
-    _type = "image"
-    _magic = ((b"\x89PNG\r\n", 0, "image/png"), (b"\xff\xd8\xff", 0, "image/jpeg"), (b"GIF8", 0, "image/gif"),
-              (b"WEBP", 8, "image/webp"), (b"BM", 0, "image/bmp"), (b"<svg", 0, "image/svg+xml"))
-
-
-class Audio(_Media):
-    """Sound a tool or prompt returns: bytes, or the file at `path`. Since 2025-03-26; older clients get a blob."""
-    __slots__ = ()
-    _type = "audio"
-    _magic = ((b"WAVE", 8, "audio/wav"), (b"ID3", 0, "audio/mpeg"), (b"\xff\xfb", 0, "audio/mpeg"),
-              (b"OggS", 0, "audio/ogg"), (b"fLaC", 0, "audio/flac"))
-
-
-class EmbeddedResource(_Content):
-    """A resource's text or bytes inside a result: server/tools.md#embedded-resources."""
-    __slots__ = ("uri", "content", "mime_type", "annotations", "meta")
-
-    def __init__(self, uri: str, text_or_bytes: Union[str, bytes], *, mime_type: Optional[str] = None,
-                 annotations: Optional[Json] = None, meta: Optional[Json] = None) -> None:
-        self.uri, self.content, self.mime_type = uri, text_or_bytes, mime_type
-        self.annotations, self.meta = annotations, meta
-
-    def to_wire(self) -> Json:
-        """The content block."""
-        resource = resource_contents(self.uri, self.content, self.mime_type)
-        return _with({"type": "resource", "resource": resource}, annotations=self.annotations, _meta=self.meta)
-
-
-class ResourceLink(_Content):
-    """A link to a resource that the client may read: server/tools.md#resource-links. Since 2025-06-18; older clients
-    get its URI as text."""
-    __slots__ = ("wire",)
-
-    def __init__(self, uri: str, name: str, *, title: Optional[str] = None, description: Optional[str] = None,
-                 mime_type: Optional[str] = None, size: Optional[int] = None, annotations: Optional[Json] = None,
-                 icons: Optional[List[Json]] = None, meta: Optional[Json] = None) -> None:
-        self.wire = _with({"type": "resource_link", "uri": uri, "name": name}, title=title, description=description,
-                          mimeType=mime_type, size=size, annotations=annotations, icons=icons, _meta=meta)
-
-    def to_wire(self) -> Json:
-        """The content block."""
-        return dict(self.wire)
-
-
-class Message:
-    """One message of a prompt, or of a conversation to sample from. `content` is text, a content object, a wire
-    block, or a list of those; `role` is "user" or "assistant"."""
-    __slots__ = ("content", "role")
-
-    def __init__(self, content: Any, role: str = "user") -> None:
-        if role not in ("user", "assistant"):
-            raise ValueError(f'role: expected "user" or "assistant", got {show(role)}')
-        self.content, self.role = content, role
-
-    def to_wire(self) -> Json:
-        """{"role", "content"}, the content one block, or a list of blocks if one was given."""
-        many = isinstance(self.content, (list, tuple))
-        content: Any = [_block(item) for item in self.content] if many else _block(self.content)
-        return {"role": self.role, "content": content}
-
-
-class Param:
-    """What a parameter's schema should say beyond its type, inside Annotated: `Annotated[int, Param("how many", ge=1)]`.
-
-    `description`; `ge`, `gt`, `le`, `lt` for numbers; `min_length`, `max_length` for text and lists; `pattern` for
-    text; `examples`; `header`, the name to mirror the value under in HTTP."""
-    __slots__ = ("wire",)
-
-    def __init__(self, description: Optional[str] = None, *, ge: Optional[float] = None, gt: Optional[float] = None,
-                 le: Optional[float] = None, lt: Optional[float] = None, min_length: Optional[int] = None,
-                 max_length: Optional[int] = None, pattern: Optional[str] = None, examples: Optional[List[Any]] = None,
-                 header: Optional[str] = None) -> None:
-        self.wire = _with({}, description=description, minimum=ge, exclusiveMinimum=gt, maximum=le,
-                          exclusiveMaximum=lt, minLength=min_length, maxLength=max_length, pattern=pattern,
-                          examples=examples, **{"x-mcp-header": header})
-
-    def apply(self, schema: Json) -> Json:
-        """The schema with these members; lengths become minItems and maxItems for a list."""
-        more = dict(self.wire)
-        if schema.get("type") == "array":
-            for length, items in (("minLength", "minItems"), ("maxLength", "maxItems")):
-                if length in more: more[items] = more.pop(length)
-        return {**schema, **more}
-
+# From a Python function to what the wire says of it, and back: hints to schemas, arguments to values, values
+# to content; also the content classes and URI templates. Knows no connections or requests. Hints are known by
+# names and marks: nothing is a date or an Enum unless somebody imported their modules, which are slow.
 
 def _with(wire: Json, **members: Any) -> Json:
     """The object with those members that are not None."""
     wire.update((name, value) for name, value in members.items() if value is not None)
     return wire
 
+def _base64(data: bytes) -> str:
+    import binascii
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
 
-def resource_contents(uri: str, content: Union[str, bytes], mime_type: Optional[str]) -> Json:
-    """The wire's {"uri", "mimeType", "text" or "blob"}."""
-    wire = _with({"uri": uri}, mimeType=mime_type)
-    if isinstance(content, str):
-        wire["text"] = content
-    else:
-        wire["blob"] = _base64(bytes(content))
-    return wire
+class _Wire(dict):  # type: ignore[type-arg]
+    """An object just as the wire has it; each subclass is a constructor that knows the members."""
 
+class _Media(_Wire):
+    _magic: tuple[tuple[bytes, int, str], ...]             # leading bytes, where, MIME type
+
+    def __init__(self, data: bytes | None = None, *, path: Any = None, mime_type: str | None = None,
+                 annotations: Json | None = None, meta: Json | None = None) -> None:
+        if (data is None) == (path is None):
+            raise TypeError(f"{type(self).__name__} takes either data or path=")
+        if data is None:
+            with open(path, "rb") as file:
+                data = file.read()
+        kind = self._magic[0][2].partition("/")[0]
+        found = (name for magic, at, name in self._magic if data[at:at + len(magic)] == magic)
+        told = mime_type or next(found, "")
+        if not told:
+            import mimetypes
+            told = mimetypes.guess_type(str(path))[0] or ""
+            if not told.startswith(kind):
+                raise ValueError(f"{type(self).__name__}: cannot tell the MIME type; give mime_type=")
+        _with(self, type=kind, data=_base64(data), mimeType=told, annotations=annotations, _meta=meta)
+
+class Image(_Media):
+    """An image to return: bytes, or the file at `path`. The MIME type is told from the bytes."""
+    _magic = ((b"\x89PNG\r\n", 0, "image/png"), (b"\xff\xd8\xff", 0, "image/jpeg"), (b"GIF8", 0, "image/gif"),
+              (b"WEBP", 8, "image/webp"), (b"BM", 0, "image/bmp"), (b"<svg", 0, "image/svg+xml"))
+
+class Audio(_Media):
+    """Sound to return: bytes, or the file at `path`. Since 2025-03-26; older clients get a blob."""
+    _magic = ((b"WAVE", 8, "audio/wav"), (b"ID3", 0, "audio/mpeg"), (b"\xff\xfb", 0, "audio/mpeg"),
+              (b"OggS", 0, "audio/ogg"), (b"fLaC", 0, "audio/flac"))
+
+class EmbeddedResource(_Wire):
+    """A resource's text or bytes inside a result: server/tools.md#embedded-resources."""
+    def __init__(self, uri: str, text_or_bytes: str | bytes, *, mime_type: str | None = None,
+                 annotations: Json | None = None, meta: Json | None = None) -> None:
+        held = {"text": text_or_bytes} if isinstance(text_or_bytes, str) else {"blob": _base64(text_or_bytes)}
+        _with(self, type="resource", resource={**_with({"uri": uri}, mimeType=mime_type), **held},
+              annotations=annotations, _meta=meta)
+
+class ResourceLink(_Wire):
+    """A link: server/tools.md#resource-links. Since 2025-06-18; older clients get its URI as text."""
+    def __init__(self, uri: str, name: str, *, title: str | None = None, description: str | None = None,
+                 mime_type: str | None = None, size: int | None = None, meta: Json | None = None,
+                 annotations: Json | None = None, icons: list[Json] | None = None) -> None:
+        _with(self, type="resource_link", uri=uri, name=name, title=title, description=description,
+              mimeType=mime_type, size=size, annotations=annotations, icons=icons, _meta=meta)
+
+class Message(_Wire):
+    """One message of a prompt, or of a conversation to sample from. `content` is text, a content object, a
+    wire block, or a list of those; `role` is "user" or "assistant"."""
+    def __init__(self, content: Any, role: str = "user") -> None:
+        if role not in ("user", "assistant"):
+            raise ValueError(f'role: expected "user" or "assistant", got {show(role)}')
+        many = isinstance(content, (list, tuple))
+        _with(self, role=role, content=[_block(item) for item in content] if many else _block(content))
+
+class Param:
+    """What a schema should say beyond the type: `Annotated[int, Param("how many", ge=1)]`. `ge`, `gt`, `le`
+    and `lt` are for numbers, `pattern` for text, `min_length` and `max_length` for text, lists and objects;
+    `header` is the name to mirror the value under in HTTP."""
+    def __init__(self, description: str | None = None, *, ge: float | None = None, gt: float | None = None,
+                 le: float | None = None, lt: float | None = None, min_length: int | None = None,
+                 max_length: int | None = None, pattern: str | None = None, examples: list[Any] | None = None,
+                 header: str | None = None) -> None:
+        self.lengths = _with({}, min=min_length, max=max_length)
+        self.wire = _with({}, description=description, minimum=ge, exclusiveMinimum=gt, maximum=le,
+                          exclusiveMaximum=lt, pattern=pattern, examples=examples, **{"x-mcp-header": header})
 
 def _block(item: Any) -> Json:
     """A content block for text, a content object, or a wire block. Raises TypeError for anything else."""
-    if isinstance(item, str): return {"type": "text", "text": item}
-    if isinstance(item, _Content): return item.to_wire()
     if isinstance(item, dict) and isinstance(item.get("type"), str): return item
-    raise TypeError(f"content: expected text, Image, Audio, EmbeddedResource, ResourceLink or a content block, "
-                    f"got {type(item).__name__}")
+    if not isinstance(item, str):
+        raise TypeError(f"content: expected text, an Image or other content, got {type(item).__name__}")
+    return {"type": "text", "text": item}
 
+def prompt_messages(value: Any) -> list[Json]:
+    """The messages of prompts/get for what a prompt returned. Raises TypeError for what it may not return."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [Message(item.get("content"), item["role"]) if isinstance(item, dict) and "role" in item
+            else Message(item) for item in items]
 
 def fit_block(block: Json, version: str) -> Json:
-    """A content block as a revision knows it: older ones have no audio (a blob then) and no links (text then)."""
+    """A content block as a revision knows it: older ones have no audio (a blob then) or links (text then)."""
     if block.get("type") == "audio" and version < "2025-03-26":
         resource = {"uri": "data:", "mimeType": block["mimeType"], "blob": block["data"]}
         return {"type": "resource", "resource": resource}
@@ -1113,11 +1052,425 @@ def fit_block(block: Json, version: str) -> Json:
         return {"type": "text", "text": block["uri"]}
     return block
 
-
 def fit_members(wire: Json, version: str) -> Json:
     """A definition without the members that the revision does not know yet."""
     return {name: value for name, value in wire.items() if MEMBER_SINCE.get(name, OLDEST) <= version}
 
+REQUIRED: Any = object()                       # in place of a default: a value must come
+ABSENT: Any = object()                         # in place of a default: the value may stay away
+_CHOICES = ("string", "boolean", "integer", "null")           # what values in an enum may be alike in
+_REFUSALS = (ValueError, TypeError, ArithmeticError)           # what a conversion may raise
+
+def _as_is(value: Any) -> Any:
+    return value
+
+class Hint(dict):  # type: ignore[type-arg]
+    """What a type hint means: its JSON Schema, and make(value), which turns a value that the schema allows
+    into a Python value, or raises one of _REFUSALS with what is wrong as its text."""
+    def __init__(self, schema: Json, make: Callable[[Any], Any] = _as_is) -> None:
+        super().__init__(schema)
+        self.make = make
+
+    def kinds(self) -> set[str]:
+        """The JSON types that it allows; "" where it does not say."""
+        return {"object" if "$ref" in each else each.get("type", "") for each in self.get("anyOf", [self])}
+
+def _parse_duration(cls: Any, text: str) -> Any:
+    # Neither years nor months: nobody knows how long they are.
+    found = re.fullmatch(r"P(?=.)((?P<days>\d+)D)?(T(?=.)((?P<hours>\d+)H)?((?P<minutes>\d+)M)?"
+                         r"((?P<seconds>-?\d+(\.\d+)?)S)?)?", text)
+    return cls(**{unit: float(count) for unit, count in found.groupdict("0").items()}) if found else cls("")
+
+def _parse_iso(cls: Any, text: str) -> Any:
+    return cls.fromisoformat(re.sub("[zZ]$", "+00:00", text))        # Z is news to Pythons before 3.11
+
+def _encode_duration(value: Any) -> str:
+    return f"PT{value.total_seconds():f}".rstrip("0").rstrip(".") + "S"
+
+def _parse_base64(_: Any, text: str) -> Any:
+    import base64
+    return base64.b64decode(text, validate=True)
+
+# A class: its schema; what an error text calls it ("": taken as it is); from the wire (None: by the class);
+# to the wire. A Decimal is text, which loses no digit; so is a timedelta, whose units are in it.
+_SCALARS: dict[str, tuple[Json, str, Callable[[Any, Any], Any] | None, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("object", "Any", "a TypeVar"), ({}, "", None, _as_is)),
+    **dict.fromkeys(("NoneType", "a NoneType"), ({"type": "null"}, "", None, _as_is)),
+    "str": ({"type": "string"}, "", None, _as_is), "bool": ({"type": "boolean"}, "", None, _as_is),
+    "int": ({"type": "integer"}, "integer", None, _as_is),
+    "float": ({"type": "number"}, "number", None, _as_is),
+    "bytes": ({"type": "string", "contentEncoding": "base64"}, "base64", _parse_base64, _base64),
+    "datetime.date": ({"type": "string", "format": "date"}, "an ISO 8601 date", _parse_iso, str),
+    "datetime.time": ({"type": "string", "format": "time"}, "an ISO 8601 time", _parse_iso, str),
+    "datetime.datetime": ({"type": "string", "format": "date-time"}, "an ISO 8601 date and time", _parse_iso,
+                          lambda moment: moment.isoformat()),
+    "datetime.timedelta": ({"type": "string", "format": "duration"}, "an ISO 8601 duration, such as PT1H30M",
+                           _parse_duration, _encode_duration),
+    "uuid.UUID": ({"type": "string", "format": "uuid"}, "a UUID", None, str),
+    "decimal.Decimal": ({"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d+)?$"}, "a number", None, str),
+    **dict.fromkeys(("pathlib.Path", "pathlib.PurePath"), ({"type": "string"}, "a path", None, str)),
+}
+_ARRAYS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("list", "Sequence", "MutableSequence", "Collection", "Iterable"), list),
+    "tuple": tuple, "set": set, "MutableSet": set, "frozenset": frozenset, "Set": frozenset}
+
+def _name(form: Any) -> str:
+    """A hint's key in the tables: "int", "Mapping", "datetime.date"; "a UnionType" for an instance."""
+    if not isinstance(form, type): return getattr(form, "_name", None) or "a " + type(form).__name__
+    root = form.__module__.partition(".")[0]
+    bare = root in ("builtins", "collections", "typing", "typing_extensions")
+    return form.__qualname__ if bare else f"{root}.{form.__qualname__}"
+
+class Scope:
+    """Describes the hints of one schema: what names they may use, and which classes contain themselves."""
+    def __init__(self, names: Json) -> None:
+        self.names = names
+        self.defs: dict[str, Hint] = {}        # for $defs
+        self._open: dict[Any, Hint] = {}       # class -> its meaning, as far as known
+
+    def document(self, hint: Hint) -> Hint:
+        """A described hint with its $defs, and no $ref at the root: a tool's schema must have "type"."""
+        root = self.defs[hint["$ref"][len("#/$defs/"):]] if "$ref" in hint else hint
+        return Hint({**root, "$defs": self.defs}, root.make) if self.defs else root
+
+    def describe(self, hint: Any) -> Hint:
+        """The meaning of a hint. Raises TypeError, with the remedy, for what the wire cannot say."""
+        hint = self.evaluate(hint)
+        form, args = getattr(hint, "__origin__", None) or hint, getattr(hint, "__args__", None) or ()
+        if hasattr(hint, "__metadata__"): return self._annotated(form, hint.__metadata__)
+        marked = (row for mark, row in _MARKS.items() if hasattr(form, mark))
+        row = _FORMS.get(_name(form)) or next(marked, None)
+        if row is None:
+            raise TypeError(f"{getattr(form, '__name__', repr(hint))} has no JSON Schema; use a plain type, "
+                            f"an Enum, a TypedDict, a NamedTuple or a dataclass")
+        return row(self, form, args)
+
+    def evaluate(self, hint: Any) -> Any:
+        """A hint as an object, if it is text. Raises TypeError when it cannot be."""
+        text = hint if isinstance(hint, str) else getattr(hint, "__forward_arg__", None)
+        try:
+            try:
+                return hint if text is None else eval(text, self.names)
+            except TypeError: return eval(*_respell(str(text), self.names))
+        except Exception as error:
+            raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
+
+    def _annotated(self, hint: Any, notes: Any) -> Hint:
+        nouns, found = {"string": "Length", "array": "Items", "object": "Properties"}, self.describe(hint)
+        for note in [Param(note) if isinstance(note, str) else note for note in notes]:
+            if isinstance(note, Param):          # maxLength, maxItems ...
+                limits = {end + nouns[kind]: length for end, length in note.lengths.items()
+                          for kind in found.kinds() & nouns.keys()}
+                found = Hint({**found, **note.wire, **limits}, found.make)
+        return found
+
+    def _scalar(self, cls: Any, _: Any) -> Hint:
+        schema, expected, read, _ = _SCALARS[_name(cls)]
+
+        def make(value: Any) -> Any:
+            try:
+                return read(cls, value) if read else cls(value)
+            except _REFUSALS: raise ValueError(f"expected {expected}, got {show(value)}") from None
+        return Hint(schema, make if expected else _as_is)
+
+    def _choice(self, _: Any, members: Any) -> Hint:
+        """Literal's values, or an Enum's members by their values."""
+        if not members: raise TypeError("a choice of nothing; give it values")
+        wire = [to_plain(member) for member in members]
+        kinds = {kind for plain in wire for kind in _CHOICES if is_type(plain, kind)}
+        schema = _with({}, type=kinds.pop() if len(kinds) == 1 else None, enum=wire)
+        return Hint(schema, lambda value: next(m for m, plain in zip(members, wire) if is_same(plain, value)))
+
+    def _union(self, _: Any, args: Any) -> Hint:
+        hints, defs = [self.describe(each) for each in args], self.defs
+        checks: list[Schema] = []              # compiled at the first use: then `defs` is complete
+
+        def make(value: Any) -> Any:
+            checks[:] = checks or [Schema({**hint, "$defs": defs}) for hint in hints]
+            *others, last = [hint.make for check, hint in zip(checks, hints) if not check.errors(value)]
+            for make_other in others:
+                try:
+                    return make_other(value)
+                except _REFUSALS:
+                    pass                         # text that is no date may be a str
+            return last(value)
+        return Hint({"anyOf": hints}, make)
+
+    def _array(self, form: Any, args: Any) -> Hint:
+        """A list, set, frozenset or tuple."""
+        hints, make = [self.describe(each) for each in args if each is not ...], _ARRAYS[_name(form)]
+        if make is tuple and args and ... not in args:
+            schema = {"type": "array", "prefixItems": hints, "minItems": len(hints), "maxItems": len(hints)}
+            return Hint(schema, lambda value: tuple(hint.make(each) for hint, each in zip(hints, value)))
+        item = hints[0] if hints else Hint({})
+        schema = _with({"type": "array"}, items=item or None, uniqueItems=make in (set, frozenset) or None)
+        return Hint(schema, lambda value: make(map(item.make, value)))
+
+    def _mapping(self, _: Any, args: Any) -> Hint:
+        key, item = map(self.describe, args or (str, object))
+        if key not in ({}, {"type": "string"}):
+            raise TypeError("dict keys: JSON has text only; use dict[str, ...]")
+        return Hint(_with({"type": "object"}, additionalProperties=item or None),
+                    lambda value: {name: item.make(each) for name, each in value.items()})
+
+    def _object(self, cls: Any, _: Any) -> Hint:
+        """A dataclass, NamedTuple or TypedDict; as a reference when it contains itself."""
+        hint, name = self._open.get(cls), cls.__name__
+        if hint is None:
+            hint = self._open[cls] = Hint({})
+            outer, self.names = self.names, dict(self.names)
+            for base in reversed(cls.__mro__):
+                self.names.update(vars(sys.modules.get(base.__module__, sys)))
+            self.names[name] = cls
+            found = self.members(_members(cls))
+            hint.update(found)
+            hint.make = lambda value: cls(**found.make(value))
+            self.names = outer
+            if not any(each is hint for each in self.defs.values()): return self._open.pop(cls)
+        while self.defs.setdefault(name, hint) is not hint:
+            name += "_"                          # another class of that name
+        return Hint({"$ref": "#/$defs/" + name}, lambda value: hint.make(value))
+
+    def members(self, members: dict[str, tuple[Any, Any]], hidden: Any = ABSENT) -> Hint:
+        """An object of these members, {name: (hint, default)}, without those whose hint is `hidden`."""
+        hints, required = {}, []
+        for name, (hint, default) in members.items():
+            try:
+                hint = self.evaluate(hint)
+                if hidden in (hint, *getattr(hint, "__args__", ())): continue
+                found = self.describe(hint)
+            except TypeError as error: raise TypeError(f"{name}: {error}") from None
+            hints[name] = Hint({**found, **_default(default)}, found.make)
+            presence = {"Required": REQUIRED, "NotRequired": ABSENT}
+            if presence.get(_name(getattr(hint, "__origin__", None)), default) is REQUIRED:
+                required.append(name)
+
+        def make(value: Any) -> Json:
+            made, errors = {}, []
+            for name in hints:
+                try:
+                    if name in value: made[name] = hints[name].make(value[name])
+                except _REFUSALS as error: errors.append(f"{name}: " + " ".join(str(error).split()))
+            if errors: raise ValueError("; ".join(errors))
+            return made
+        return Hint(_with({"type": "object", "properties": hints}, required=required or None), make)
+
+# How a hint is described: by its name, or its origin's; else by a mark that its class has.
+_FORMS: dict[str, Callable[[Scope, Any, Any], Hint]] = {
+    **dict.fromkeys(_SCALARS, Scope._scalar), **dict.fromkeys(_ARRAYS, Scope._array),
+    **dict.fromkeys(("dict", "Mapping", "MutableMapping"), Scope._mapping),
+    **dict.fromkeys(("Union", "a UnionType"), Scope._union), "Literal": Scope._choice,
+    **dict.fromkeys(("Required", "NotRequired", "ReadOnly"), lambda scope, _, args: scope.describe(args[0])),
+}
+_MARKS: dict[str, Callable[[Scope, Any, Any], Hint]] = {
+    "__members__": lambda scope, enum, _: scope._choice(enum, tuple(enum)),
+    **dict.fromkeys(("__dataclass_fields__", "_field_defaults", "__total__"), Scope._object),
+    "__supertype__": lambda scope, new_type, _: scope.describe(new_type.__supertype__),
+    "__value__": lambda scope, alias, _: scope.describe(alias.__value__),           # type X = ...
+}
+
+def _respell(text: str, names: Json) -> tuple[Any, Json]:
+    """What eval takes for what this Python cannot: X | Y before 3.10, list[X] before 3.9, "X" | None."""
+    import ast
+    import typing
+
+    class Respell(ast.NodeTransformer):
+        def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+            self.generic_visit(node)
+            return ast.Call(ast.Name("|", ast.Load()), [node.left, node.right], [])
+    tree = ast.fix_missing_locations(Respell().visit(ast.parse(text, mode="eval")))
+    older = {name.lower(): getattr(typing, name) for name in ("List", "Dict", "Tuple", "Set", "FrozenSet")}
+    union: Any = typing.Union
+    return compile(tree, "<hint>", "eval"), {**names, **older, "|": lambda *either: union[either]}
+
+def _default(value: Any) -> Json:
+    try:
+        encode_json(to_plain(value))
+    except (TypeError, ValueError):
+        return {}                              # none, or one that JSON cannot say
+    return {"default": to_plain(value)}
+
+def read_parameters(fn: Any, skip: int = 0) -> tuple[dict[str, tuple[Any, Any]], Any, Json]:
+    """A function's parameters but the first `skip`, {name: (hint, default)}; its return hint; the names its
+    hints may use. Raises TypeError for what has no name on the wire. `inspect` would be slow to import."""
+    while hasattr(fn, "__wrapped__"):
+        fn = fn.__wrapped__
+    if hasattr(fn, "__func__") or not hasattr(fn, "__code__"):
+        fn, skip = getattr(fn, "__func__", type(fn).__call__), 1
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        raise TypeError("expected a Python function, or an object whose class defines __call__")
+    names, count = code.co_varnames, code.co_argcount + code.co_kwonlyargcount
+    stars = bool(code.co_flags & 4) + bool(code.co_flags & 8)    # *args, **kwargs: their names come last
+    for name in names[skip:code.co_posonlyargcount] + names[count:count + stars]:
+        raise TypeError(f"{name}: *args, **kwargs and positional-only parameters have no name on the wire; "
+                        f"give each parameter a name")
+    defaults = {**dict(zip(reversed(names[:code.co_argcount]), reversed(fn.__defaults__ or ()))),
+                **(fn.__kwdefaults__ or {})}
+    cells = zip(code.co_freevars, fn.__closure__ or ())
+    scope = {**fn.__globals__, **{name: cell.cell_contents for name, cell in cells if cell != type(cell)()}}
+    hints = getattr(fn, "__annotations__", None) or {}
+    members = {name: (hints.get(name, object), defaults.get(name, REQUIRED)) for name in names[skip:count]}
+    return members, hints.get("return", object), scope
+
+def _members(cls: Any) -> dict[str, tuple[Any, Any]]:
+    """The members of a dataclass or NamedTuple, as its constructor has them, or of a TypedDict."""
+    if not hasattr(cls, "__total__"):
+        return read_parameters(cls.__init__ if hasattr(cls, "__dataclass_fields__") else cls.__new__, 1)[0]
+    required = getattr(cls, "__required_keys__", cls.__annotations__ if cls.__total__ else ())
+    return {name: (hint, REQUIRED if name in required else ABSENT)
+            for name, hint in cls.__annotations__.items()}
+
+def read_doc(fn: Any, names: Iterable[str]) -> tuple[str | None, dict[str, str]]:
+    """A docstring without what it says of the parameters, or None; and that, {name: text}. Knows the styles
+    of Google, NumPy and Sphinx."""
+    lines = (getattr(fn, "__doc__", None) or "").expandtabs().strip().splitlines()
+    margin = min((len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()), default=0)
+    text = "\n".join(lines[:1] + [line[margin:].rstrip() for line in lines[1:]])
+    said: dict[str, str] = {}
+    kept: list[str] = []
+    if ":" not in text: return text or None, said
+    numpy, name, depth = "\n---" in text, "", 0
+    for line in re.sub(_DOC_HEADS, "", text).splitlines():
+        entry, indent = re.match(_DOC_ENTRY, line), len(line) - len(line.lstrip())
+        if entry and entry[1] in names and not (name and indent > depth):
+            name, depth = entry[1], indent
+            said[name] = "" if numpy else entry[2]           # NumPy has the type there, and the text below
+        elif name and (indent > depth or not line):
+            said[name] = f"{said[name]} {line.strip()}".strip()
+        else:
+            name = ""
+            kept.append(line)
+    return "\n".join(kept).strip() or None, said
+
+_DOC_HEADS = r"(?m)^(?:Args|Arguments|Params|(?:Other )?Parameters)(?::|\n-+)$\n|^:type .*$\n?"
+_DOC_ENTRY = r" *(?::param (?:[^:]* )?)?\*{0,2}(\w+) *(?:\(.*?\))? *:(?!:) *(.*)"
+
+class Signature:
+    """A function as the wire sees it: the schema of its arguments, and how they are checked and converted.
+    `context` is the name of the parameter that takes the Context."""
+    def __init__(self, fn: Callable[..., Any], context_type: type, schema: Json | None = None) -> None:
+        self.fn, self.name = fn, getattr(fn, "__name__", type(fn).__name__)
+        try:
+            members, _, names = read_parameters(fn)
+            scope = Scope(names)
+            found = scope.members(members, context_type)
+        except TypeError as error: raise TypeError(f"{self.name}: {error}") from None
+        self.context = next((name for name in members if name not in found["properties"]), None)
+        self.description, said = read_doc(fn, found["properties"])
+        for name, text in said.items():
+            found["properties"][name].setdefault("description", text)
+        self.schema: Json = schema or {**scope.document(found), "additionalProperties": False}
+        self._check, self._make = Schema(self.schema), dict if schema else found.make
+        # Where JSON may come as a string: some models send lists and objects that way.
+        self._nested = [name for name, hint in found["properties"].items() if not schema
+                        and {"array", "object"} & hint.kinds() and not {"string", ""} & hint.kinds()]
+
+    def bind(self, arguments: Json) -> Json:
+        """The keyword arguments for the function. Raises InvalidParams, every error in one text."""
+        for name in self._nested:
+            if isinstance(arguments.get(name), str):
+                arguments = {**arguments, name: self._from_text(name, arguments[name])}
+        errors = self._check.errors(arguments)
+        if errors: raise InvalidParams("; ".join(errors[:20]))
+        try:
+            return self._make(arguments)
+        except ValueError as error: raise InvalidParams(str(error)) from None
+
+    def bind_text(self, arguments: Json) -> Json:
+        """The same from strings, as prompts and URI templates have them: "3" may stand for an integer."""
+        return self.bind({name: self._from_text(name, value) for name, value in arguments.items()})
+
+    def _from_text(self, name: str, text: Any) -> Any:
+        schema = {**self.schema["properties"].get(name, {}), "$defs": self.schema.get("$defs")}
+        if not isinstance(text, str) or not Schema(schema).errors(text): return text
+        try:
+            value = parse_message(text.encode("utf-8", "surrogatepass"))
+        except McpError: return text
+        return text if isinstance(value, str) else value
+
+    def completions(self, name: str) -> list[str]:
+        """The values that an argument's type allows, when they are few and known: Literal, Enum, bool."""
+        schema = self.schema.get("properties", {}).get(name, {})
+        values = [value for each in schema.get("anyOf", [schema])
+                  for value in each.get("enum", (True, False) if each.get("type") == "boolean" else ())]
+        return [value if isinstance(value, str) else encode_json(value) for value in values]
+
+def to_plain(value: Any) -> Any:
+    """A Python value as JSON has it, the way its hint's schema says. Raises TypeError if there is none."""
+    if value is None or type(value) in (str, int, float, bool): return value
+    if hasattr(type(value), "__members__"): return to_plain(value.value)
+    if hasattr(value, "_asdict"): return to_plain(value._asdict())
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(to_plain(key)): to_plain(each)
+                for key, each in value.items()}
+    if isinstance(value, (list, tuple)): return [to_plain(each) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(to_plain, value), key=encode_json)             # the same on every run
+    if hasattr(type(value), "__dataclass_fields__"):
+        from dataclasses import fields
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    for row in (_SCALARS.get(_name(base)) for base in type(value).__mro__[:-1]):
+        if row is not None: return row[3](value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+class Output:
+    """What a tool returns: decided once from its hint and options, then applied to every value. Text and
+    content objects become content blocks. Everything else is structured: `structuredContent`, and the same as
+    JSON in a text block for clients that read only that. What is no object is wrapped: {"result": value}."""
+    # Hints that say too little for an outputSchema, so that each value decides: a list may hold images.
+    _VAGUE: tuple[Json, ...] = ({}, {"type": "null"}, {"type": "array"}, {"type": "string"})
+
+    def __init__(self, fn: Callable[..., Any], schema: Json | None, structured: bool | None,
+                 name: str) -> None:
+        if schema is None and structured is not False:
+            schema = self._describe(fn, bool(structured), name)
+        self.structured = True if schema else structured         # None: each value decides
+        self.wrapped = bool(schema and schema.get("type") != "object")
+        if schema and self.wrapped:
+            inner = {member: each for member, each in schema.items() if member != "$defs"}
+            schema = _with({"type": "object", "properties": {"result": inner}, "required": ["result"]},
+                           **{"$defs": schema.get("$defs")})
+        self.schema, self._check = schema or None, Schema(schema or {})
+
+    def _describe(self, fn: Callable[..., Any], structured: bool, name: str) -> Json | None:
+        _, returns, names = read_parameters(fn)
+        scope = Scope(names)
+        try:
+            found = scope.document(scope.describe(returns))
+        except TypeError as error:
+            if structured: raise TypeError(f"{name}: return: {error}") from None
+            return None
+        told = {member: each for member, each in found.items() if member != "description"}
+        return found if structured or told not in self._VAGUE else None
+
+    def result(self, value: Any) -> Json:
+        """The result of tools/call for a returned value. Raises TypeError or ValueError if it is unfit."""
+        items = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+        textual = value is None or isinstance(value, str) or any(isinstance(item, _Wire) for item in items)
+        if self.structured is False or self.structured is None and textual:
+            return {"content": [_block(item if isinstance(item, (str, dict)) else encode_json(to_plain(item)))
+                                for item in items]}
+        plain = to_plain(value)
+        wrapped = {"result": plain} if self.wrapped or not isinstance(plain, dict) else plain
+        errors = self._check.errors(wrapped)
+        if errors:
+            raise ValueError("the result does not match its outputSchema: " + "; ".join(errors[:5]))
+        return {"content": [{"type": "text", "text": encode_json(plain)}], "structuredContent": wrapped}
+
+def unwrap_result(result: Json) -> Any:
+    """The Python value in a result of tools/call: its structured content, else its text, else its blocks."""
+    blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
+    value = result.get("structuredContent")
+    if "structuredContent" not in result:
+        texts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
+        if len(texts) == len(blocks): return "\n".join(texts) if texts else None
+        return blocks[0] if len(blocks) == 1 else blocks
+    if not isinstance(value, dict) or list(value) != ["result"]: return value
+    try:       # a wrapped value, and an object that happens to look like one, differ in the text beside them
+        whole = len(blocks) == 1 and is_same(json.loads(blocks[0].get("text", "")), value)
+    except (ValueError, TypeError, RecursionError): whole = False
+    return value if whole else value["result"]
 
 def fit_result(result: Json, version: str) -> Json:
     """A tool's result as a revision knows it."""
@@ -1126,539 +1479,68 @@ def fit_result(result: Json, version: str) -> Json:
         result["content"] = [fit_block(block, version) for block in result["content"]]
     return result
 
-def read_contents(uri: str, value: Any, mime_type: Optional[str]) -> Json:
+def read_contents(uri: str, value: Any, mime_type: str | None) -> Json:
     """What a resource function returned, as the wire's contents."""
-    if isinstance(value, EmbeddedResource):
-        return resource_contents(value.uri, value.content, value.mime_type or mime_type)
+    if isinstance(value, EmbeddedResource): return {**_with({}, mimeType=mime_type), **value["resource"]}
     if isinstance(value, _Media):
-        return resource_contents(uri, value.data, mime_type or value.mime_type)
-    if isinstance(value, str): return resource_contents(uri, value, mime_type or "text/plain")
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return resource_contents(uri, bytes(value), mime_type or "application/octet-stream")
-    return resource_contents(uri, encode_json(to_plain(value)), mime_type or "application/json")
-
-# Hints ----------------------------------------------------------------------
-
-class Hint:
-    """What a type hint means: its schema, and how a valid wire value becomes a Python value (None: as it is).
-    `schema` is None where the wire has content blocks instead."""
-    __slots__ = ("schema", "convert")
-
-    def __init__(self, schema: Optional[Json], convert: Optional[Callable[[Any], Any]] = None) -> None:
-        self.schema, self.convert = schema, convert
-
-
-_PLAIN: Dict[Any, Tuple[Json, Optional[Callable[[Any], Any]]]] = {
-    str: ({"type": "string"}, None), int: ({"type": "integer"}, int), float: ({"type": "number"}, float),
-    bool: ({"type": "boolean"}, None), None: ({"type": "null"}, None), type(None): ({"type": "null"}, None),
-    dict: ({"type": "object"}, None), list: ({"type": "array"}, None), object: ({}, None),
-    tuple: ({"type": "array"}, tuple), set: ({"type": "array", "uniqueItems": True}, set),
-    frozenset: ({"type": "array", "uniqueItems": True}, frozenset),
-}
-
-
-def describe(hint: Any) -> Hint:
-    """The meaning of a type hint. Raises TypeError for what the wire cannot say."""
-    if isinstance(hint, type) and issubclass(hint, (_Content, Message)): return Hint(None)
-    origin = getattr(hint, "__origin__", None)
-    if origin is None or origin is hint: return _describe_class(hint)
-    if hasattr(hint, "__metadata__"): return _describe_annotated(hint)
-    arguments = getattr(hint, "__args__", ())
-    name = getattr(origin, "__name__", None) or getattr(origin, "_name", None) or str(origin)
-    describe_generic = _GENERICS.get(name)
-    if describe_generic is None: raise TypeError(f"{hint!r} has no JSON Schema")
-    return describe_generic(arguments)
-
-
-def _describe_class(hint: Any) -> Hint:
-    try:
-        if hint in _PLAIN:
-            schema, convert = _PLAIN[hint]
-            return Hint(dict(schema), convert)
-    except TypeError:                        # not hashable
-        pass
-    name = getattr(hint, "_name", None) or getattr(hint, "__name__", None)
-    if name == "Any": return Hint({})
-    if type(hint).__name__ == "UnionType":   # X | Y, since Python 3.10
-        return _describe_union(hint.__args__)
-    if hasattr(hint, "__supertype__"):       # NewType
-        return describe(hint.__supertype__)
-    if isinstance(hint, type):
-        if "enum" in sys.modules and issubclass(hint, sys.modules["enum"].Enum):
-            return _describe_enum(hint)
-        if hasattr(hint, "__dataclass_fields__"): return _describe_dataclass(hint)
-        if hasattr(hint, "__total__") and hasattr(hint, "__annotations__"):
-            return _describe_typed_dict(hint)
-    raise TypeError(f"{getattr(hint, '__name__', repr(hint))} has no JSON Schema; use a plain type, an Enum, a "
-                    f"TypedDict or a dataclass")
-
-
-def _describe_annotated(hint: Any) -> Hint:
-    inner = describe(hint.__origin__)
-    for note in hint.__metadata__:
-        if isinstance(note, str): note = Param(note)
-        if isinstance(note, Param) and inner.schema is not None:
-            inner = Hint(note.apply(inner.schema), inner.convert)
-    return inner
-
-
-def _describe_union(arguments: Any) -> Hint:
-    hints = [describe(argument) for argument in arguments]
-    schemas = [hint.schema for hint in hints if hint.schema is not None]
-    if len(schemas) < len(hints): return Hint(None)
-    if not any(hint.convert for hint in hints): return Hint({"anyOf": schemas})
-    compiled = [(Schema(hint.schema), hint.convert) for hint in hints]
-
-    def convert(value: Any) -> Any:
-        for schema, convert_alternative in compiled:
-            if not schema.errors(value):
-                return convert_alternative(value) if convert_alternative else value
-        return value
-    return Hint({"anyOf": schemas}, convert)
-
-
-def _describe_literal(values: Any) -> Hint:
-    schema: Json = {"enum": list(values)}
-    kinds = {name for value in values for name in ("string", "boolean", "integer", "null") if is_type(value, name)}
-    return Hint({"type": kinds.pop(), **schema} if len(kinds) == 1 else schema)
-
-
-def _describe_enum(hint: Any) -> Hint:
-    schema = _describe_literal([member.value for member in hint]).schema
-    return Hint(schema, hint)
-
-
-def _describe_list(make: Callable[[Any], Any], unique: bool = False) -> Callable[[Any], Hint]:
-    def describe_items(arguments: Any) -> Hint:
-        if not arguments or type(arguments[0]).__name__ == "TypeVar": arguments = (object,)
-        item = describe(arguments[0])
-        if item.schema is None: return Hint(None)
-        schema: Json = {"type": "array", "items": item.schema} if item.schema else {"type": "array"}
-        if unique: schema["uniqueItems"] = True
-        convert_item = item.convert
-        if convert_item is None: return Hint(schema, None if make is list else make)
-        return Hint(schema, lambda value: make(map(convert_item, value)))
-    return describe_items
-
-
-def _describe_tuple(arguments: Any) -> Hint:
-    if len(arguments) == 2 and arguments[1] is Ellipsis: return _describe_list(tuple)(arguments[:1])
-    hints = [describe(argument) for argument in arguments]
-    schemas = [hint.schema for hint in hints if hint.schema is not None]
-    if len(schemas) < len(hints): return Hint(None)
-    schema: Json = {"type": "array", "prefixItems": schemas, "minItems": len(hints), "maxItems": len(hints)}
-    return Hint(schema, lambda value: tuple(_convert(hint, item) for hint, item in zip(hints, value)))
-
-
-def _convert(hint: Hint, value: Any) -> Any:
-    return hint.convert(value) if hint.convert else value
-
-
-def _describe_dict(arguments: Any) -> Hint:
-    if len(arguments) != 2 or type(arguments[1]).__name__ == "TypeVar":
-        return Hint({"type": "object"})
-    if arguments[0] not in (str, object) and getattr(arguments[0], "__name__", "") != "Any":
-        raise TypeError(f"dict keys: expected str, got {arguments[0]!r}")
-    item = describe(arguments[1])
-    schema: Json = {"type": "object", "additionalProperties": item.schema} if item.schema else {"type": "object"}
-    convert_item = item.convert
-    if convert_item is None: return Hint(schema)
-    return Hint(schema, lambda value: {key: convert_item(each) for key, each in value.items()})
-
-
-def _object_hint(hints: Dict[str, Hint], required: List[str], defaults: Json, make: Callable[..., Any]) -> Hint:
-    """An object with these members, its converted value made by make(**members)."""
-    properties = {name: dict(hint.schema or {}) for name, hint in hints.items()}
-    for name, value in defaults.items():
-        properties[name]["default"] = value
-    schema: Json = {"type": "object", "properties": properties}
-    if required: schema["required"] = required
-
-    def convert(value: Any) -> Any:
-        return make(**{name: _convert(hints[name], item) for name, item in value.items() if name in hints})
-    return Hint(schema, convert)
-
-
-def _describe_dataclass(hint: Any) -> Hint:
-    from dataclasses import MISSING, fields
-    annotations = _class_hints(hint)
-    shown = [field for field in fields(hint) if field.init]
-    required = [field.name for field in shown if field.default is MISSING and field.default_factory is MISSING]
-    defaults = {field.name: to_plain(field.default) for field in shown if field.default is not MISSING}
-    return _object_hint({field.name: describe(annotations[field.name]) for field in shown}, required, defaults, hint)
-
-
-def _describe_typed_dict(hint: Any) -> Hint:
-    annotations = _class_hints(hint)
-    required = sorted(getattr(hint, "__required_keys__", annotations if hint.__total__ else ()),
-                      key=list(annotations).index)
-    return _object_hint({name: describe(each) for name, each in annotations.items()}, required, {}, dict)
-
-
-_GENERICS: Dict[str, Callable[[Any], Hint]] = {
-    "Union": _describe_union, "Literal": _describe_literal, "tuple": _describe_tuple, "dict": _describe_dict,
-    "list": _describe_list(list), "set": _describe_list(set, True), "frozenset": _describe_list(frozenset, True),
-    "Mapping": _describe_dict, "Sequence": _describe_list(list), "Iterable": _describe_list(list),
-    "Required": lambda arguments: describe(arguments[0]), "NotRequired": lambda arguments: describe(arguments[0]),
-    "Final": lambda arguments: describe(arguments[0]), "ClassVar": lambda arguments: Hint(None),
-}
-
-
-def _class_hints(owner: Any) -> Dict[str, Any]:
-    found: Dict[str, Any] = {}
-    for cls in reversed(owner.__mro__):
-        names = vars(sys.modules.get(cls.__module__, sys.modules[__name__]))
-        for name, hint in getattr(cls, "__annotations__", {}).items() if cls is not object else ():
-            found[name] = _resolve_hint(hint, names)
-    return found
-
-
-def _resolve_hint(hint: Any, names: Dict[str, Any]) -> Any:
-    """A hint as an object: strings are evaluated in `names`, also what Python before 3.10 cannot (`X | Y`, list[X])."""
-    text = hint if isinstance(hint, str) else getattr(hint, "__forward_arg__", None)
-    if text is None: return hint
-    try:
-        return eval(text, dict(names))
-    except TypeError: return eval(_old_spelling(text), dict(names))
-
-
-def _old_spelling(text: str) -> Any:
-    """The compiled hint with `X | Y` as Union and list[X] as List[X], for Python 3.8 and 3.9."""
-    import ast
-
-    class Respell(ast.NodeTransformer):
-        def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-            self.generic_visit(node)
-            return self._typing("Union", ast.Tuple([node.left, node.right], ast.Load()))
-
-        def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-            self.generic_visit(node)
-            name = node.value.id if isinstance(node.value, ast.Name) else ""
-            respelled = {"list": "List", "dict": "Dict", "tuple": "Tuple", "set": "Set", "frozenset": "FrozenSet"}
-            return self._typing(respelled[name], node.slice) if name in respelled else node
-
-        def _typing(self, name: str, inner: Any) -> ast.AST:
-            module = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant("typing", None)], [])
-            return ast.Subscript(ast.Attribute(module, name, ast.Load()), inner, ast.Load())
-    tree = Respell().visit(ast.parse(text, mode="eval"))
-    return compile(ast.fix_missing_locations(tree), "<hint>", "eval")
-
-
-# Functions ------------------------------------------------------------------
-
-class Parameter:
-    """One parameter of a function: its name, hint, default (or Parameter.NONE)."""
-    __slots__ = ("name", "hint", "default")
-    NONE: Any = object()
-
-    def __init__(self, name: str, hint: Any, default: Any) -> None:
-        self.name, self.hint, self.default = name, hint, default
-
-
-def read_parameters(fn: Callable[..., Any]) -> Tuple[List[Parameter], Any]:
-    """A function's parameters and its return hint (Parameter.NONE without one). Raises TypeError for *args and
-    positional-only parameters, which have no names on the wire. Reads the code object: `inspect` is slow to import."""
-    inner: Any = fn
-    while hasattr(inner, "__wrapped__"):
-        inner = inner.__wrapped__
-    skip = 1 if getattr(inner, "__self__", None) is not None and hasattr(inner, "__func__") else 0
-    inner = getattr(inner, "__func__", inner)
-    code = getattr(inner, "__code__", None)
-    if code is None:
-        if callable(inner) and hasattr(type(inner), "__call__") and hasattr(type(inner).__call__, "__code__"):
-            return read_parameters(inner.__call__)
-        raise TypeError(f"{fn!r}: expected a Python function, or an object whose class defines __call__")
-    if code.co_flags & 0x0C or getattr(code, "co_posonlyargcount", 0) > skip:
-        raise TypeError(f"{inner.__name__}: *args, **kwargs and positional-only parameters have no name on the wire; "
-                        f"give each parameter a name")
-    names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
-    defaults = dict(zip(reversed(names[:code.co_argcount]), reversed(inner.__defaults__ or ())))
-    defaults.update(inner.__kwdefaults__ or {})
-    scope = dict(inner.__globals__)
-    scope.update((name, cell.cell_contents) for name, cell in zip(code.co_freevars, inner.__closure__ or ()) if _full(cell))
-    hints: Dict[str, Any] = {}
-    for name, hint in (getattr(inner, "__annotations__", None) or {}).items():
-        try:
-            hints[name] = _resolve_hint(hint, scope)
-        except Exception as error:
-            raise TypeError(f"{inner.__name__}: {name}: cannot evaluate the hint {hint!r}: {error}") from None
-    parameters = [Parameter(name, hints.get(name, object), defaults.get(name, Parameter.NONE)) for name in names[skip:]]
-    return parameters, hints.get("return", Parameter.NONE)
-
-
-def _full(cell: Any) -> bool:
-    try:
-        cell.cell_contents
-    except ValueError: return False
-    return True
-
-
-def describe_doc(fn: Any) -> Optional[str]:
-    """A docstring without its indentation, or None."""
-    doc = getattr(fn, "__doc__", None)
-    if not isinstance(doc, str) or not doc.strip(): return None
-    lines = doc.expandtabs().strip().splitlines()
-    margin = min((len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()), default=0)
-    return "\n".join([lines[0]] + [line[margin:].rstrip() for line in lines[1:]])
-
-
-class Signature:
-    """A function as the wire sees it: the schema of its arguments, and how they are checked and converted."""
-    __slots__ = ("fn", "name", "context", "schema", "returns", "hints", "_compiled", "_converts", "_decodes")
-
-    def __init__(self, fn: Callable[..., Any], context_type: type, schema: Optional[Json] = None) -> None:
-        self.fn, self.name = fn, getattr(fn, "__name__", type(fn).__name__)
-        parameters, self.returns = read_parameters(fn)
-        self.context: Optional[str] = None       # the name of the parameter that takes the Context
-        self.hints: Dict[str, Hint] = {}
-        properties: Json = {}
-        required: List[str] = []
-        for parameter in parameters:
-            if parameter.hint is context_type:
-                self.context = parameter.name
-                continue
-            try:
-                hint = describe(parameter.hint)
-                if hint.schema is None: raise TypeError("content cannot be an argument")
-                properties[parameter.name] = self._with_default(hint.schema, parameter)
-            except TypeError as error:
-                raise TypeError(f"{self.name}: {parameter.name}: {error}") from None
-            self.hints[parameter.name] = hint
-            if parameter.default is Parameter.NONE: required.append(parameter.name)
-        self.schema: Json = {"type": "object", "properties": properties, "additionalProperties": False}
-        if required: self.schema["required"] = required
-        if schema is not None: self.schema, self.hints = schema, {}
-        self._compiled = Schema(self.schema)
-        self._converts = [(name, hint.convert) for name, hint in self.hints.items() if hint.convert]
-        self._decodes = [name for name, hint in self.hints.items()
-                         if hint.schema and hint.schema.get("type") in ("array", "object")]
-
-    @staticmethod
-    def _with_default(schema: Json, parameter: Parameter) -> Json:
-        if parameter.default is Parameter.NONE: return schema
-        try:
-            default = to_plain(parameter.default)
-            encode_json(default)
-        except (TypeError, ValueError):
-            return schema                        # a default that JSON cannot say stays Python's business
-        return {**schema, "default": default}
-
-    def bind(self, arguments: Json) -> Json:
-        """The keyword arguments for the function. Raises InvalidParams, every error in one text."""
-        for name in self._decodes:
-            # Some models send a list or an object as a string of JSON.
-            if isinstance(arguments.get(name), str):
-                try:
-                    arguments = {**arguments, name: parse_message(arguments[name].encode("utf-8", "surrogatepass"))}
-                except McpError: continue
-        errors = self._compiled.errors(arguments)
-        if errors: raise InvalidParams("; ".join(errors[:20]))
-        if not self._converts: return dict(arguments)
-        bound = dict(arguments)
-        for name, convert in self._converts:
-            if name in bound:
-                try:
-                    bound[name] = convert(bound[name])
-                except (ValueError, TypeError, OverflowError) as error:
-                    raise InvalidParams(f"{name}: {error}") from None
-        return bound
-
-    def bind_text(self, arguments: Dict[str, Any]) -> Json:
-        """The same from strings, as prompts and URI templates have them: "3" is an integer where one is expected."""
-        return self.bind({name: self._from_text(name, value) for name, value in arguments.items()})
-
-    def _from_text(self, name: str, text: Any) -> Any:
-        hint = self.hints.get(name)
-        if not isinstance(text, str) or hint is None or not hint.schema or not Schema(hint.schema).errors(text):
-            return text
-        try:
-            value = parse_message(text.encode("utf-8", "surrogatepass"))
-        except McpError: return text
-        return value if not isinstance(value, str) else text
-
-    def completions(self, name: str) -> List[str]:
-        """The values that an argument's type allows, when they are few and known: Literal, Enum, bool."""
-        schema = self.schema.get("properties", {}).get(name, {})
-        for each in schema.get("anyOf", [schema]):
-            if "enum" in each:
-                return [value if isinstance(value, str) else encode_json(value) for value in each["enum"]]
-            if each.get("type") == "boolean": return ["true", "false"]
-        return []
-
-
-def to_plain(value: Any) -> Any:
-    """A Python value as JSON has it: dataclasses and named tuples become objects, enums their values, sets lists.
-    Raises TypeError for what has no such form."""
-    if value is None or isinstance(value, (str, int, float)):
-        return value.value if "enum" in sys.modules and isinstance(value, sys.modules["enum"].Enum) else value
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(to_plain(key)): to_plain(item) for key, item in value.items()}
-    if hasattr(value, "_asdict"): return to_plain(value._asdict())
-    if isinstance(value, (list, tuple, set, frozenset)): return [to_plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        return {name: to_plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    if "enum" in sys.modules and isinstance(value, sys.modules["enum"].Enum):
-        return to_plain(value.value)
-    if hasattr(value, "isoformat"): return value.isoformat()
-    if hasattr(value, "__fspath__"): return os.fspath(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
-
-
-# Results --------------------------------------------------------------------
-
-# Hints that say too little for an outputSchema: each value decides. A bare list may hold images.
-_UNTYPED_RETURNS = (Parameter.NONE, None, type(None), object, list, tuple)
-
-
-class Output:
-    """What a tool returns: decided once from its hint and options, then applied to every value.
-
-    Text and content objects become content blocks. Everything else is structured: `structuredContent`, and the same as
-    JSON in a text block for clients that read only that. What is no object is wrapped as {"result": value}."""
-    __slots__ = ("schema", "structured", "wrapped", "_compiled")
-
-    def __init__(self, returns: Any, schema: Optional[Json], structured: Optional[bool], name: str) -> None:
-        self.structured = structured                # None: decided by each value
-        self.schema = schema
-        if schema is None and structured is not False and returns not in _UNTYPED_RETURNS:
-            try:
-                found = describe(returns).schema
-            except TypeError as error:
-                if structured: raise TypeError(f"{name}: return: {error}") from None
-                found = None
-            if found and (found != {"type": "string"} or structured):
-                self.schema, self.structured = found, True
-        self.wrapped = self.schema is not None and self.schema.get("type") != "object"
-        if self.wrapped:
-            self.schema = {"type": "object", "properties": {"result": self.schema}, "required": ["result"]}
-        self._compiled = Schema(self.schema) if self.schema is not None else None
-
-    def result(self, value: Any) -> Json:
-        """The result of tools/call for a returned value. Raises TypeError or ValueError for what does not fit."""
-        if not self.structured and (self.structured is False or not self._is_data(value)):
-            items = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
-            return {"content": [_block(item if isinstance(item, (str, _Content, dict)) else encode_json(to_plain(item)))
-                                for item in items]}
-        plain = to_plain(value)
-        text = encode_json(plain)
-        if self.wrapped or not isinstance(plain, dict): plain = {"result": plain}
-        if self._compiled:
-            errors = self._compiled.errors(plain)
-            if errors:
-                raise ValueError("the result does not match its outputSchema: " + "; ".join(errors[:5]))
-        return {"content": [{"type": "text", "text": text}], "structuredContent": plain}
-
-    @staticmethod
-    def _is_data(value: Any) -> bool:
-        if isinstance(value, (list, tuple)) and any(isinstance(item, _Content) for item in value):
-            return False
-        return not (value is None or isinstance(value, (str, _Content)))
-
-
-def unwrap_result(result: Json) -> Any:
-    """The Python value in a result of tools/call: its structured content, else its text, else its blocks."""
-    blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
-    if "structuredContent" in result:
-        value = result["structuredContent"]
-        if isinstance(value, dict) and list(value) == ["result"]:
-            # A wrapped value and an object that happens to look like one differ in the text beside them.
-            try:
-                if len(blocks) == 1 and is_same(json.loads(blocks[0].get("text", "")), value):
-                    return value
-            except (ValueError, TypeError, RecursionError): pass
-            return value["result"]
-        return value
-    texts = [block.get("text", "") for block in blocks if block.get("type") == "text"]
-    if len(texts) == len(blocks): return "\n".join(map(str, texts)) if texts else None
-    return blocks[0] if len(blocks) == 1 else blocks
-
-
-def prompt_messages(value: Any) -> List[Json]:
-    """The messages of prompts/get for what a prompt function returned. Raises TypeError for what it may not."""
-    messages = []
-    for item in value if isinstance(value, (list, tuple)) else [value]:
-        if isinstance(item, dict) and "role" in item:
-            messages.append(Message(item.get("content"), item["role"]).to_wire())
-        else:
-            messages.append((item if isinstance(item, Message) else Message(item)).to_wire())
-    return messages
-
-
-# URI templates --------------------------------------------------------------
+        return {"uri": uri, "mimeType": mime_type or value["mimeType"], "blob": value["data"]}
+    kind = "text/plain" if isinstance(value, str) else "application/octet-stream"
+    if not isinstance(value, (str, bytes, bytearray, memoryview)):
+        value, kind = encode_json(to_plain(value)), "application/json"
+    contents: Json = EmbeddedResource(uri, value, mime_type=mime_type or kind)["resource"]
+    return contents
 
 class UriTemplate:
-    """A template of RFC 6570, as far as matching needs it: {x}, {x,y}, {+x}, {/x}, {/x*}, {?a,b}, {&a}.
-
-    What {x} matched may not smuggle a path: a value that decodes to something with a ".." step, an absolute path or a
-    NUL does not match. {+x} takes those too, and slashes; whoever declares it checks the value."""
-    __slots__ = ("template", "names", "query", "_regex", "_lists", "_free")
-    _EXPRESSION = re.compile(r"\{([+/?&]?)([A-Za-z_][\w]*\*?(?:,[A-Za-z_][\w]*\*?)*)\}")
-
+    """A template of RFC 6570, as far as matching needs it: {x}, {x,y}, {+x}, {/x}, {/x*}, {?a,b}, {&a}. What
+    {x} matched may not smuggle a path: a value with a ".." step, an absolute path or a NUL does not match.
+    {+x} takes those too, and slashes; whoever declares it checks the value."""
     def __init__(self, template: str) -> None:
-        self.template = template
-        self.names: List[str] = []
-        self.query: List[str] = []
-        self._lists: List[str] = []
-        self._free: List[str] = []
-        pattern, at = "", 0
-        for match in self._EXPRESSION.finditer(template):
-            pattern += self._literal(template[at:match.start()]) + self._expression(match.group(1), match.group(2))
-            at = match.end()
-        pattern += self._literal(template[at:])
-        if len(set(self.names)) < len(self.names):
-            raise ValueError(f"URI template {show(template)}: a name stands in it twice")
-        self._regex = re.compile(pattern + (r"(?:\?(?P<query_>[^#]*))?" if self.query else ""), re.DOTALL)
+        text = re.split(r"\{([+/?&]?)((?:[A-Za-z_]\w*\*?,)*[A-Za-z_]\w*\*?)\}", template)
+        text, operators, groups = text[::3], text[1::3] + [""], text[2::3] + [""]
+        self.template, self.names = template, re.findall(r"\w+", ",".join(groups))
+        self._kinds: dict[str, str] = {}         # name -> its operator, or "*" if it is a list
+        pattern = "".join(map(self._expression, map(re.escape, text), operators, groups))
+        starred = re.search(r"\{[^/{]\w*[^{}]*\*", template)
+        if starred or re.search("[{}]", "".join(text)) or len(self._kinds) < len(self.names):
+            raise ValueError(f"URI template {show(template)}: expected {{x}}, {{+x}}, {{/x*}} or {{?a,b}}, "
+                             f"each name once")
+        self.query = [name for name, kind in self._kinds.items() if kind in ("?", "&")]
+        self._regex = re.compile(pattern, re.DOTALL)
 
-    def _literal(self, text: str) -> str:
-        if "{" in text or "}" in text:
-            raise ValueError(f"URI template {show(self.template)}: cannot read {show(text)}; "
-                             f"expected {{x}}, {{+x}}, {{/x*}} or {{?a,b}}")
-        return re.escape(text)
+    def _expression(self, before: str, operator: str, names: str) -> str:
+        """The pattern of some literal text and the expression after it."""
+        queried = {"?", "&"} & set(self._kinds.values())
+        for name in filter(None, names.split(",")):
+            self._kinds[name.rstrip("*")] = "*" if name.endswith("*") else operator
+        if operator in ("?", "&"):
+            return before + ("" if queried else f"(?:[{operator}](?P<query_>[^#]*))?")
+        one = ".+?" if operator == "+" else "[^/?#,]+" if "," in names else "[^/?#]+"
+        slash = "/" if operator == "/" else ""
+        return before + ("" if slash else ",").join(
+            f"(?P<{name[:-1]}>(?:/[^/?#]+)*)" if name.endswith("*") else f"{slash}(?P<{name}>{one})"
+            for name in filter(None, names.split(",")))
 
-    def _expression(self, operator: str, names: str) -> str:
-        parts = []
-        for name in names.split(","):
-            name, many = name.rstrip("*"), name.endswith("*")
-            self.names.append(name)
-            if operator in ("?", "&"):
-                self.query.append(name)
-                continue
-            if operator == "+": self._free.append(name)
-            if many: self._lists.append(name)
-            one = ".+?" if operator == "+" else "[^/?#,]+" if "," in names else "[^/?#]+"
-            parts.append((f"(?P<{name}>(?:/[^/?#]+)*)" if many else f"/(?P<{name}>{one})") if operator == "/"
-                         else f"(?P<{name}>{one})")
-        return ("" if operator == "/" else ",").join(parts)
-
-    def match(self, uri: str) -> Optional[Dict[str, Any]]:
-        """The values in a URI, decoded; a list for {/x*}; without the query's absent names. None: not of this form."""
+    def match(self, uri: str) -> Json | None:
+        """The values in a URI, decoded; a list for {/x*}; without the query's absent names. Or None."""
         found = self._regex.fullmatch(uri)
         if found is None: return None
-        values: Dict[str, Any] = {}
+        values: Json = found.groupdict()
+        query = (values.pop("query_", None) or "").replace("+", " ").split("&")
         try:
-            for name in self.names:
-                if name in self._lists:
-                    values[name] = [_percent_decode(part) for part in found.group(name).split("/")[1:]]
-                elif name not in self.query:
-                    values[name] = _percent_decode(found.group(name))
-            if self.query: values.update(self._parse_query(found.group("query_") or ""))
+            for name, text in values.items():
+                steps = [_percent_decode(step) for step in text.split("/")]
+                values[name] = steps[1:] if self._kinds[name] == "*" else "/".join(steps)
+            for name, _, text in (part.partition("=") for part in query):
+                values.update({name: _percent_decode(text)} if name in self.query else {})
         except UnicodeDecodeError: return None
-        for name, value in values.items():
-            if name not in self._free and any(map(_smuggles, value if isinstance(value, list) else [value])):
-                return None
-        return values
-
-    def _parse_query(self, text: str) -> Dict[str, str]:
-        pairs = (part.partition("=") for part in text.split("&") if part)
-        return {_percent_decode(name): _percent_decode(value.replace("+", " ")) for name, _, value in pairs
-                if _percent_decode(name) in self.query}
-
+        bound = [value if isinstance(value, list) else [value]
+                 for name, value in values.items() if self._kinds[name] != "+"]
+        return None if any(map(_smuggles, itertools.chain(*bound))) else values
 
 def _smuggles(value: str) -> bool:
     """Whether a decoded value would leave the place it was meant for, if it were used in a path."""
     return "\0" in value or value.startswith(("/", "\\")) or value[1:2] == ":" and value[:1].isalpha() \
         or ".." in re.split(r"[/\\]", value)
-
 
 ###############################################################################
 # 7. Framing ##################################################################
@@ -2703,8 +2585,9 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any] | None]:
     Python value. Raises ValueError for what elicitation does not allow."""
     convert = None
     if not isinstance(schema, dict):
-        hint = describe(schema)
-        schema, convert = dict(hint.schema or {}), hint.convert
+        scope = Scope({})
+        hint = scope.document(scope.describe(schema))
+        schema, convert = dict(hint), hint.make
         fields = schema.get("properties", {})
         schema["properties"] = {name: _without_null(sub) for name, sub in fields.items()}
     check_elicitation_schema(schema)
@@ -3165,8 +3048,8 @@ class Server:
             key = name or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", key):
                 raise ValueError(f"tool name {show(key)}: expected 1 to 128 of A-Z a-z 0-9 _ - .")
-            output = Output(signature.returns, output_schema, structured, key)
-            wire = _with({"name": key}, title=title, description=_describe(description, signature),
+            output = Output(function, output_schema, structured, key)
+            wire = _with({"name": key}, title=title, description=_or(description, signature.description),
                          inputSchema=signature.schema, outputSchema=output.schema, annotations=annotations,
                          icons=icons, _meta=meta)
             self._change("tools", key, _Offer(wire, signature, output, timeout))
@@ -3198,7 +3081,7 @@ class Server:
             _check_uri(uri, template, signature)
             fixed = template is None
             wire = _with({"uri" if fixed else "uriTemplate": uri, "name": name or signature.name},
-                         title=title, description=_describe(description, signature), mimeType=mime_type,
+                         title=title, description=_or(description, signature.description), mimeType=mime_type,
                          size=size if fixed else None, annotations=annotations, icons=icons, _meta=meta)
             offer = _Offer(wire, signature, template=template)
             self._change("resources" if fixed else "resourceTemplates", uri, offer)
@@ -3226,7 +3109,7 @@ class Server:
                                required=True if argument in required else None)
                          for argument, schema in signature.schema["properties"].items()]
             wire = _with({"name": name or signature.name}, title=title, arguments=arguments or None,
-                         description=_describe(description, signature), icons=icons, _meta=meta)
+                         description=_or(description, signature.description), icons=icons, _meta=meta)
             self._change("prompts", wire["name"], _Offer(wire, signature))
             return function
         return register if fn is None else register(fn)
@@ -3598,8 +3481,8 @@ def _declare(offers: dict[str, dict[str, _Offer]]) -> Json:
                  prompts=changes if offers["prompts"] else None,
                  completions={} if offers["prompts"] or offers["resourceTemplates"] else None)
 
-def _describe(description: str | None, signature: Signature) -> str | None:
-    return description if description is not None else describe_doc(signature.fn)
+def _or(given: str | None, found: str | None) -> str | None:
+    return found if given is None else given
 
 def _check_uri(uri: str, template: UriTemplate | None, signature: Signature) -> None:
     """Raise ValueError or TypeError unless the URI is one and its names are the function's parameters."""

@@ -3,13 +3,17 @@
 They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where those are the subject; the same promises
 over memory and stdio, and in every revision.
 """
+import collections
 import contextlib
 import dataclasses
+import datetime
+import decimal
 import enum
 import itertools
 import json
 import logging
 import os
+import pathlib
 import re
 import shlex
 import signal
@@ -20,6 +24,7 @@ import textwrap
 import threading
 import time
 import typing
+import uuid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -47,6 +52,96 @@ class Color(enum.Enum):
 class Person:
     name: str
     age: int = 7
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Shape(str, enum.Enum):
+    ROUND = "round"
+
+
+UserId = typing.NewType("UserId", int)
+UserIds = typing.NewType("UserIds", typing.List[UserId])
+
+
+@dataclasses.dataclass
+class Team:
+    lead: Person
+    members: "list[Person]"
+    since: typing.Optional[datetime.date] = None
+    tags: typing.Set[str] = dataclasses.field(default_factory=set)
+    color: Color = Color.RED
+
+
+@dataclasses.dataclass
+class Strict:
+    many: int
+
+    def __post_init__(self):
+        if self.many < 0:
+            raise ValueError("many must not be negative")
+
+
+@dataclasses.dataclass
+class Tree:
+    value: int
+    children: typing.List["Tree"]
+
+
+class Chain(typing.NamedTuple):
+    when: datetime.date
+    next: "Chain | None" = None
+
+
+@dataclasses.dataclass
+class Husband:
+    wife: "Wife | None" = None
+
+
+@dataclasses.dataclass
+class Wife:
+    husband: "typing.Optional[Husband]" = None
+
+
+class Point(typing.NamedTuple):
+    x: int
+    y: int = 0
+
+
+Untyped = collections.namedtuple("Untyped", "a b")
+
+
+class _Titled(typing.TypedDict):
+    name: str
+
+
+class Movie(_Titled, total=False):
+    year: int
+
+
+class Partial(typing.TypedDict, total=False):
+    a: int
+    day: datetime.date
+
+
+if sys.version_info >= (3, 11):
+    class Release(typing.TypedDict):
+        name: typing.Required[str]
+        tag: "typing.NotRequired[str]"
+
+
+def function_returning(hint):
+    def fn():
+        """"""
+    fn.__annotations__["return"] = hint
+    return fn
+
+
+def unwrap(result):
+    return mcp_lite.unwrap_result(result)
 
 
 def build_server():
@@ -562,11 +657,11 @@ class TestSignatures:
     """Room 6."""
 
     @staticmethod
-    def schema(hint, default=mcp_lite.Parameter.NONE):
+    def schema(hint, default=mcp_lite.REQUIRED):
         def fn(x):
             """"""
         fn.__annotations__["x"] = hint
-        if default is not mcp_lite.Parameter.NONE:
+        if default is not mcp_lite.REQUIRED:
             fn.__defaults__ = (default,)
         return mcp_lite.Signature(fn, Context)
 
@@ -640,6 +735,304 @@ class TestSignatures:
         assert list(mcp_lite.Signature(Thing().method, Context).schema["properties"]) == ["a"]
         assert list(mcp_lite.Signature(Thing(), Context).schema["properties"]) == ["b"]
 
+    # A hint; wire values that it takes, which come back the same; wire values that it refuses.
+    TABLE = [
+        (str, ["", "a"], [1, None, ["a"]]), (int, [0, -3, 10**20], ["3", 1.5, True, None]),
+        (float, [1.5, 2], ["1", False]), (bool, [True, False], [0, 1, "true"]), (None, [None], [0, ""]),
+        (type(None), [None], [False]), (typing.Any, [1, "a", None, {"a": [1]}], []), (object, [1, [2]], []),
+        (list, [[], [1, "a"]], ["a", {}]), (dict, [{}, {"a": 1}], [[], "a"]), (tuple, [[1, "a"]], [1]),
+        (set, [[1]], [[1, 1], 1]), (frozenset, [["a"]], [["a", "a"]]),
+        (typing.List[int], [[], [1, 2]], [["1"], [True], 1]),
+        (typing.List[typing.List[str]], [[["a"], []]], [["a"]]),
+        (typing.List, [[1]], [1]), (typing.Dict, [{"a": 1}], [1]), (typing.Tuple, [[1]], [1]),
+        (typing.Sequence[int], [[1]], [["a"]]), (typing.Iterable[str], [["a"]], [[1]]),
+        (typing.Set[int], [[1, 2]], [[1, 1], ["a"]]), (typing.FrozenSet[str], [["a", "b"]], [["a", "a"]]),
+        (typing.AbstractSet[int], [[1]], [[1, 1]]),
+        (typing.Tuple[int, str], [[1, "a"]], [[1], [1, "a", 2], ["a", 1]]),
+        (typing.Tuple[int, ...], [[], [1, 2]], [["a"]]),
+        (typing.Tuple[datetime.date, ...], [["2026-01-02"]], [["x"]]),
+        (typing.Dict[str, int], [{"a": 1}], [{"a": "b"}]),
+        (typing.Mapping[str, float], [{"a": 1.5}], [{"a": "b"}]),
+        (typing.Dict[str, datetime.date], [{"a": "2026-01-02"}], [{"a": "nope"}, {"a": 1}]),
+        (typing.Optional[int], [None, 1], ["1"]), (typing.Union[int, str], [1, "a"], [None, 1.5]),
+        (typing.Optional[typing.List[int]], [None, [1]], [["a"]]),
+        (typing.Union[datetime.date, str], ["2026-01-02", "tomorrow"], [1]),
+        (typing.Union[datetime.datetime, datetime.date, None], ["2026-01-02T03:04:05", None], ["x"]),
+        (typing.Union[Person, Point], [{"name": "Bo", "age": 1}, {"x": 1, "y": 0}], [{}, 1]),
+        (typing.Literal["a", "b"], ["a"], ["c", 1]),
+        (typing.Literal[1, "b", None], [1, "b", None], ["1", True]),
+        (typing.Literal[True], [True], [1, "true"]),
+        (typing.Optional[typing.Literal["a"]], ["a", None], ["b"]),
+        (typing.Literal[Color.RED], ["red"], ["green"]), (Color, ["red"], ["RED", 1]),
+        (Level, [1, 2], [3, True, "1"]),
+        (Shape, ["round"], ["ROUND"]), (typing.List[Color], [["red", "green"]], [["blue"]]),
+        (typing.Dict[str, Color], [{"a": "red"}], [{"a": "blue"}]),
+        (UserId, [7], ["7"]), (UserIds, [[7]], [["7"]]),
+        (Person, [{"name": "Bo", "age": 8}], [{}, {"name": 1}, "Bo", {"name": "Bo", "age": "old"}]),
+        (typing.List[Person], [[{"name": "Bo", "age": 8}]], [[{}], {}]),
+        (typing.Optional[Person], [None, {"name": "Bo", "age": 8}], [{"age": 8}]),
+        (Team, [{"lead": {"name": "A", "age": 1}, "members": [{"name": "B", "age": 2}], "since": "2026-01-02",
+                 "tags": ["x"], "color": "green"}], [{"lead": {}, "members": []}, {"lead": {"name": "A"}}]),
+        (Strict, [{"many": 3}], [{"many": -1}, {"many": "3"}]),
+        (Tree, [{"value": 1, "children": [{"value": 2, "children": []}]}], [{"value": 1, "children": [{}]}]),
+        (typing.Optional[Tree], [None, {"value": 1, "children": []}], [{"value": "a"}]),
+        (Chain, [{"when": "2026-01-02", "next": {"when": "2026-01-03", "next": None}}],
+         [{"when": "2026-01-02", "next": {"when": "soon"}}, {"when": "2026-01-02", "next": {}}]),
+        (Husband, [{"wife": {"husband": {"wife": None}}}], [{"wife": {"husband": 1}}, {"wife": 1}]),
+        (Point, [{"x": 1, "y": 2}], [{}, [1, 2], {"x": "a"}]), (Untyped, [{"a": 1, "b": [2]}], [{"a": 1}]),
+        (Partial, [{}, {"a": 1, "day": "2026-01-02"}], [{"a": "x"}, {"day": "x"}]),
+        (datetime.datetime, ["2026-01-02T03:04:05", "2026-01-02T03:04:05+02:00"],
+         ["2026-13-01T00:00:00", 1, "x"]),
+        (datetime.date, ["2026-01-02"], ["2026-13-01", "x", 20260102]),
+        (datetime.time, ["03:04:05"], ["25:00", 3]),
+        (datetime.timedelta, ["PT90S", "PT0S", "PT0.5S", "PT-5S"], ["P1Y", "P", "PT", "90", 90]),
+        (uuid.UUID, ["12345678-1234-5678-1234-567812345678"], ["1234", 1]), (pathlib.Path, ["a.txt"], [1]),
+        (decimal.Decimal, ["1.50", "-3", "1E+3"], ["a", 1.5, "NaN"]), (bytes, ["aGk=", ""], ["a", "a?==", 1]),
+        ("int", [1], ["a"]), ("list[int]", [[1]], [["a"]]),
+        ("dict[str, int | None]", [{"a": None}], [{"a": "b"}]),
+        ("Color | None", ["red", None], ["blue"]),
+        ("list[Person | Color]", [["red", {"name": "B", "age": 1}]], [[1]]),
+        ("typing.Optional[list['Person']]", [[{"name": "B", "age": 1}], None], [[{}]]),
+        ("'Person' | None", [None], [1]),
+        ("tuple[int, ...]", [[1]], [["a"]]), ("set[Color]", [["red"]], [["blue"]]),
+        (typing.List["Person"], [[]], [[1]]),
+    ]
+    if sys.version_info >= (3, 9):
+        TABLE += [                       # Python 3.8 does not remember which base a TypedDict's key came from
+            (Movie, [{"name": "M"}, {"name": "M", "year": 1931}],
+             [{}, {"name": 1}, {"name": "", "year": "x"}]),
+            (typing.Annotated[int, "how many"], [1], ["a"]),
+            (typing.Annotated[int, Param(ge=1, lt=5)], [1, 4], [0, 5]),
+            (typing.Annotated[float, Param(gt=0, le=1)], [0.5, 1], [0, 1.5]),
+            (typing.Annotated[str, Param(min_length=1, max_length=2, pattern="^a")], ["a"], ["", "abc", "b"]),
+            (typing.Annotated[typing.List[int], Param(min_length=1)], [[1]], [[]]),
+            (typing.Annotated[typing.Optional[typing.List[int]], Param(max_length=1)], [None, [1]], [[1, 2]]),
+            (typing.Annotated[typing.Dict[str, int], Param(max_length=1)], [{"a": 1}], [{"a": 1, "b": 2}]),
+            (typing.Optional[typing.Annotated[int, Param(ge=1)]], [None, 1], [0]),
+            (typing.List[typing.Annotated[datetime.date, "a day"]], [["2026-01-02"]], [["x"]]),
+            (list[int], [[1]], [["a"]]), (tuple[int, str], [[1, "a"]], [[1]]),
+            (dict[str, list[int]], [{"a": [1]}], [[]])]
+    if sys.version_info >= (3, 10):
+        TABLE += [(eval("int | None"), [1, None], ["a"]), (eval("list[int] | str"), [[1], "a"], [1])]
+    if sys.version_info >= (3, 11):
+        TABLE += [(Release, [{"name": "r"}, {"name": "r", "tag": "t"}],
+                   [{}, {"tag": "t"}, {"name": "r", "tag": 1}])]
+
+    @pytest.mark.parametrize("hint, accepted, refused", TABLE, ids=[str(row[0]) for row in TABLE])
+    def test_every_hint_there_and_back(self, hint, accepted, refused):
+        """The schema is usable; what it takes comes back the same; what it refuses is told in one line."""
+        found = self.schema(hint)
+        mcp_lite.Schema(found.schema)
+        assert json.loads(mcp_lite.encode_json(found.schema)) == found.schema
+        assert "title" not in str(found.schema)
+        output = mcp_lite.Output(function_returning(hint), None, True, "x")
+        for wire in accepted:
+            bound = found.bind({"x": wire})["x"]
+            plain = mcp_lite.to_plain(bound)
+            assert plain == wire and (type(plain) is type(wire) or type(plain) is float)
+            assert unwrap(output.result(bound)) == wire
+        for wire in refused:
+            with pytest.raises(InvalidParams) as error:
+                found.bind({"x": wire})
+            assert str(error.value).startswith("x") and "\n" not in str(error.value)
+
+    @pytest.mark.parametrize("hint, wire, value", [
+        (int, 1.0, 1), (float, 2, 2.0), (Color, "red", Color.RED), (Level, 1.0, Level.LOW),
+        (typing.List[Color], ["red"], [Color.RED]), (typing.Dict[str, Color], {"a": "red"}, {"a": Color.RED}),
+        (typing.Optional[Person], {"name": "Bo"}, Person("Bo")), (Point, {"x": 1}, Point(1)),
+        (Tree, {"value": 1, "children": [{"value": 2, "children": []}]}, Tree(1, [Tree(2, [])])),
+        (typing.Union[datetime.date, str], "2026-01-02", datetime.date(2026, 1, 2)),
+        (datetime.datetime, "2026-01-02T03:04:05Z",
+         datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)),
+        (datetime.timedelta, "P1DT2H3M4.5S", datetime.timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
+        (uuid.UUID, "12345678123456781234567812345678", uuid.UUID(int=0x12345678123456781234567812345678)),
+        (decimal.Decimal, "0.1", decimal.Decimal("0.1")), (bytes, "aGk=", b"hi"),
+        (pathlib.Path, "a", pathlib.Path("a")),
+        (typing.Set[Color], ["red"], {Color.RED}), (typing.Tuple[Color, int], ["red", 1.0], (Color.RED, 1)),
+    ])
+    def test_conversions(self, hint, wire, value):
+        """Values arrive as the hint says, at any depth."""
+        bound = self.schema(hint).bind({"x": wire})["x"]
+        assert bound == value and type(bound) is type(value)
+
+    def test_error_texts(self):
+        """One line each, naming the argument; several together."""
+        def plan(when: datetime.date, who: typing.List[Person], strict: typing.Optional[Strict] = None,
+                 days: int = 3):
+            """"""
+        bind = mcp_lite.Signature(plan, Context).bind
+        for arguments, text in [
+                ({"when": "2026-13-01", "who": []}, 'when: expected an ISO 8601 date, got "2026-13-01"'),
+                ({"when": "2026-01-01", "who": [], "dais": 1}, "dais: unknown; did you mean days?"),
+                ({"days": "x", "who": []}, 'days: expected integer, got "x"; when: required, but missing'),
+                ({"when": "x", "who": [{"name": "Bo"}], "strict": {"many": -1}},
+                 'when: expected an ISO 8601 date, got "x"; strict: many must not be negative')]:
+            with pytest.raises(InvalidParams) as error:
+                bind(arguments)
+            assert sorted(str(error.value).split("; ")) == sorted(text.split("; "))
+
+    def test_what_a_decorator_refuses(self):
+        """A TypeError that names the function, the parameter and the remedy."""
+        def starred(a, *rest):
+            """"""
+
+        def named(**options):
+            """"""
+
+        def keyed(x: typing.Dict[int, str]):
+            """"""
+
+        def pictured(x: Image):
+            """"""
+
+        def deep(x: typing.List[typing.Optional[socket.socket]]):
+            """"""
+        refused = [(starred, "starred: rest: .*give each parameter a name"),
+                   (keyed, r"keyed: x: dict keys: .*dict\[str"),
+                   (named, "named: options: "), (pictured, "pictured: x: Image has no JSON Schema"),
+                   (deep, "deep: x: socket has no JSON Schema; use a plain type"),
+                   (print, "print: expected a Python")]
+        if sys.version_info >= (3, 8):
+            names = {}
+            exec("def positional(a, /, b): ''", names)
+            refused.append((names["positional"], "positional: a: .*positional-only"))
+        for fn, text in refused:
+            with pytest.raises(TypeError, match=text):
+                mcp_lite.Signature(fn, Context)
+
+    def test_keyword_only_defaults_and_the_context(self):
+        """Keyword-only parameters count; the Context is found by its hint, Optional or not, and hidden."""
+        def fn(a: int, *, ctx: typing.Optional[Context] = None, b: "Color" = Color.RED, c=(1, 2)):
+            """"""
+        found = mcp_lite.Signature(fn, Context)
+        assert found.context == "ctx" and found.schema["required"] == ["a"]
+        assert found.schema["properties"]["b"]["default"] == "red"
+        assert found.schema["properties"]["c"] == {"default": [1, 2]}
+        assert found.bind({"a": 1, "b": "green"}) == {"a": 1, "b": Color.GREEN}
+
+    def test_classes_of_a_function_are_found(self):
+        """A class that is local to a function is seen through the closure, and may contain itself."""
+        @dataclasses.dataclass
+        class Local:
+            below: "typing.Optional[Local]" = None
+
+        def fn(x: "typing.List[Local]"):
+            """"""
+            return Local
+        found = mcp_lite.Signature(fn, Context)
+        assert list(found.schema["$defs"]) == ["Local"]
+        assert found.bind({"x": [{"below": {}}]}) == {"x": [Local(Local())]}
+
+    def test_recursion_and_only_recursion_makes_references(self):
+        """$defs has the classes that contain themselves; others stand in place; a result is an object."""
+        found = self.schema(typing.List[Tree]).schema
+        assert found["properties"]["x"]["items"] == {"$ref": "#/$defs/Tree"}
+        assert list(found["$defs"]) == ["Tree"]
+        assert "$defs" not in self.schema(Team).schema
+        output = mcp_lite.Output(function_returning(Tree), None, None, "x")
+        assert output.schema["type"] == "object" and output.schema["$defs"]["Tree"]["type"] == "object"
+        assert output.result(Tree(1, [Tree(2, [])]))["structuredContent"]["children"][0]["value"] == 2
+
+    @pytest.mark.parametrize("doc, description, days", [
+        ("One line.", "One line.", None), (None, None, None), ("city: not known", "city: not known", None),
+        ("""The weather.
+
+        Args:
+            city (str): Where.
+            days (List[int], optional): How many,
+                at most: 5.
+
+        Returns:
+            text: as it is
+        """, "The weather.\n\nReturns:\n    text: as it is", "How many, at most: 5."),
+        ("""The weather.
+
+        Parameters
+        ----------
+        town : str
+            Where.
+        days : int, optional
+            How many,
+            at most 5.
+
+        Returns
+        -------
+        text
+        """, "The weather.\n\nReturns\n-------\ntext", "How many, at most 5."),
+        ("""The weather.
+
+        :param str town: Where.
+        :type days: int
+        :param days: How many,
+            at most 5.
+        :returns: text
+        """, "The weather.\n\n:returns: text", "How many, at most 5."),
+    ])
+    def test_docstrings_describe_parameters(self, doc, description, days):
+        """Google's, NumPy's and Sphinx's styles; the tool's description is the rest."""
+        def fn(town, days: int = 1):
+            """"""
+        fn.__doc__ = doc and doc.replace("city (", "town (")
+        found = mcp_lite.Signature(fn, Context)
+        assert found.description == description
+        assert found.schema["properties"]["days"].get("description") == days
+        if days:
+            assert found.schema["properties"]["town"]["description"] == "Where."
+
+    def test_completions(self):
+        """Literal, Enum and bool know their values, Optional ones too."""
+        for hint, values in [(Color, ["red", "green"]), (typing.Optional[Color], ["red", "green"]),
+                             (bool, ["true", "false"]), (typing.Optional[bool], ["true", "false"]),
+                             (typing.Literal[1, "a"], ["1", "a"]), (int, [])]:
+            assert self.schema(hint).completions("x") == values
+
+    def test_text_arguments(self):
+        """Text becomes what is expected, where text itself is not."""
+        for hint, text, value in [(int, "3", 3), (bool, "true", True), (float, "2", 2.0), (str, "3", "3"),
+                                  (typing.List[int], "[1]", [1]), (typing.Optional[int], "null", None),
+                                  (typing.Union[int, str], "3", "3"),
+                                  (datetime.date, "2026-01-02", datetime.date(2026, 1, 2)),
+                                  (typing.Literal[1, "b"], "1", 1), (Person, '{"name": "Bo"}', Person("Bo")),
+                                  (Tree, '{"value": 1, "children": []}', Tree(1, []))]:
+            assert self.schema(hint).bind_text({"x": text}) == {"x": value}
+        for hint, text, value in [(typing.Optional[typing.List[int]], "null", None),
+                                  (Person, '{"name": "Bo"}', Person("Bo")),
+                                  (Tree, '{"value": 1, "children": []}', Tree(1, []))]:
+            assert self.schema(hint).bind({"x": text}) == {"x": value}
+        with pytest.raises(InvalidParams, match="x: expected array or string|x: expected"):
+            self.schema(typing.Union[typing.List[int], typing.Dict[str, int]]).bind({"x": "[1"})
+
+    def test_content_is_what_the_wire_has(self):
+        """Content objects and messages are their wire form."""
+        data, sound = mcp_lite._base64(PNG), mcp_lite._base64(WAV)
+        assert Image(PNG, meta={"a": 1}) == {
+            "type": "image", "data": data, "mimeType": "image/png", "_meta": {"a": 1}}
+        assert EmbeddedResource("x://y", b"hi")["resource"] == {"uri": "x://y", "blob": "aGk="}
+        assert ResourceLink("x://y", "n", size=3) == {
+            "type": "resource_link", "uri": "x://y", "name": "n", "size": 3}
+        assert Message(["a", Audio(WAV)]) == {"role": "user", "content": [
+            {"type": "text", "text": "a"}, {"type": "audio", "data": sound, "mimeType": "audio/wav"}]}
+        with pytest.raises(TypeError):
+            Message(3)
+        with pytest.raises(ValueError, match="mime_type="):
+            Image(b"?")
+
+    def test_nothing_slow_is_imported_for_plain_hints(self):
+        """Plain tools start without inspect, dataclasses, typing, datetime and their like."""
+        code = f"""if 1:
+            import sys
+            before = set(sys.modules)
+            sys.path.insert(0, {HERE!r})
+            from mcp_lite import Server
+
+            def f(city: str, days: int = 3, tags: list = [], more: 'dict' = {{}}) -> dict:
+                'Doc.'
+            Server('s').tool(f)
+            slow = 'inspect dataclasses typing datetime decimal uuid pathlib ast mimetypes'.split()
+            print([name for name in slow if name in sys.modules and name not in before])"""
+        done = subprocess.run([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE)
+        assert done.stdout.split() == [b"[]"]
+
     @pytest.mark.parametrize("template, uri, values", [
         ("x://{a}", "x://1%202", {"a": "1 2"}), ("x://{a}", "x://1/2", None), ("x://a.b/{c}", "x://aXb/1", None),
         ("x://{+p}", "x://a/b/../c", {"p": "a/b/../c"}), ("x://{a}", "x://..", None), ("x://{a}", "x://%2Fetc", None),
@@ -647,8 +1040,8 @@ class TestSignatures:
         ("x://{a}", "x://%FF", None), ("x://f{/p*}", "x://f/a/b%20c", {"p": ["a", "b c"]}),
         ("x://f{/p*}", "x://f/a/..", None), ("x://{a}{?q,r}", "x://1?r=2&z=3", {"a": "1", "r": "2"}),
         ("x://{a}{?q}", "x://1", {"a": "1"}), ("x://{a}/{b}", "x://1/2", {"a": "1", "b": "2"}),
-        ("x://{a,b}", "x://1,2", {"a": "1", "b": "2"}),
-        ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"})])
+        ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"}),
+        ("x://{a,b}", "x://1,2", {"a": "1", "b": "2"})])
     def test_uri_templates(self, template, uri, values):
         """Literals are literal, values are decoded, and nothing is smuggled."""
         assert mcp_lite.UriTemplate(template).match(uri) == values
