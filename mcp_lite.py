@@ -77,11 +77,12 @@ import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar, Union
+    from typing import Any, Callable, Dict, Iterable, Iterator, List, TypeVar, Union
     Check = Callable[[Any, Any, List[str]], None]
     Json = Dict[str, Any]                        # a JSON object
     RequestId = Union[str, int]
@@ -1926,9 +1927,7 @@ def put_bounded(inbox: SimpleQueue[Any], item: Any) -> bool:
     """Put an item; when MAX_QUEUED wait, the oldest goes for it. Returns whether one went."""
     full = inbox.qsize() >= MAX_QUEUED
     if full:
-        try:
-            inbox.get_nowait()
-        except Empty: pass
+        with suppress(Empty): inbox.get_nowait()
     inbox.put(item)
     return full
 
@@ -2311,10 +2310,10 @@ class Context:
     request_id = _of_request("id", "The request's id on the wire: a string or an integer.")
     meta = _of_request("meta", "The request's `_meta`, a dict: it may have a trace context, for example.")
     protocol_version = _of_request("version", "The revision that this request is served in.")
-    client_info = _of_request("client_info", """{"name", "version", ...} as the client says; not verified. May be
-        empty in the modern era.""")
-    client_capabilities = _of_request("capabilities", """What the client declared, a dict: "roots", "sampling",
-        "elicitation".""")
+    client_info = _of_request("client_info", """What the client says it is, not verified: {"name", "version",
+        ...}. May be empty in the modern era.""")
+    client_capabilities = _of_request("capabilities", """What the client declared, a dict: "roots",
+        "sampling", "elicitation".""")
 
     @property
     def session_id(self) -> str | None:
@@ -2676,10 +2675,10 @@ class Pump:
         cancel it, leave it. Ctrl-C ends the input."""
         connection = self._connection
         reader = threading.Thread(target=self._read_and_serve, name="mcp-server-reader", daemon=True)
-        reader.start()
         closed = ConnectionClosed("the client closed the connection")
         try:
             try:
+                reader.start()
                 self._stand_by()
             except KeyboardInterrupt:            # the reader may stay in its read until the input ends
                 connection.log.debug("interrupted")
@@ -2800,10 +2799,8 @@ class PrivateWire:
 
     @staticmethod
     def _flush_print() -> None:
-        try:
+        with suppress(AttributeError, OSError, ValueError):      # None, closed, or nobody reads
             sys.stdout.flush()
-        except (AttributeError, OSError, ValueError):        # None, closed, or nobody reads
-            pass
 
     def _restore(self) -> None:
         for private, number in ((self._in, 0), (self._out, 1)):
@@ -2866,19 +2863,16 @@ class Child:
     def closed(self, why: str) -> ConnectionClosed:
         """The exception that tells how this child ended. Waits a moment for its exit code and last words."""
         import subprocess
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(1.0)
             self._stderr_thread.join(0.5)
-        except subprocess.TimeoutExpired: pass
         return ConnectionClosed(why, self._process.poll(), self.command, "\n".join(self._stderr_lines))
 
     def stop(self) -> None:
         """End the child as basic/transports/stdio.md#shutdown says: close its stdin, wait, terminate, wait,
         kill; its own children too. Takes twice EXIT_SECONDS at most, and a moment."""
         import subprocess
-        try:
-            self._stdin.close()
-        except OSError: pass
+        with suppress(OSError): self._stdin.close()
         for end_it in (None, self._terminate, self._kill):
             if end_it: end_it()
             try:
@@ -2909,9 +2903,7 @@ class Child:
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def _signal_group(self, number: int) -> None:
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError): pass
+        with suppress(ProcessLookupError, PermissionError): os.killpg(self._process.pid, number)
 
 ###############################################################################
 # 12. Server ##################################################################
@@ -3306,10 +3298,9 @@ class Server:
         assert row is not None
         start, cursor = 0, params.get("cursor")
         if cursor is not None:
-            try:
+            with suppress(ValueError):
                 name, _, place = binascii.a2b_base64(cursor.encode("ascii")).decode("utf-8").rpartition(":")
                 start = int(place) if name == row.name else 0
-            except ValueError: pass
             if start < 1: raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
         found, end = list(self._offers[row.paged].values()), start + self._page_size
         page = [fit_members(each.wire, ctx.protocol_version) for each in found[start:end]]
@@ -3733,12 +3724,9 @@ class Client:
             for stream in (writer, reader):
                 # A socket's files keep it open, and a thread in its read: say the end to both.
                 sock = getattr(getattr(stream, "raw", stream), "_sock", None)
-                try:
+                with suppress(OSError):
                     if sock is not None: sock.shutdown(2)
-                except OSError: pass
-            try:
-                writer.close()
-            except (OSError, ValueError): pass
+            with suppress(OSError, ValueError): writer.close()
         connection = self._take_transport(stream_writer(writer), lambda size: False, hang_up)
         self._start_reader(connection, stream_reader(reader), ConnectionClosed)
 
@@ -3817,8 +3805,9 @@ class Client:
             raise error
         elif error is not None:
             offered = LEGACY_VERSIONS            # "any other error [...]: the server is legacy"
-        known = [each for each in (*LEGACY_VERSIONS, *MODERN_VERSIONS) if wanted in ("auto", each)
-                 and isinstance(offered, (list, tuple)) and each in offered and (error is None or each != MODERN)]
+        offered = offered if isinstance(offered, (list, tuple)) else []
+        known = [each for each in (*LEGACY_VERSIONS, *MODERN_VERSIONS) if each in offered
+                 and wanted in ("auto", each) and (error is None or each != MODERN)]
         if not known: raise self._no_common(offered) from error
         return known[-1]
 

@@ -1,7 +1,7 @@
 """Tests of mcp_lite: run `python3 test_mcp_lite.py`, which installs pytest where it is missing, or `pytest`.
 
-They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where those are the subject; the same promises
-over memory and stdio, and in every revision.
+They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where those are the subject; the same
+promises over memory and stdio, and in every revision.
 """
 import collections
 import contextlib
@@ -29,18 +29,43 @@ import uuid
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import mcp_lite  # noqa: E402
-from mcp_lite import (Audio, Cancelled, Client, ConnectionClosed, Context, EmbeddedResource, Image,  # noqa: E402
-                      InternalError, InvalidParams, InvalidRequest, MainThread, McpError, Message, MethodNotFound,
-                      MissingCapability, NotFound, Param, ParseError, ResourceLink, Server, Timeout, ToolError,
-                      UnsupportedVersion, validate)
+from mcp_lite import (  # noqa: E402
+    Audio,
+    Cancelled,
+    Client,
+    ConnectionClosed,
+    Context,
+    EmbeddedResource,
+    Image,  # noqa: E402
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MainThread,
+    McpError,
+    Message,
+    MethodNotFound,
+    MissingCapability,
+    NotFound,
+    Param,
+    ParseError,
+    ResourceLink,
+    Server,
+    Timeout,
+    ToolError,
+    UnsupportedVersion,
+    validate,
+)
 
 LEGACY = list(mcp_lite.LEGACY_VERSIONS)
 MODERN = mcp_lite.MODERN
 EVERY = LEGACY + [MODERN]
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 WAV = b"RIFF\0\0\0\0WAVEfmt "
-FORM = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
-        "required": ["name"]}
+FORM = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
+    "required": ["name"],
+}
 
 
 class Color(enum.Enum):
@@ -146,8 +171,15 @@ def unwrap(result):
 
 def build_server():
     """A server with one of everything: the tests' other end."""
-    server = Server("everything", version="1.2", title="Everything", instructions="Call anything.", page_size=3,
-                    description="for tests", website_url="https://example.com")
+    server = Server(
+        "everything",
+        version="1.2",
+        title="Everything",
+        instructions="Call anything.",
+        page_size=3,
+        description="for tests",
+        website_url="https://example.com",
+    )
 
     @server.tool
     def echo(value: typing.Any) -> typing.Any:
@@ -165,7 +197,13 @@ def build_server():
 
     @server.tool
     def media() -> list:
-        return ["text", Image(PNG), Audio(WAV), EmbeddedResource("x://y", "inside"), ResourceLink("x://z", "link")]
+        return [
+            "text",
+            Image(PNG),
+            Audio(WAV),
+            EmbeddedResource("x://y", "inside"),
+            ResourceLink("x://z", "link"),
+        ]
 
     @server.tool
     def person(name: str) -> Person:
@@ -320,7 +358,7 @@ def build_server():
 
 
 def main():
-    """`--serve` is a server on stdio; otherwise run the tests, and install pytest into .venv first if need be."""
+    """`--serve` is a server on stdio; else run the tests, and first install pytest into .venv if need be."""
     if "--serve" in sys.argv:
         build_server().run()
         return
@@ -331,7 +369,9 @@ def main():
         if not os.path.exists(python):
             subprocess.check_call([sys.executable, "-m", "venv", folder])
         if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
-            subprocess.check_call([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "pytest"])
+            subprocess.check_call(
+                [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "pytest"]
+            )
     sys.exit(subprocess.call([python, "-m", "pytest", "-q", *sys.argv[1:]], cwd=HERE))
 
 
@@ -484,7 +524,8 @@ def fake_server(script):
 
 
 def legacy_server(version="2025-11-25", capabilities=None, **answers):
-    """A script that does the handshake, then answers each method with answers[method] (a result or a function)."""
+    """A script that does the handshake, then answers each method with answers[method], or what that returns."""
+
     def script(read, write):
         while True:
             message = read()
@@ -525,18 +566,35 @@ class TestMessages:
         with pytest.raises(InvalidRequest, match="id: expected string or integer"):
             mcp_lite.check_envelope({"jsonrpc": "2.0", "id": wrong, "method": "ping"})
 
-    @pytest.mark.parametrize("message", [
-        1, [], {}, {"jsonrpc": "1.0", "method": "x"}, {"jsonrpc": "2.0"}, {"jsonrpc": "2.0", "id": 1, "method": 2},
-        {"jsonrpc": "2.0", "id": 1, "method": "x", "result": {}}, {"jsonrpc": "2.0", "id": 1, "result": 3},
-        {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}}, {"jsonrpc": "2.0", "id": 1, "error": "no"}])
+    @pytest.mark.parametrize(
+        "message",
+        [
+            1,
+            [],
+            {},
+            {"jsonrpc": "1.0", "method": "x"},
+            {"jsonrpc": "2.0"},
+            {"jsonrpc": "2.0", "id": 1, "method": 2},
+            {"jsonrpc": "2.0", "id": 1, "method": "x", "result": {}},
+            {"jsonrpc": "2.0", "id": 1, "result": 3},
+            {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}},
+            {"jsonrpc": "2.0", "id": 1, "error": "no"},
+        ],
+    )
     def test_a_wrong_envelope_is_refused(self, message):
         """Every way to get the outer shape wrong has its text."""
         with pytest.raises(InvalidRequest):
             mcp_lite.check_envelope(message)
 
-    @pytest.mark.parametrize("message, kind", [
-        ({"jsonrpc": "2.0", "method": "x"}, "notification"), ({"jsonrpc": "2.0", "id": "", "method": "x"}, "request"),
-        ({"jsonrpc": "2.0", "id": 0, "result": {}}, "response"), ({"jsonrpc": "2.0", "error": {}}, "response")])
+    @pytest.mark.parametrize(
+        "message, kind",
+        [
+            ({"jsonrpc": "2.0", "method": "x"}, "notification"),
+            ({"jsonrpc": "2.0", "id": "", "method": "x"}, "request"),
+            ({"jsonrpc": "2.0", "id": 0, "result": {}}, "response"),
+            ({"jsonrpc": "2.0", "error": {}}, "response"),
+        ],
+    )
     def test_the_three_kinds(self, message, kind):
         """Request, notification, response."""
         assert mcp_lite.check_envelope(message) == kind
@@ -568,11 +626,15 @@ class TestMessages:
 class TestMethods:
     """Room 4."""
 
-    @pytest.mark.skipif(not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")), reason="no specification here")
+    @pytest.mark.skipif(
+        not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")), reason="no specification here"
+    )
     @pytest.mark.parametrize("version", EVERY)
     def test_the_table_has_what_the_schema_has(self, version):
         """Each revision's methods are the ones of its JSON schema, tasks left out."""
-        with open(os.path.join(HERE, "..", "shared", "spec", version, "schema.json"), encoding="utf-8") as file:
+        with open(
+            os.path.join(HERE, "..", "shared", "spec", version, "schema.json"), encoding="utf-8"
+        ) as file:
             schema = json.load(file)
         found = {node["properties"]["method"]["const"]
                  for node in (schema.get("$defs") or schema["definitions"]).values()
@@ -589,35 +651,65 @@ class TestMethods:
 class TestSchema:
     """Room 5."""
 
-    @pytest.mark.parametrize("schema, good, bad", [
-        ({"type": "integer"}, [1, 1.0, -3], [True, 1.5, "1", None]),
-        ({"type": "number"}, [1, 1.5], [True, "1"]),
-        ({"type": ["string", "null"]}, ["", None], [0]),
-        ({"enum": [1, "a", None]}, [1.0, "a", None], [True, "b"]),
-        ({"const": {"a": [1]}}, [{"a": [1.0]}], [{"a": [True]}]),
-        ({"minimum": 1, "exclusiveMaximum": 3}, [1, 2.9, "x"], [0, 3]),
-        ({"minLength": 2, "maxLength": 3}, ["ab", 1], ["a", "abcd"]),
-        ({"pattern": "^a\\d"}, ["a1x"], ["ba1"]),
-        ({"multipleOf": 0.1}, [0.3, 1], [0.25]),
-        ({"items": {"type": "string"}, "minItems": 1}, [["a"], 1], [[], [1]]),
-        ({"prefixItems": [{"type": "integer"}], "items": False}, [[1], []], [[1, 2], ["a"]]),
-        ({"uniqueItems": True}, [[1, True], [{"a": 1}, {"a": 2}]], [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]]),
-        ({"contains": {"type": "integer"}, "maxContains": 1}, [[1, "a"]], [["a"], [1, 2]]),
-        ({"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False},
-         [{"a": 1}], [{}, {"a": "x"}, {"a": 1, "b": 2}]),
-        ({"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
-         [{"x1": 1, "y": "s"}], [{"x1": "s"}, {"y": 1}]),
-        ({"propertyNames": {"maxLength": 2}}, [{"ab": 1}], [{"abc": 1}]),
-        ({"dependentRequired": {"a": ["b"]}}, [{"a": 1, "b": 1}, {}], [{"a": 1}]),
-        ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, [1], [0, 3]),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, [1, None], ["a"]),
-        ({"oneOf": [{"minimum": 1}, {"maximum": 1}]}, [0, 2], [1]),
-        ({"not": {"type": "string"}}, [1], ["a"]),
-        ({"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"minimum": 2}}, ["ab", 2], ["a", 1]),
-        ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "integer"}}}, [1], ["a"]),
-        ({"$ref": "#node", "$defs": {"n": {"$anchor": "node", "properties": {"next": {"$ref": "#node"}},
-                                           "type": "object"}}}, [{"next": {"next": {}}}], [{"next": {"next": 1}}]),
-        (True, [1], []), (False, [], [1, None])])
+    @pytest.mark.parametrize(
+        "schema, good, bad",
+        [
+            ({"type": "integer"}, [1, 1.0, -3], [True, 1.5, "1", None]),
+            ({"type": "number"}, [1, 1.5], [True, "1"]),
+            ({"type": ["string", "null"]}, ["", None], [0]),
+            ({"enum": [1, "a", None]}, [1.0, "a", None], [True, "b"]),
+            ({"const": {"a": [1]}}, [{"a": [1.0]}], [{"a": [True]}]),
+            ({"minimum": 1, "exclusiveMaximum": 3}, [1, 2.9, "x"], [0, 3]),
+            ({"minLength": 2, "maxLength": 3}, ["ab", 1], ["a", "abcd"]),
+            ({"pattern": "^a\\d"}, ["a1x"], ["ba1"]),
+            ({"multipleOf": 0.1}, [0.3, 1], [0.25]),
+            ({"items": {"type": "string"}, "minItems": 1}, [["a"], 1], [[], [1]]),
+            ({"prefixItems": [{"type": "integer"}], "items": False}, [[1], []], [[1, 2], ["a"]]),
+            (
+                {"uniqueItems": True},
+                [[1, True], [{"a": 1}, {"a": 2}]],
+                [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]],
+            ),
+            ({"contains": {"type": "integer"}, "maxContains": 1}, [[1, "a"]], [["a"], [1, 2]]),
+            (
+                {"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False},
+                [{"a": 1}],
+                [{}, {"a": "x"}, {"a": 1, "b": 2}],
+            ),
+            (
+                {
+                    "patternProperties": {"^x": {"type": "integer"}},
+                    "additionalProperties": {"type": "string"},
+                },
+                [{"x1": 1, "y": "s"}],
+                [{"x1": "s"}, {"y": 1}],
+            ),
+            ({"propertyNames": {"maxLength": 2}}, [{"ab": 1}], [{"abc": 1}]),
+            ({"dependentRequired": {"a": ["b"]}}, [{"a": 1, "b": 1}, {}], [{"a": 1}]),
+            ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, [1], [0, 3]),
+            ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, [1, None], ["a"]),
+            ({"oneOf": [{"minimum": 1}, {"maximum": 1}]}, [0, 2], [1]),
+            ({"not": {"type": "string"}}, [1], ["a"]),
+            (
+                {"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"minimum": 2}},
+                ["ab", 2],
+                ["a", 1],
+            ),
+            ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "integer"}}}, [1], ["a"]),
+            (
+                {
+                    "$ref": "#node",
+                    "$defs": {
+                        "n": {"$anchor": "node", "properties": {"next": {"$ref": "#node"}}, "type": "object"}
+                    },
+                },
+                [{"next": {"next": {}}}],
+                [{"next": {"next": 1}}],
+            ),
+            (True, [1], []),
+            (False, [], [1, None]),
+        ],
+    )
     def test_keywords(self, schema, good, bad):
         """Each keyword takes what it should and refuses what it should."""
         for value in good:
@@ -635,8 +727,18 @@ class TestSchema:
             "cty: unknown; known: days, tags, when", 'when: expected integer or null, got "x"',
             "city: required, but missing"]
 
-    @pytest.mark.parametrize("schema", [1, {"type": "strin"}, {"$ref": "http://example.com/x"}, {"$ref": "#/a"},
-                                        {"pattern": "("}, {"required": "a"}, {"enum": 1}])
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            1,
+            {"type": "strin"},
+            {"$ref": "http://example.com/x"},
+            {"$ref": "#/a"},
+            {"pattern": "("},
+            {"required": "a"},
+            {"enum": 1},
+        ],
+    )
     def test_a_wrong_schema_is_told(self, schema):
         """A schema that cannot be used raises ValueError, and nothing is fetched."""
         with pytest.raises(ValueError):
@@ -665,25 +767,64 @@ class TestSignatures:
             fn.__defaults__ = (default,)
         return mcp_lite.Signature(fn, Context)
 
-    @pytest.mark.parametrize("hint, schema, wire, value", [
-        (str, {"type": "string"}, "a", "a"), (int, {"type": "integer"}, 3.0, 3), (float, {"type": "number"}, 1, 1.0),
-        (bool, {"type": "boolean"}, True, True), (typing.Any, {}, [1], [1]), (None, {"type": "null"}, None, None),
-        (typing.List[int], {"type": "array", "items": {"type": "integer"}}, [1.0], [1]),
-        (typing.Set[str], {"type": "array", "items": {"type": "string"}, "uniqueItems": True}, ["a"], {"a"}),
-        (typing.Tuple[int, ...], {"type": "array", "items": {"type": "integer"}}, [1], (1,)),
-        (typing.Tuple[int, str], {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}],
-                                  "minItems": 2, "maxItems": 2}, [1, "a"], (1, "a")),
-        (typing.Dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}, {"a": 1}, {"a": 1}),
-        (typing.Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, None),
-        (typing.Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "a", "a"),
-        (typing.Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, "a", "a"),
-        (typing.Literal[1, "b"], {"enum": [1, "b"]}, 1, 1),
-        (Color, {"type": "string", "enum": ["red", "green"]}, "red", Color.RED),
-        (Person, {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
-                  "required": ["name"]}, {"name": "Bo"}, Person("Bo")),
-        ("int", {"type": "integer"}, 1, 1),
-        ("list[int] | None", {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]}, [1], [1]),
-    ])
+    @pytest.mark.parametrize(
+        "hint, schema, wire, value",
+        [
+            (str, {"type": "string"}, "a", "a"),
+            (int, {"type": "integer"}, 3.0, 3),
+            (float, {"type": "number"}, 1, 1.0),
+            (bool, {"type": "boolean"}, True, True),
+            (typing.Any, {}, [1], [1]),
+            (None, {"type": "null"}, None, None),
+            (typing.List[int], {"type": "array", "items": {"type": "integer"}}, [1.0], [1]),
+            (
+                typing.Set[str],
+                {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+                ["a"],
+                {"a"},
+            ),
+            (typing.Tuple[int, ...], {"type": "array", "items": {"type": "integer"}}, [1], (1,)),
+            (
+                typing.Tuple[int, str],
+                {
+                    "type": "array",
+                    "prefixItems": [{"type": "integer"}, {"type": "string"}],
+                    "minItems": 2,
+                    "maxItems": 2,
+                },
+                [1, "a"],
+                (1, "a"),
+            ),
+            (
+                typing.Dict[str, int],
+                {"type": "object", "additionalProperties": {"type": "integer"}},
+                {"a": 1},
+                {"a": 1},
+            ),
+            (typing.Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, None),
+            (typing.Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "a", "a"),
+            (typing.Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, "a", "a"),
+            (typing.Literal[1, "b"], {"enum": [1, "b"]}, 1, 1),
+            (Color, {"type": "string", "enum": ["red", "green"]}, "red", Color.RED),
+            (
+                Person,
+                {
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
+                    "required": ["name"],
+                },
+                {"name": "Bo"},
+                Person("Bo"),
+            ),
+            ("int", {"type": "integer"}, 1, 1),
+            (
+                "list[int] | None",
+                {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
+                [1],
+                [1],
+            ),
+        ],
+    )
     def test_hints(self, hint, schema, wire, value):
         """A hint becomes a schema, and a wire value the hinted Python value."""
         found = self.schema(hint)
@@ -704,7 +845,10 @@ class TestSignatures:
     def test_what_the_wire_cannot_say_is_refused_at_once(self):
         """*args, an unknown class and a wrong hint fail at decoration, naming the parameter."""
         server = Server("s")
-        for wrong, said in ((lambda *args: 0, "no name on the wire"), (lambda **kw: 0, "no name on the wire")):
+        for wrong, said in (
+            (lambda *args: 0, "no name on the wire"),
+            (lambda **kw: 0, "no name on the wire"),
+        ):
             with pytest.raises(TypeError, match=re.escape(said)):
                 server.add_tool(wrong, name="x")
 
@@ -1033,15 +1177,28 @@ class TestSignatures:
         done = subprocess.run([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE)
         assert done.stdout.split() == [b"[]"]
 
-    @pytest.mark.parametrize("template, uri, values", [
-        ("x://{a}", "x://1%202", {"a": "1 2"}), ("x://{a}", "x://1/2", None), ("x://a.b/{c}", "x://aXb/1", None),
-        ("x://{+p}", "x://a/b/../c", {"p": "a/b/../c"}), ("x://{a}", "x://..", None), ("x://{a}", "x://%2Fetc", None),
-        ("x://{a}", "x://a%2F..%2Fb", None), ("x://{a}", "x://a%00", None), ("x://{a}", "x://C%3A%5Cx", None),
-        ("x://{a}", "x://%FF", None), ("x://f{/p*}", "x://f/a/b%20c", {"p": ["a", "b c"]}),
-        ("x://f{/p*}", "x://f/a/..", None), ("x://{a}{?q,r}", "x://1?r=2&z=3", {"a": "1", "r": "2"}),
-        ("x://{a}{?q}", "x://1", {"a": "1"}), ("x://{a}/{b}", "x://1/2", {"a": "1", "b": "2"}),
-        ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"}),
-        ("x://{a,b}", "x://1,2", {"a": "1", "b": "2"})])
+    @pytest.mark.parametrize(
+        "template, uri, values",
+        [
+            ("x://{a}", "x://1%202", {"a": "1 2"}),
+            ("x://{a}", "x://1/2", None),
+            ("x://a.b/{c}", "x://aXb/1", None),
+            ("x://{+p}", "x://a/b/../c", {"p": "a/b/../c"}),
+            ("x://{a}", "x://..", None),
+            ("x://{a}", "x://%2Fetc", None),
+            ("x://{a}", "x://a%2F..%2Fb", None),
+            ("x://{a}", "x://a%00", None),
+            ("x://{a}", "x://C%3A%5Cx", None),
+            ("x://{a}", "x://%FF", None),
+            ("x://f{/p*}", "x://f/a/b%20c", {"p": ["a", "b c"]}),
+            ("x://f{/p*}", "x://f/a/..", None),
+            ("x://{a}{?q,r}", "x://1?r=2&z=3", {"a": "1", "r": "2"}),
+            ("x://{a}{?q}", "x://1", {"a": "1"}),
+            ("x://{a}/{b}", "x://1/2", {"a": "1", "b": "2"}),
+            ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"}),
+            ("x://{a,b}", "x://1,2", {"a": "1", "b": "2"}),
+        ],
+    )
     def test_uri_templates(self, template, uri, values):
         """Literals are literal, values are decoded, and nothing is smuggled."""
         assert mcp_lite.UriTemplate(template).match(uri) == values
@@ -1087,26 +1244,46 @@ class TestProtocol:
         """A request that is neither modern, ping nor initialize gets -32600 "not initialized"."""
         protocol = self.server()
         refused = protocol.receive(request("tools/list"))
-        assert refused.reply["error"]["code"] == -32600 and "not initialized" in refused.reply["error"]["message"]
+        assert (
+            refused.reply["error"]["code"] == -32600
+            and "not initialized" in refused.reply["error"]["message"]
+        )
         assert isinstance(protocol.receive(request("ping")), mcp_lite.Request)
 
-    @pytest.mark.parametrize("asked, got", [(v, v) for v in LEGACY] + [(MODERN, LEGACY[-1]), ("1999-01-01", LEGACY[-1])])
+    @pytest.mark.parametrize(
+        "asked, got", [(v, v) for v in LEGACY] + [(MODERN, LEGACY[-1]), ("1999-01-01", LEGACY[-1])]
+    )
     def test_version_negotiation(self, asked, got):
         """The same version if it is known, else the latest with a handshake."""
         protocol = self.server()
-        opened = protocol.receive(request("initialize", {"protocolVersion": asked, "capabilities": {}, "clientInfo": {}}))
+        opened = protocol.receive(
+            request("initialize", {"protocolVersion": asked, "capabilities": {}, "clientInfo": {}})
+        )
         assert opened.version == protocol.version == got
         again = protocol.receive(request("initialize", {"protocolVersion": asked, "capabilities": {},
                                                         "clientInfo": {}}, 2))
         assert again.reply["error"]["code"] == -32600
 
-    @pytest.mark.parametrize("params, code, said", [
-        ({}, -32602, "protocolVersion"), ({"_meta": {mcp_lite.META_VERSION: MODERN}}, -32602, "clientCapabilities"),
-        ({"_meta": {mcp_lite.META_VERSION: 3, mcp_lite.META_CAPABILITIES: {}}}, -32602, "expected string, got 3"),
-        ({"_meta": {mcp_lite.META_VERSION: "2025-11-25", mcp_lite.META_CAPABILITIES: {}}}, -32022, "2025-11-25"),
-        (modern(_meta={mcp_lite.META_LOG_LEVEL: "loud"}), -32602, "logLevel"),
-        (modern(_meta={mcp_lite.META_CLIENT_INFO: 1}), -32602, "clientInfo"),
-        ({"_meta": []}, -32602, "_meta")])
+    @pytest.mark.parametrize(
+        "params, code, said",
+        [
+            ({}, -32602, "protocolVersion"),
+            ({"_meta": {mcp_lite.META_VERSION: MODERN}}, -32602, "clientCapabilities"),
+            (
+                {"_meta": {mcp_lite.META_VERSION: 3, mcp_lite.META_CAPABILITIES: {}}},
+                -32602,
+                "expected string, got 3",
+            ),
+            (
+                {"_meta": {mcp_lite.META_VERSION: "2025-11-25", mcp_lite.META_CAPABILITIES: {}}},
+                -32022,
+                "2025-11-25",
+            ),
+            (modern(_meta={mcp_lite.META_LOG_LEVEL: "loud"}), -32602, "logLevel"),
+            (modern(_meta={mcp_lite.META_CLIENT_INFO: 1}), -32602, "clientInfo"),
+            ({"_meta": []}, -32602, "_meta"),
+        ],
+    )
     def test_modern_meta_is_checked(self, params, code, said):
         """Every required member is named when it is missing or wrong."""
         refused = self.server().receive(request("server/discover", params))
@@ -1115,7 +1292,7 @@ class TestProtocol:
             assert refused.reply["error"]["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
 
     def test_each_era_has_its_own_methods(self):
-        """ping is not modern, server/discover is not legacy, and neither side may send the other's requests."""
+        """ping is not modern, server/discover is not legacy, and neither side sends the other's requests."""
         protocol = self.server()
         assert protocol.receive(request("ping", modern())).reply["error"]["code"] == -32601
         assert protocol.receive(request("initialize", modern())).reply["error"]["code"] == -32601
@@ -1184,16 +1361,21 @@ class TestServerOnTheWire:
             assert wire.end() == ([], 0)
 
     def test_pipelined_requests_are_all_answered(self):
-        """What was received before the end of the input is answered; `initialized` counts; no last line break."""
+        """What came before the end of the input is answered; `initialized` counts; no last line break."""
         with Wire() as wire:
-            wire.send(request("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}, "a"),
-                      {"jsonrpc": "2.0", "method": "initialized"},
-                      *[request("tools/call", {"name": "add", "arguments": {"a": n}}, n) for n in range(50)],
-                      json.dumps(request("ping", id="z")).encode())
+            wire.send(
+                request(
+                    "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}, "a"
+                ),
+                {"jsonrpc": "2.0", "method": "initialized"},
+                *[request("tools/call", {"name": "add", "arguments": {"a": n}}, n) for n in range(50)],
+                json.dumps(request("ping", id="z")).encode(),
+            )
             rest, code = wire.end()
             assert code == 0 and rest[0]["id"] == "a" and len(rest) == 52
-            assert {m["id"]: m["result"]["structuredContent"]["result"] for m in rest if isinstance(m["id"], int)} == \
-                {n: n + 1 for n in range(50)}
+            assert {
+                m["id"]: m["result"]["structuredContent"]["result"] for m in rest if isinstance(m["id"], int)
+            } == {n: n + 1 for n in range(50)}
 
     def test_both_eras_in_one_process(self):
         """Legacy and modern requests, interleaved."""
@@ -1201,19 +1383,31 @@ class TestServerOnTheWire:
             found = wire.ask("server/discover", modern())["result"]
             assert found["supportedVersions"] == [MODERN] and found["resultType"] == "complete"
             assert found["_meta"][mcp_lite.META_SERVER_INFO]["title"] == "Everything"
-            assert found["ttlMs"] == 0 and found["cacheScope"] == "public" and found["instructions"] == "Call anything."
+            assert (
+                found["ttlMs"] == 0
+                and found["cacheScope"] == "public"
+                and found["instructions"] == "Call anything."
+            )
             wire.open()
             result = wire.ask("tools/call", modern(name="add", arguments={"a": 1}))["result"]
             assert result["resultType"] == "complete" and result["structuredContent"] == {"result": 2}
-            assert "resultType" not in wire.ask("tools/call", {"name": "add", "arguments": {"a": 1}})["result"]
+            assert (
+                "resultType" not in wire.ask("tools/call", {"name": "add", "arguments": {"a": 1}})["result"]
+            )
             assert wire.ask("resources/read", modern(uri="x://note"))["result"]["cacheScope"] == "private"
 
     def test_broken_messages_do_not_end_the_server(self):
         """Each gets its error, and the next request its answer."""
         with Wire() as wire:
-            for broken, code in ((b"{\n", -32700), (b"\xff\n", -32700), (b"[" * 100_000 + b"\n", -32700),
-                                 (b"1\n", -32600), (b"[]\n", -32600), (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', -32600),
-                                 (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', -32600)):
+            for broken, code in (
+                (b"{\n", -32700),
+                (b"\xff\n", -32700),
+                (b"[" * 100_000 + b"\n", -32700),
+                (b"1\n", -32600),
+                (b"[]\n", -32600),
+                (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', -32600),
+                (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', -32600),
+            ):
                 wire.send(broken)
                 found = wire.read()
                 assert found["error"]["code"] == code and "id" not in found
@@ -1222,7 +1416,10 @@ class TestServerOnTheWire:
 
     def test_a_message_over_the_limit_is_skipped(self):
         """An error, and the rest is not kept."""
-        script = "import sys; sys.path.insert(0, %r); import mcp_lite; mcp_lite.Server('s', max_message=1000).run()" % HERE
+        script = (
+            "import sys; sys.path.insert(0, %r); import mcp_lite as m; m.Server('s', max_message=1000).run()"
+            % HERE
+        )
         with Wire([sys.executable, "-c", script]) as wire:
             wire.send(b"x" * 300_000 + b"\n")
             assert "more than 1000 bytes" in wire.read()["error"]["message"]
@@ -1236,7 +1433,12 @@ class TestServerOnTheWire:
                                   request("tools/call", {"name": "add", "arguments": {"a": 1}}, 2), 7,
                                   request("no", id=3)]).encode() + b"\n")
             found = wire.read()
-            assert {m.get("id"): m.get("error", {}).get("code") for m in found} == {1: None, 2: None, None: -32600, 3: -32601}
+            assert {m.get("id"): m.get("error", {}).get("code") for m in found} == {
+                1: None,
+                2: None,
+                None: -32600,
+                3: -32601,
+            }
             wire.send(b'[{"jsonrpc":"2.0","method":"notifications/x"}]\n')
             assert wire.ask("ping", id=9)["id"] == 9
 
@@ -1244,7 +1446,10 @@ class TestServerOnTheWire:
         """The array comes without it."""
         with Wire() as wire:
             wire.open("2025-03-26")
-            wire.send(json.dumps([request("tools/call", {"name": "wait"}, 1), request("ping", id=2)]).encode() + b"\n")
+            wire.send(
+                json.dumps([request("tools/call", {"name": "wait"}, 1), request("ping", id=2)]).encode()
+                + b"\n"
+            )
             wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
             assert [m["id"] for m in wire.read()] == [2]
 
@@ -1260,10 +1465,18 @@ class TestServerOnTheWire:
         """The handler sees it, its callback runs, and nothing is sent for it."""
         with Wire() as wire:
             wire.open()
-            wire.send(request("tools/call", {"name": "wait"}, 7),
-                      {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7, "reason": "x"}})
+            wire.send(
+                request("tools/call", {"name": "wait"}, 7),
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": 7, "reason": "x"},
+                },
+            )
             found = wire.ask("tools/call", {"name": "waited"}, 8)
-            assert found["id"] == 8 and found["result"]["structuredContent"] == {"result": ["callback", "cancelled"]}
+            assert found["id"] == 8 and found["result"]["structuredContent"] == {
+                "result": ["callback", "cancelled"]
+            }
             assert wire.end() == ([], 0)
 
     def test_the_other_way_to_cancel_is_answered(self):
@@ -1272,7 +1485,11 @@ class TestServerOnTheWire:
             wire.open()
             wire.send(request("tools/call", {"name": "wait"}, 7),
                       {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}})
-            assert wire.read() == {"jsonrpc": "2.0", "id": 7, "error": {"code": -32800, "message": "request cancelled"}}
+            assert wire.read() == {
+                "jsonrpc": "2.0",
+                "id": 7,
+                "error": {"code": -32800, "message": "request cancelled"},
+            }
             assert wire.ask("tools/call", {"name": "waited"})["result"]["structuredContent"]["result"]
 
     @pytest.mark.parametrize("kind", ["nan", "surrogate", "object"])
@@ -1294,7 +1511,11 @@ class TestServerOnTheWire:
         """Strictly increasing, with the token, none after; without a token, none."""
         with Wire() as wire:
             wire.open()
-            wire.send(request("tools/call", {"name": "count", "arguments": {"to": 3}, "_meta": {"progressToken": "t"}}))
+            wire.send(
+                request(
+                    "tools/call", {"name": "count", "arguments": {"to": 3}, "_meta": {"progressToken": "t"}}
+                )
+            )
             found = [wire.read() for _ in range(4)]
             assert [m["params"] for m in found[:3]] == [
                 {"progressToken": "t", "progress": n, "total": 3, "message": f"step {n}"} for n in (1, 2, 3)]
@@ -1312,7 +1533,12 @@ class TestServerOnTheWire:
             assert wire.ask("logging/setLevel", {"level": "loud"})["error"]["code"] == -32602
             assert wire.ask("logging/setLevel", {"level": "error"})["result"] == {}
             wire.send(request("tools/call", {"name": "logs"}, 3))
-            assert [wire.read()["params"]["level"] for _ in range(4)] == ["error", "critical", "alert", "emergency"]
+            assert [wire.read()["params"]["level"] for _ in range(4)] == [
+                "error",
+                "critical",
+                "alert",
+                "emergency",
+            ]
             assert wire.read()["id"] == 3
 
     def test_pagination(self):
@@ -1358,24 +1584,42 @@ class TestServerOnTheWire:
         with Wire() as wire:
             wire.open("2024-11-05")
             result = wire.ask("tools/call", {"name": "media"})["result"]
-            assert [block["type"] for block in result["content"]] == ["text", "image", "resource", "resource", "text"]
-            assert "structuredContent" not in wire.ask("tools/call", {"name": "person", "arguments": {"name": "B"}})["result"]
+            assert [block["type"] for block in result["content"]] == [
+                "text",
+                "image",
+                "resource",
+                "resource",
+                "text",
+            ]
+            assert (
+                "structuredContent"
+                not in wire.ask("tools/call", {"name": "person", "arguments": {"name": "B"}})["result"]
+            )
 
     def test_listening_on_the_wire(self):
         """The acknowledgement first, each notification with the id, a graceful end."""
         with Wire() as wire:
             wire.send(request("subscriptions/listen", modern(notifications={
                 "toolsListChanged": True, "resourceSubscriptions": ["x://note"], "unknown": True}), "s"))
-            assert wire.read() == {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": {
-                "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["x://note"]},
-                "_meta": {mcp_lite.META_SUBSCRIPTION: "s"}}}
+            assert wire.read() == {
+                "jsonrpc": "2.0",
+                "method": "notifications/subscriptions/acknowledged",
+                "params": {
+                    "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["x://note"]},
+                    "_meta": {mcp_lite.META_SUBSCRIPTION: "s"},
+                },
+            }
             wire.send(request("tools/call", modern(name="change"), 2))
             found = [wire.read() for _ in range(4)]
             events = [m for m in found if "method" in m]
-            assert [m["method"] for m in events] == ["notifications/tools/list_changed"] * 2 + ["notifications/resources/updated"]
+            assert [m["method"] for m in events] == ["notifications/tools/list_changed"] * 2 + [
+                "notifications/resources/updated"
+            ]
             assert all(m["params"]["_meta"] == {mcp_lite.META_SUBSCRIPTION: "s"} for m in events)
             rest, _ = wire.end()
-            assert [m["id"] for m in rest] == ["s"] and rest[0]["result"]["_meta"][mcp_lite.META_SUBSCRIPTION] == "s"
+            assert [m["id"] for m in rest] == ["s"] and rest[0]["result"]["_meta"][
+                mcp_lite.META_SUBSCRIPTION
+            ] == "s"
 
     def test_a_cancelled_subscription_is_silent(self):
         """No notification after the client's cancellation."""
@@ -1396,27 +1640,43 @@ class TestServerOnTheWire:
             state = first["requestState"]
 
             def again(name="steps", state=state, answers=good):
-                return wire.ask("tools/call", modern(caps, name=name, requestState=state, inputResponses=answers))
+                return wire.ask(
+                    "tools/call", modern(caps, name=name, requestState=state, inputResponses=answers)
+                )
+
             for bad in (state + "x", "x" + state, state[:-1], "", "a.b", 5, "é", state.replace(".", "")):
                 assert again(state=bad)["error"]["code"] == -32602, bad
             assert again(name="form")["error"]["code"] == -32602
             assert again(answers={"elicit-1": 5})["error"]["code"] == -32602
             assert again(answers={"elicit-1": {"action": "maybe"}})["error"]["code"] == -32602
-            assert again(answers={"elicit-1": {"action": "accept", "content": {"name": 1}}})["error"]["code"] == -32602
+            assert (
+                again(answers={"elicit-1": {"action": "accept", "content": {"name": 1}}})["error"]["code"]
+                == -32602
+            )
             assert list(again(answers={"wrong": {}})["result"]["inputRequests"]) == ["elicit-1"]
             second = again()["result"]
             assert list(second["inputRequests"]) == ["elicit-2"] and second["requestState"] != state
-            # The first answer travels in the state; only the second is fresh, and cannot be swapped for another key's.
-            last = again(state=second["requestState"], answers={"elicit-2": {"action": "accept", "content": {"name": "B"}}})
+            # The first answer travels in the state; only the second is fresh.
+            last = again(
+                state=second["requestState"],
+                answers={"elicit-2": {"action": "accept", "content": {"name": "B"}}},
+            )
             assert last["result"]["structuredContent"] == {"result": [1, "A", "B"]}
 
     def test_a_question_needs_its_capability(self):
         """-32021 with what is missing, in both eras."""
         with Wire() as wire:
             wire.open()
-            for params, capabilities in (({"name": "form"}, {"elicitation": {}}), ({"name": "think"}, {"sampling": {}}),
-                                         ({"name": "where"}, {"roots": {}}), ({"name": "visit"}, {"elicitation": {"url": {}}})):
-                for each in (params, modern({"elicitation": {}} if "url" in str(capabilities) else {}, **params)):
+            for params, capabilities in (
+                ({"name": "form"}, {"elicitation": {}}),
+                ({"name": "think"}, {"sampling": {}}),
+                ({"name": "where"}, {"roots": {}}),
+                ({"name": "visit"}, {"elicitation": {"url": {}}}),
+            ):
+                for each in (
+                    params,
+                    modern({"elicitation": {}} if "url" in str(capabilities) else {}, **params),
+                ):
                     found = wire.ask("tools/call", each)
                     assert found["error"]["code"] == -32021
                     assert found["error"]["data"] == {"requiredCapabilities": capabilities}
@@ -1439,12 +1699,14 @@ class TestServerOnTheWire:
             assert wire.end() == ([], 0)
 
     def test_a_closed_output_is_quiet(self):
-        """The client closes its end: handlers are cancelled, the server ends at the end of its input with code 0."""
+        """The client closes its end: handlers are cancelled, and at the end of the input the code is 0."""
         with Wire() as wire:
             wire.send(request("ping"))
             wire.read()
             wire.out.close()
-            wire.send(request("tools/call", modern(name="count", arguments={"to": 3}, _meta={"progressToken": 1})))
+            wire.send(
+                request("tools/call", modern(name="count", arguments={"to": 3}, _meta={"progressToken": 1}))
+            )
             wire.process.stdin.close()
             assert wire.process.wait(SECONDS) == 0
 
@@ -1461,9 +1723,14 @@ class TestServerOnTheWire:
         script = tmp_path / "after.py"
         script.write_text(f"import sys; sys.path.insert(0, {HERE!r}); import mcp_lite\n"
                           "print('before')\nmcp_lite.Server('s').run()\nprint('after')\n")
-        run = subprocess.run([sys.executable, str(script)], input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS,
-                             env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"})
+        run = subprocess.run(
+            [sys.executable, str(script)],
+            input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        )
         assert run.stdout.replace(b"\r", b"") == b'{"jsonrpc":"2.0","id":1,"result":{}}\nafter\n'
         assert b"before" in run.stderr
 
@@ -1485,7 +1752,9 @@ class TestServerOnTheWire:
         thread.start()
         with socket.socket(listening.family) as sock:
             sock.connect(listening.getsockname())
-            with sock.makefile("rb") as reader, sock.makefile("wb") as writer, Client((reader, writer)) as client:
+            with sock.makefile("rb") as reader, sock.makefile("wb") as writer, Client(
+                (reader, writer)
+            ) as client:
                 assert client.call("add", a=2) == 3
                 assert client.call("echo", value="x" * 300_000) == "x" * 300_000
         thread.join(SECONDS)
@@ -1495,11 +1764,15 @@ class TestServerOnTheWire:
     def test_handle_answers_one_message(self):
         """A modern message in, an answer out; a notification has none; legacy and listening are refused."""
         server = build_server()
-        assert server.handle(request("tools/call", modern(name="add", arguments={"a": 1})))["result"]["structuredContent"] == \
-            {"result": 2}
+        assert server.handle(request("tools/call", modern(name="add", arguments={"a": 1})))["result"][
+            "structuredContent"
+        ] == {"result": 2}
         assert server.handle({"jsonrpc": "2.0", "method": "notifications/x"}) is None
         assert server.handle(request("tools/list"))["error"]["code"] == -32600
-        assert server.handle(request("subscriptions/listen", modern(notifications={})))["error"]["code"] == -32601
+        assert (
+            server.handle(request("subscriptions/listen", modern(notifications={})))["error"]["code"]
+            == -32601
+        )
         assert server.handle({"x": 1})["error"]["code"] == -32600
 
 
@@ -1519,14 +1792,20 @@ class TestEverywhere:
             if supports(version, "2025-06-18"):
                 assert client.call("person", name="Bo") == {"name": "Bo", "age": 7}
                 assert client.call("echo", value={"result": 1}) == {"result": 1}
-                assert [block["type"] for block in blocks] == ["text", "image", "audio", "resource", "resource_link"]
+                assert [block["type"] for block in blocks] == [
+                    "text",
+                    "image",
+                    "audio",
+                    "resource",
+                    "resource_link",
+                ]
                 for value in (None, [], [1, "a"], {"a": None}, 1.5, True):
                     assert client.call("echo", value=value) == value
             with pytest.raises(NotFound, match="did you mean greet"):
                 client.call("gret")
 
     def test_failures(self, target, version):
-        """ToolError, protocol errors, any exception, exits and recursion: each is told, none ends the server."""
+        """ToolError, protocol errors, any exception, exits, recursion: each is told, none ends the server."""
         with Client(target, version=version) as client:
             with pytest.raises(ToolError, match="one") as caught:
                 client.call("fail", how="tool")
@@ -1534,7 +1813,11 @@ class TestEverywhere:
             with pytest.raises(McpError, match="no") as refused:
                 client.call("fail", how="protocol")
             assert (refused.value.code, refused.value.data) == (-32050, {"why": 1})
-            for how, said in (("other", "KeyError: 'other'"), ("exit", "SystemExit: 3"), ("deep", "RecursionError")):
+            for how, said in (
+                ("other", "KeyError: 'other'"),
+                ("exit", "SystemExit: 3"),
+                ("deep", "RecursionError"),
+            ):
                 with pytest.raises(ToolError, match=said):
                     client.call("fail", how=how)
             wrong = ToolError if supports(version, "2025-11-25") else InvalidParams
@@ -1551,7 +1834,11 @@ class TestEverywhere:
             assert client.read_resource("x://data") == {
                 **client.read_resource("x://data"),
                 "contents": [{"uri": "x://data", "mimeType": "application/json", "text": '{"a":1}'}]}
-            assert json.loads(client.read("x://users/Bo%20B/7?color=red")) == {"name": "Bo B", "age": 7, "color": "red"}
+            assert json.loads(client.read("x://users/Bo%20B/7?color=red")) == {
+                "name": "Bo B",
+                "age": 7,
+                "color": "red",
+            }
             assert client.read("x://files/a/../b") == "a/../b"
             assert [each["name"] for each in client.list_resources()] == ["note", "raw", "data"]
             assert [each["uriTemplate"] for each in client.list_resource_templates()] == [
@@ -1565,11 +1852,18 @@ class TestEverywhere:
         """Arguments by hint, messages, completers, and completion of Literal and bool by itself."""
         with Client(target, version=version) as client:
             review = client.list_prompts()[0]
-            assert review["arguments"] == [{"name": "code", "required": True}, {"name": "style"}, {"name": "deep"}]
+            assert review["arguments"] == [
+                {"name": "code", "required": True},
+                {"name": "style"},
+                {"name": "deep"},
+            ]
             found = client.get_prompt("review", {"code": "x", "deep": "true"})
             assert [(m["role"], m["content"]["type"]) for m in found["messages"]] == [
                 ("user", "text"), ("assistant", "text"), ("user", "image")]
-            assert found["messages"][0]["content"]["text"] == "kind True" and found["description"] == "Review some code."
+            assert (
+                found["messages"][0]["content"]["text"] == "kind True"
+                and found["description"] == "Review some code."
+            )
             with pytest.raises(InvalidParams, match="style: expected one of"):
                 client.get_prompt("review", {"code": "x", "style": "rude"})
             with pytest.raises(NotFound):
@@ -1606,7 +1900,9 @@ class TestEverywhere:
             for given, action in ((None, "cancel"), ({"action": "decline"}, "decline")):
                 with Client(target, version=version, on_elicit=lambda params, given=given: given) as client:
                     assert client.call("form") == {"action": action, "content": None}
-            with Client(target, version=version, on_elicit=lambda params: 1 / 0, on_sample=lambda params: 5) as client:
+            with Client(
+                target, version=version, on_elicit=lambda params: 1 / 0, on_sample=lambda params: 5
+            ) as client:
                 for tool in ("form", "think"):
                     with pytest.raises((McpError, ToolError)):
                         client.call(tool)
@@ -1618,7 +1914,10 @@ class TestEverywhere:
 
         def on_progress(progress, total, message):
             seen.append((progress, total, message, threading.current_thread() is here))
-        with Client(target, version=version, on_log=lambda *a: logs.append((a, threading.current_thread()))) as client:
+
+        with Client(
+            target, version=version, on_log=lambda *a: logs.append((a, threading.current_thread()))
+        ) as client:
             result = client.call_tool("count", {"to": 2}, on_progress=on_progress)
             assert result["content"] == [{"type": "text", "text": "counted"}]
             text = supports(version, "2025-03-26")
@@ -1652,7 +1951,11 @@ class TestEverywhere:
             found = []
 
             def work(n):
-                found.append([client.call("add", a=n * 100 + k) for k in range(20)] == [n * 100 + k + 1 for k in range(20)])
+                found.append(
+                    [client.call("add", a=n * 100 + k) for k in range(20)]
+                    == [n * 100 + k + 1 for k in range(20)]
+                )
+
             threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
             for thread in threads:
                 thread.start()
@@ -1676,7 +1979,9 @@ class TestEverywhere:
     def test_subscribing(self, target, version):
         """on_notification hears of a resource until unsubscribe."""
         heard = []
-        with Client(target, version=version, on_notification=lambda method, params: heard.append((method, params))) as client:
+        with Client(
+            target, version=version, on_notification=lambda method, params: heard.append((method, params))
+        ) as client:
             client.subscribe("x://note")
             client.call("change")
             wanted = ("notifications/resources/updated", {"uri": "x://note"})
@@ -1773,16 +2078,20 @@ class TestServerInProcess:
     def test_bad_registrations_are_told(self):
         """Each names what is wrong."""
         server = Server("s")
-        for wrong, said in ((lambda: server.add_tool(len), "Python function"),
-                            (lambda: server.add_tool(lambda: 0), "tool name"),
-                            (lambda: server.resource("no scheme")(lambda: 0), "scheme"),
-                            (lambda: server.resource("x://{a}")(lambda: 0), "no parameter"),
-                            (lambda: server.resource("x://a")(lambda b: 0), "not in the URI"),
-                            (lambda: server.resource("x://a{?b}")(lambda b: 0), "default"),
-                            (lambda: server.resource(lambda: 0), "URI"),
-                            (lambda: Server(""), "name"), (lambda: Server("s", page_size=0), "page_size"),
-                            (lambda: Server("s", state_key="short"), "16 bytes"), (lambda: server.run("fax"), "fax"),
-                            (lambda: server.remove_tool("no"), "no")):
+        for wrong, said in (
+            (lambda: server.add_tool(len), "Python function"),
+            (lambda: server.add_tool(lambda: 0), "tool name"),
+            (lambda: server.resource("no scheme")(lambda: 0), "scheme"),
+            (lambda: server.resource("x://{a}")(lambda: 0), "no parameter"),
+            (lambda: server.resource("x://a")(lambda b: 0), "not in the URI"),
+            (lambda: server.resource("x://a{?b}")(lambda b: 0), "default"),
+            (lambda: server.resource(lambda: 0), "URI"),
+            (lambda: Server(""), "name"),
+            (lambda: Server("s", page_size=0), "page_size"),
+            (lambda: Server("s", state_key="short"), "16 bytes"),
+            (lambda: server.run("fax"), "fax"),
+            (lambda: server.remove_tool("no"), "no"),
+        ):
             with pytest.raises((TypeError, ValueError, KeyError), match=said):
                 wrong()
 
@@ -1848,10 +2157,24 @@ class TestServerInProcess:
 
     def test_import_is_lean(self):
         """Nothing slow is imported until it is used."""
-        code = "import sys, json, threading; before = set(sys.modules); import mcp_lite; print(*set(sys.modules) - before)"
-        found = subprocess.run([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, cwd=HERE, timeout=SECONDS)
-        assert set(found.stdout.decode().split()) <= {"mcp_lite", "__future__", "queue", "_queue", "collections", "heapq", "_heapq",
-                                                      "itertools", "types", "time"}
+        code = "import sys, json, threading; old = set(sys.modules); import mcp_lite"
+        code += "; print(*set(sys.modules) - old)"
+        found = subprocess.run(
+            [sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, cwd=HERE, timeout=SECONDS
+        )
+        assert set(found.stdout.decode().split()) <= {
+            "mcp_lite",
+            "__future__",
+            "contextlib",
+            "queue",
+            "_queue",
+            "collections",
+            "heapq",
+            "_heapq",
+            "itertools",
+            "types",
+            "time",
+        }
 
 
 class TestClient:
@@ -1862,7 +2185,11 @@ class TestClient:
         command = [sys.executable, "-c", "import sys; sys.stderr.write('no license\\n'); sys.exit(7)"]
         with pytest.raises(ConnectionClosed, match="no license") as caught:
             Client(command).connect()
-        assert caught.value.exit_code == 7 and caught.value.command == command and caught.value.stderr == "no license"
+        assert (
+            caught.value.exit_code == 7
+            and caught.value.command == command
+            and caught.value.stderr == "no license"
+        )
         assert "exit code 7" in str(caught.value)
         with pytest.raises(ConnectionClosed, match="cannot start"):
             Client(["/no/such/program"]).connect()
@@ -1930,36 +2257,44 @@ class TestClient:
     def test_a_server_that_ends_when_probed(self, tmp_path):
         """It is started again, and not asked."""
         script = tmp_path / "touchy.py"
-        script.write_text(textwrap.dedent("""
+        script.write_text(
+            textwrap.dedent("""
             import json, sys
             for line in sys.stdin:
                 m = json.loads(line)
                 if m["method"] == "server/discover":
                     sys.exit(1)
                 if m["method"] == "initialize":
-                    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": {"protocolVersion": "2024-11-05",
-                          "capabilities": {}, "serverInfo": {"name": "touchy", "version": "0"}}}), flush=True)
-            """))
+                    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": {
+                          "protocolVersion": "2024-11-05", "capabilities": {},
+                          "serverInfo": {"name": "touchy", "version": "0"}}}), flush=True)
+            """)
+        )
         with Client(str(script)) as client:
             assert client.server_info["name"] == "touchy"
 
     def test_versions_in_common(self):
         """None in common is an error that says what the server speaks; a pinned one is not renegotiated."""
-        with fake_server(legacy_server("2030-01-01")) as target:
-            with pytest.raises(UnsupportedVersion, match="2030-01-01"):
-                Client(target).connect()
+        peer = fake_server(legacy_server("2030-01-01"))
+        with peer as target, pytest.raises(UnsupportedVersion, match="2030-01-01"):
+            Client(target).connect()
 
         def refuse(message, read, write):
-            return {"error": {"code": -32022, "message": "no", "data": {"supported": ["2031-01-01"], "requested": MODERN}}}
-        with fake_server(legacy_server(server_discover=refuse)) as target:
-            with pytest.raises(UnsupportedVersion, match="2031-01-01"):
-                Client(target).connect()
-        with fake_server(legacy_server("2025-03-26")) as target:
-            with pytest.raises(UnsupportedVersion):
-                Client(target, version="2025-06-18").connect()
-        with fake_server(legacy_server()) as target:
-            with pytest.raises(UnsupportedVersion, match=MODERN):
-                Client(target, version=MODERN).connect()
+            return {
+                "error": {
+                    "code": -32022,
+                    "message": "no",
+                    "data": {"supported": ["2031-01-01"], "requested": MODERN},
+                }
+            }
+
+        peer = fake_server(legacy_server(server_discover=refuse))
+        with peer as target, pytest.raises(UnsupportedVersion, match="2031-01-01"):
+            Client(target).connect()
+        with fake_server(legacy_server("2025-03-26")) as target, pytest.raises(UnsupportedVersion):
+            Client(target, version="2025-06-18").connect()
+        with fake_server(legacy_server()) as target, pytest.raises(UnsupportedVersion, match=MODERN):
+            Client(target, version=MODERN).connect()
 
     def test_capabilities_are_enforced(self):
         """What the server did not declare, or this revision does not have, is not sent."""
@@ -1975,7 +2310,9 @@ class TestClient:
         """One that starts without tools gets its first while a client is there, in both eras."""
         for version in ("2025-11-25", MODERN):
             server, heard = Server("grows"), threading.Event()
-            with Client(server, version=version, on_notification=lambda *a, heard=heard: heard.set()) as client:
+            with Client(
+                server, version=version, on_notification=lambda *a, heard=heard: heard.set()
+            ) as client:
                 with pytest.raises(MethodNotFound, match="did not declare tools"):
                     client.list_tools()
                 server.add_tool(lambda: "x", name="first")
@@ -1998,16 +2335,17 @@ class TestClient:
 
     def test_endless_pages_are_left(self):
         """A cursor that comes twice, and pages without end, are errors."""
-        with fake_server(legacy_server(tools_list={"tools": [], "nextCursor": "x"})) as target, Client(target) as client:
-            with pytest.raises(InternalError, match="came twice"):
-                client.list_tools()
+        same = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
+        peer = fake_server(same)
+        with peer as target, Client(target) as client, pytest.raises(InternalError, match="twice"):
+            client.list_tools()
         count = iter(range(10_000))
 
         def fresh(message, read, write):
             return {"tools": [], "nextCursor": str(next(count))}
-        with fake_server(legacy_server(tools_list=fresh)) as target, Client(target) as client:
-            with pytest.raises(InternalError, match="more than 1000 pages"):
-                client.list_tools()
+        peer = fake_server(legacy_server(tools_list=fresh))
+        with peer as target, Client(target) as client, pytest.raises(InternalError, match="more than 1000 pages"):
+            client.list_tools()
 
     def test_an_empty_cursor_is_a_cursor(self):
         """ "MUST NOT be treated as the end of results"."""
@@ -2026,13 +2364,17 @@ class TestClient:
                 if message is None:
                     return
                 if message.get("method") == "server/discover":
-                    result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "resultType": "complete"}
+                    result = {
+                        "supportedVersions": [MODERN],
+                        "capabilities": {"tools": {}},
+                        "resultType": "complete",
+                    }
                 else:
                     result = {"resultType": "input_required", "requestState": "s", "inputRequests": {}}
                 write({"jsonrpc": "2.0", "id": message["id"], "result": result})
-        with fake_server(script) as target, Client(target) as client:
-            with pytest.raises(InternalError, match="more than 10 times"):
-                client.call("x")
+        peer = fake_server(script)
+        with peer as target, Client(target) as client, pytest.raises(InternalError, match="more than 10 times"):
+            client.call("x")
 
     def test_a_result_of_unknown_type_is_invalid(self):
         """ "MUST be considered invalid"; a missing type is complete."""
@@ -2045,7 +2387,14 @@ class TestClient:
                     return
                 result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "content": []}
                 kind = next(kinds, None) if message["method"] == "tools/call" else "complete"
-                write({"jsonrpc": "2.0", "id": message["id"], "result": {**result, **({"resultType": kind} if kind else {})}})
+                write(
+                    {
+                        "jsonrpc": "2.0",
+                        "id": message["id"],
+                        "result": {**result, **({"resultType": kind} if kind else {})},
+                    }
+                )
+
         with fake_server(script) as target, Client(target) as client:
             with pytest.raises(InternalError, match="later"):
                 client.call("x")
@@ -2053,8 +2402,10 @@ class TestClient:
 
     def test_structured_results_are_checked(self):
         """Against the outputSchema, unless validate=False."""
-        answers = {"tools_list": {"tools": [{"name": "x", "outputSchema": {"type": "object", "required": ["n"]}}]},
-                   "tools_call": {"content": [], "structuredContent": {}}}
+        answers = {
+            "tools_list": {"tools": [{"name": "x", "outputSchema": {"type": "object", "required": ["n"]}}]},
+            "tools_call": {"content": [], "structuredContent": {}},
+        }
         for check in (True, False):
             with fake_server(legacy_server(**answers)) as target, Client(target, validate=check) as client:
                 if check:
@@ -2073,7 +2424,10 @@ class TestClient:
             write(request("sampling/createMessage", {"messages": [], "maxTokens": 1}, "q2"))
             replies.extend(sorted((read(), read()), key=lambda m: m["id"]))
             return {"content": []}
-        with fake_server(legacy_server(tools_call=call)) as target, Client(target, on_elicit=answer) as client:
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, on_elicit=answer
+        ) as client:
             client.call("x")
         assert [reply["error"]["code"] for reply in replies] == [-32602, -32601]
 
@@ -2087,30 +2441,45 @@ class TestClient:
             write({"jsonrpc": "2.0", "method": "notifications/progress",
                    "params": {"progressToken": message["params"]["_meta"]["progressToken"], "progress": 1}})
             told.append(read())
-        with fake_server(legacy_server(tools_call=call)) as target, Client(target, on_progress=interrupt) as client:
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, on_progress=interrupt
+        ) as client:
             with pytest.raises(KeyboardInterrupt):
                 client.call("x")
             eventually(lambda: told)
         assert told[0]["method"] == "notifications/cancelled"
 
-    @pytest.mark.parametrize("target, command", [
-        ("server.py", [sys.executable, "server.py"]), (["a", "b c"], ["a", "b c"]),
-        ({"command": "x", "args": ["y"], "env": {"A": "1"}}, ["x", "y"]), ("npx -y 'a b'", ["npx", "-y", "a b"])])
+    @pytest.mark.parametrize(
+        "target, command",
+        [
+            ("server.py", [sys.executable, "server.py"]),
+            (["a", "b c"], ["a", "b c"]),
+            ({"command": "x", "args": ["y"], "env": {"A": "1"}}, ["x", "y"]),
+            ("npx -y 'a b'", ["npx", "-y", "a b"]),
+        ],
+    )
     def test_targets(self, target, command):
         """A script, a command line, a list, a host's configuration."""
         assert mcp_lite.command_of(target)[0] == command
 
     def test_wrong_arguments_of_the_client(self):
         """Wrong targets and versions are told at once."""
-        for wrong in (lambda: Client(5).connect(), lambda: Client({}).connect(), lambda: Client("x", version="1"),
-                      lambda: Client([]).connect()):
+        for wrong in (
+            lambda: Client(5).connect(),
+            lambda: Client({}).connect(),
+            lambda: Client("x", version="1"),
+            lambda: Client([]).connect(),
+        ):
             with pytest.raises((TypeError, ValueError)):
                 wrong()
 
     def test_the_wire_can_be_watched(self):
         """trace= sees every message in both directions."""
         seen = []
-        with Client(build_server(), trace=lambda direction, line: seen.append((direction, json.loads(line)))) as client:
+        with Client(
+            build_server(), trace=lambda direction, line: seen.append((direction, json.loads(line)))
+        ) as client:
             client.call("add", a=1)
         assert [direction for direction, _ in seen][:4] == ["-->", "<--", "-->", "<--"]
 
@@ -2142,7 +2511,9 @@ class TestReadme:
         """The first sh block is the two commands; the first of them runs."""
         commands = self.blocks("sh")[0].strip().splitlines()
         assert len(commands) == 2
-        run = subprocess.run([sys.executable, *shlex.split(commands[0])[1:]], cwd=HERE, stdout=subprocess.PIPE, timeout=60)
+        run = subprocess.run(
+            [sys.executable, *shlex.split(commands[0])[1:]], cwd=HERE, stdout=subprocess.PIPE, timeout=60
+        )
         assert run.returncode == 0 and b"lines  mcp_lite.py" in run.stdout
 
     def test_every_python_block_runs(self, tmp_path):
@@ -2164,13 +2535,21 @@ class TestReadme:
         raw = os.path.join(HERE, "examples", "raw_server.py")
         first = request("initialize", {"protocolVersion": "2025-03-26", "capabilities": {},
                                        "clientInfo": {"name": "test", "version": "1.0.0"}})
-        run = subprocess.run([sys.executable, raw], input=json.dumps(first).encode() + b"\n", stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL, timeout=SECONDS)
+        run = subprocess.run(
+            [sys.executable, raw],
+            input=json.dumps(first).encode() + b"\n",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SECONDS,
+        )
         assert json.loads(run.stdout)["result"]["protocolVersion"] == "2025-03-26" and run.returncode == 0
         with Wire([sys.executable, raw]) as wire:
             assert wire.ask("tools/list", id=0)["error"]["code"] == -32600
             wire.open("2025-03-26")
-            assert [tool["name"] for tool in wire.ask("tools/list", id=2)["result"]["tools"]] == ["calculate", "get_timestamp"]
+            assert [tool["name"] for tool in wire.ask("tools/list", id=2)["result"]["tools"]] == [
+                "calculate",
+                "get_timestamp",
+            ]
             found = wire.ask("tools/call", {"name": "calculate", "arguments": {"expression": "2 + 3 * 4"}}, 3)
             assert found["result"]["content"] == [{"type": "text", "text": "14"}]
             for wrong in ("__import__('os')", "1 / 0", "", "9 ** 9 ** 9", "(" * 5000):
@@ -2178,6 +2557,11 @@ class TestReadme:
                 assert found["result"]["isError"] is True, wrong
             info = wire.ask("resources/read", {"uri": "server://info"}, 5)["result"]["contents"][0]
             assert json.loads(info["text"])["server"]["name"] == "raw-mcp-server"
-            assert wire.ask("tools/call", {"name": "nonexistent_tool", "arguments": {}}, 6)["error"]["code"] == -32602
-            assert wire.ask("tools/call", {"name": "get_timestamp", "arguments": {}}, 7)["result"]["content"][0]["text"]
+            assert (
+                wire.ask("tools/call", {"name": "nonexistent_tool", "arguments": {}}, 6)["error"]["code"]
+                == -32602
+            )
+            assert wire.ask("tools/call", {"name": "get_timestamp", "arguments": {}}, 7)["result"]["content"][
+                0
+            ]["text"]
             assert wire.end() == ([], 0)

@@ -1,7 +1,7 @@
-"""How fast is it, next to a bare loop that reads a line, parses it, answers? One run measures both, and prints the ratio.
+"""How fast is it, next to a bare loop that reads a line, parses it, answers? One run measures both.
 
-Teaches: measure against what cannot be beaten, on the same machine, in the same minute; a ratio survives a noisy machine,
-a number does not. Rounds alternate between the two, and the median counts.
+Teaches: measure against what cannot be beaten, on the same machine, in the same minute; a ratio survives a
+noisy machine, a number does not. Rounds alternate between the two, and the median counts.
 Run: python3 examples/benchmark.py [seconds for each row]
 """
 import json
@@ -40,15 +40,16 @@ server.run()
 
 
 class Peer:
-    """A server as a child process, spoken to in raw lines, so that both sides of a ratio have the same client."""
+    """A server as a child process, spoken to in raw lines: both sides of a ratio have the same client."""
 
     def __init__(self, code):
         self.folder = tempfile.TemporaryDirectory()
         path = os.path.join(self.folder.name, "server.py")
         with open(path, "w") as file:
             file.write(code)
-        self.process = subprocess.Popen([PYTHON, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
-                                        env=ENVIRONMENT)
+        self.process = subprocess.Popen(
+            [PYTHON, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=ENVIRONMENT
+        )
         self.input, self.output = self.process.stdin.fileno(), self.process.stdout.fileno()
         self.ids = 0
         self.write(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
@@ -74,8 +75,11 @@ class Peer:
         lines = []
         for _ in range(count):
             self.ids += 1
-            lines.append(b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"text":"%s"}}}\n'
-                         % (self.ids, text.encode()))
+            lines.append(
+                b'{"jsonrpc":"2.0","id":%d,"method":"tools/call",'
+                b'"params":{"name":"echo","arguments":{"text":"%s"}}}\n'
+                % (self.ids, text.encode())
+            )
         return b"".join(lines)
 
     def close(self):
@@ -116,7 +120,9 @@ def compare(measure, seconds, rounds=7):
     try:
         measure(bare, 0.1)
         measure(lite, 0.1)
-        pairs = [(measure(bare, seconds / rounds / 2), measure(lite, seconds / rounds / 2)) for _ in range(rounds)]
+        pairs = [
+            (measure(bare, seconds / rounds / 2), measure(lite, seconds / rounds / 2)) for _ in range(rounds)
+        ]
     finally:
         bare.close()
         lite.close()

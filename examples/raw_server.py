@@ -1,4 +1,4 @@
-"""The server of a tutorial on the raw protocol, rewritten: what took 250 lines of dispatching is three functions.
+"""The server of a tutorial on the raw protocol, rewritten: 250 lines of dispatching are three functions.
 
 Teaches: no handshake, no routing and no framing is yours to write; an expression is parsed, never eval'ed.
 Run: echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | python3 examples/raw_server.py
