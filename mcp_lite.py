@@ -283,8 +283,7 @@ class _Log:
                 while self._lines:
                     level, text, exc_info = self._lines.popleft()
                     logger.log(level, "%s", text, exc_info=exc_info)
-            finally:
-                self._busy.release()
+            finally: self._busy.release()
             if not self._lines or not self._busy.acquire(blocking=False): return
 
     def debug(self, text: str) -> None:
@@ -319,16 +318,14 @@ def parse_message(data: bytes) -> Any:
         message, end = _decoder.raw_decode(text)
         if end != len(text): raise ValueError(f"more than one value, at character {end}")
         return message
-    except UnicodeDecodeError as error:
-        raise ParseError(f"not UTF-8 at byte {error.start}") from None
+    except UnicodeDecodeError as error: raise ParseError(f"not UTF-8 at byte {error.start}") from None
     except ValueError as error:                  # JSONDecodeError is one; so is an integer of too many digits
         raise ParseError(f"not JSON: {error}") from None
     except RecursionError: raise ParseError("nested too deeply") from None
 
 def encode_json(value: Any) -> str:
     """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN, objects, cycles."""
-    try:
-        return _encoder.encode(value)
+    try: return _encoder.encode(value)
     except RecursionError: raise ValueError("nested too deeply") from None
 
 def encode_message(message: Any) -> bytes:
@@ -342,8 +339,7 @@ def is_id(value: Any) -> bool:
 
 def check_envelope(message: Any) -> str:
     """Tell "request", "notification" or "response". Raises InvalidRequest for what is none of them."""
-    if not isinstance(message, dict):
-        raise InvalidRequest(f"expected an object, got {show(message)}")
+    if not isinstance(message, dict): raise InvalidRequest(f"expected an object, got {show(message)}")
     if message.get("jsonrpc") != "2.0":
         raise InvalidRequest(f'jsonrpc: expected "2.0", got {show(message.get("jsonrpc"))}')
     if "id" in message and not is_id(message["id"]) and ("method" in message or message["id"] is not None):
@@ -511,15 +507,13 @@ class Schema:
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         self._refs: dict[str, Check] = {}
-        try:
-            self._check = self._compile(schema, 0)
+        try: self._check = self._compile(schema, 0)
         except RecursionError: raise ValueError("schema: nested too deeply") from None
 
     def errors(self, value: Any) -> list[str]:
         """The texts of everything that is wrong with the value."""
         found: list[str] = []
-        try:
-            self._check(value, None, found)
+        try: self._check(value, None, found)
         except RecursionError: found.append("nested too deeply for the schema")
         return found
 
@@ -528,8 +522,7 @@ class Schema:
         if schema is False: return _check_nothing
         if not isinstance(schema, dict):
             raise ValueError(f"schema: expected object or boolean, got {show(schema)}")
-        if depth > MAX_SCHEMA_DEPTH:
-            raise ValueError(f"schema: nested more than {MAX_SCHEMA_DEPTH} deep")
+        if depth > MAX_SCHEMA_DEPTH: raise ValueError(f"schema: nested more than {MAX_SCHEMA_DEPTH} deep")
         checks: list[Check] = []
         for keyword, compile_keyword in _KEYWORDS.items():
             if keyword in schema:
@@ -538,8 +531,7 @@ class Schema:
         if len(checks) == 1: return checks[0]
 
         def check_all(value: Any, path: Any, errors: list[str]) -> None:
-            for check in checks:
-                check(value, path, errors)
+            for check in checks: check(value, path, errors)
         return check_all
 
     def _resolve(self, ref: str, depth: int) -> Check:
@@ -564,10 +556,8 @@ def _find_ref(root: Any, ref: str) -> Any:
             part = _percent_decode(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, list) and part.isdigit() and int(part) < len(found):
                 found = found[int(part)]
-            elif isinstance(found, dict) and part in found:
-                found = found[part]
-            else:
-                raise ValueError(f"schema: $ref {show(ref)} leads nowhere")
+            elif isinstance(found, dict) and part in found: found = found[part]
+            else: raise ValueError(f"schema: $ref {show(ref)} leads nowhere")
         return found
     if ref.startswith("#"):
         for sub in _walk(root):
@@ -582,8 +572,7 @@ def _walk(node: Any) -> Iterator[Json]:
         if isinstance(node, dict):
             yield node
             stack.extend(node.values())
-        elif isinstance(node, list):
-            stack.extend(node)
+        elif isinstance(node, list): stack.extend(node)
 
 
 def _check_anything(value: Any, path: Any, errors: list[str]) -> None:
@@ -608,8 +597,7 @@ def is_same(a: Any, b: Any) -> bool:
     if isinstance(a, bool) or isinstance(b, bool): return a is b
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(is_same, a, b))
+    if isinstance(a, list) and isinstance(b, list): return len(a) == len(b) and all(map(is_same, a, b))
     return bool(a == b)
 
 
@@ -634,8 +622,7 @@ def _kw_type(schema: Schema, names: Any, whole: Json, depth: int) -> Check:
 
 
 def _kw_enum(schema: Schema, values: Any, whole: Json, depth: int) -> Check:
-    if not isinstance(values, list):
-        raise ValueError(f"schema: enum: expected array, got {show(values)}")
+    if not isinstance(values, list): raise ValueError(f"schema: enum: expected array, got {show(values)}")
 
     def check(value: Any, path: Any, errors: list[str]) -> None:
         if not any(is_same(value, each) for each in values):
@@ -695,10 +682,8 @@ def _kw_multiple_of(schema: Schema, step: Any, whole: Json, depth: int) -> Check
 
 def _pattern(text: Any) -> Any:
     """An ECMA 262 pattern as a compiled Python one, for what is commonly written."""
-    if not isinstance(text, str):
-        raise ValueError(f"schema: pattern: expected string, got {show(text)}")
-    try:
-        return re.compile(re.sub(r"\\d", "[0-9]", text) if "[" not in text else text)
+    if not isinstance(text, str): raise ValueError(f"schema: pattern: expected string, got {show(text)}")
+    try: return re.compile(re.sub(r"\\d", "[0-9]", text) if "[" not in text else text)
     except (re.error, RecursionError, OverflowError) as error:
         raise ValueError(f"schema: pattern {show(text)}: {error}") from None
 
@@ -755,8 +740,7 @@ def _kw_properties(schema: Schema, properties: Any, whole: Json, depth: int) -> 
             if not found and other:
                 if other is _check_nothing:
                     errors.append(_at((path, name)) + "unknown" + suggest(name, named))
-                else:
-                    other(item, (path, name), errors)
+                else: other(item, (path, name), errors)
     return check
 
 
@@ -785,8 +769,7 @@ def _kw_property_names(schema: Schema, sub: Any, whole: Json, depth: int) -> Che
 
     def check(value: Any, path: Any, errors: list[str]) -> None:
         if isinstance(value, dict):
-            for name in value:
-                check_name(name, (path, name), errors)
+            for name in value: check_name(name, (path, name), errors)
     return check
 
 
@@ -847,8 +830,7 @@ def _kw_all_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
     compiled = [schema._compile(sub, depth) for sub in subs]
 
     def check(value: Any, path: Any, errors: list[str]) -> None:
-        for each in compiled:
-            each(value, path, errors)
+        for each in compiled: each(value, path, errors)
     return check
 
 
@@ -889,8 +871,7 @@ def _kw_one_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
         if len(found) == len(compiled):
             if len(named) == len(compiled):
                 errors.append(_at(path) + f"expected one of {', '.join(map(show, named))}, got {show(value)}")
-            else:
-                errors.append(_merge_alternatives(path, value, found))
+            else: errors.append(_merge_alternatives(path, value, found))
         elif len(found) < len(compiled) - 1:
             errors.append(_at(path) + f"matches {len(compiled) - len(found)} alternatives of `oneOf`, must match one")
     return check
@@ -972,8 +953,7 @@ class _Media(_Wire):
         if (data is None) == (path is None):
             raise TypeError(f"{type(self).__name__} takes either data or path=")
         if data is None:
-            with open(path, "rb") as file:
-                data = file.read()
+            with open(path, "rb") as file: data = file.read()
         kind = self._magic[0][2].partition("/")[0]
         found = (name for magic, at, name in self._magic if data[at:at + len(magic)] == magic)
         told = mime_type or next(found, "")
@@ -1150,8 +1130,7 @@ class Scope:
         """A hint as an object, if it is text. Raises TypeError when it cannot be."""
         text = hint if isinstance(hint, str) else getattr(hint, "__forward_arg__", None)
         try:
-            try:
-                return hint if text is None else eval(text, self.names)
+            try: return hint if text is None else eval(text, self.names)
             except TypeError: return eval(*_respell(str(text), self.names))
         except Exception as error:
             raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
@@ -1169,8 +1148,7 @@ class Scope:
         schema, expected, read, _ = _SCALARS[_name(cls)]
 
         def make(value: Any) -> Any:
-            try:
-                return read(cls, value) if read else cls(value)
+            try: return read(cls, value) if read else cls(value)
             except _REFUSALS: raise ValueError(f"expected {expected}, got {show(value)}") from None
         return Hint(schema, make if expected else _as_is)
 
@@ -1190,8 +1168,7 @@ class Scope:
             checks[:] = checks or [Schema({**hint, "$defs": defs}) for hint in hints]
             *others, last = [hint.make for check, hint in zip(checks, hints) if not check.errors(value)]
             for make_other in others:
-                try:
-                    return make_other(value)
+                try: return make_other(value)
                 except _REFUSALS:
                     pass                         # text that is no date may be a str
             return last(value)
@@ -1285,8 +1262,7 @@ def _respell(text: str, names: Json) -> tuple[Any, Json]:
     return compile(tree, "<hint>", "eval"), {**names, **older, "|": lambda *either: union[either]}
 
 def _default(value: Any) -> Json:
-    try:
-        encode_json(to_plain(value))
+    try: encode_json(to_plain(value))
     except (TypeError, ValueError):
         return {}                              # none, or one that JSON cannot say
     return {"default": to_plain(value)}
@@ -1294,8 +1270,7 @@ def _default(value: Any) -> Json:
 def read_parameters(fn: Any, skip: int = 0) -> tuple[dict[str, tuple[Any, Any]], Any, Json]:
     """A function's parameters but the first `skip`, {name: (hint, default)}; its return hint; the names its
     hints may use. Raises TypeError for what has no name on the wire. `inspect` would be slow to import."""
-    while hasattr(fn, "__wrapped__"):
-        fn = fn.__wrapped__
+    while hasattr(fn, "__wrapped__"): fn = fn.__wrapped__
     if hasattr(fn, "__func__") or not hasattr(fn, "__code__"):
         fn, skip = getattr(fn, "__func__", type(fn).__call__), 1
     code = getattr(fn, "__code__", None)
@@ -1374,8 +1349,7 @@ class Signature:
                 arguments = {**arguments, name: self._from_text(name, arguments[name])}
         errors = self._check.errors(arguments)
         if errors: raise InvalidParams("; ".join(errors[:20]))
-        try:
-            return self._make(arguments)
+        try: return self._make(arguments)
         except ValueError as error: raise InvalidParams(str(error)) from None
 
     def bind_text(self, arguments: Json) -> Json:
@@ -1385,8 +1359,7 @@ class Signature:
     def _from_text(self, name: str, text: Any) -> Any:
         schema = {**self.schema["properties"].get(name, {}), "$defs": self.schema.get("$defs")}
         if not isinstance(text, str) or not Schema(schema).errors(text): return text
-        try:
-            value = parse_message(text.encode("utf-8", "surrogatepass"))
+        try: value = parse_message(text.encode("utf-8", "surrogatepass"))
         except McpError: return text
         return text if isinstance(value, str) else value
 
@@ -1424,8 +1397,7 @@ class Output:
 
     def __init__(self, fn: Callable[..., Any], schema: Json | None, structured: bool | None,
                  name: str) -> None:
-        if schema is None and structured is not False:
-            schema = self._describe(fn, bool(structured), name)
+        if schema is None and structured is not False: schema = self._describe(fn, bool(structured), name)
         self.structured = True if schema else structured         # None: each value decides
         self.wrapped = bool(schema and schema.get("type") != "object")
         if schema and self.wrapped:
@@ -1437,8 +1409,7 @@ class Output:
     def _describe(self, fn: Callable[..., Any], structured: bool, name: str) -> Json | None:
         _, returns, names = read_parameters(fn)
         scope = Scope(names)
-        try:
-            found = scope.document(scope.describe(returns))
+        try: found = scope.document(scope.describe(returns))
         except TypeError as error:
             if structured: raise TypeError(f"{name}: return: {error}") from None
             return None
@@ -1569,10 +1540,8 @@ class LineFramer:
                 self._parts, self._size = [], 0
             if self._skipping:
                 self._skipping = False
-            elif len(piece) > self.limit:
-                lines.append(None)
-            elif piece and not piece.isspace():
-                lines.append(piece)
+            elif len(piece) > self.limit: lines.append(None)
+            elif piece and not piece.isspace(): lines.append(piece)
         if rest and not self._skipping:
             self._parts.append(rest)
             self._size += len(rest)
@@ -1669,8 +1638,7 @@ class Protocol:
 
     def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
         """Judge one decoded message. A Request that is returned is in flight."""
-        try:
-            kind = check_envelope(message)
+        try: kind = check_envelope(message)
         except InvalidRequest as error:
             return self._refuse_envelope(message if isinstance(message, dict) else {}, error)
         if kind == "request": return self._receive_request(message)
@@ -1690,8 +1658,7 @@ class Protocol:
 
     def _receive_request(self, message: Json) -> Request | Refusal:
         request = Request(message, self.version)
-        try:
-            self._admit(request)
+        try: self._admit(request)
         except McpError as error: return Refusal(str(error), error_message(request.id, error))
         if request.id in self.in_flight:
             # An answer with that id would answer the request that owns it.
@@ -1711,8 +1678,7 @@ class Protocol:
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served statelessly".
         if META_VERSION in meta or META_CAPABILITIES in meta or (row is not None and row.since >= MODERN):
             self._admit_modern(request)
-        elif self.role == "server":
-            self._admit_legacy(request)
+        elif self.role == "server": self._admit_legacy(request)
         version = request.version or OLDEST
         if row is None or row.kind != "request" or row.sender == self.role or \
                 not row.since <= version <= row.until:
@@ -1860,12 +1826,10 @@ class Workers:
 
     def _run(self, wake: Any) -> None:
         while True:
-            with self._lock:
-                self._waking = False
+            with self._lock: self._waking = False
             self.between()
             for job in iter(lambda: self._next(wake), None):
-                try:
-                    job()
+                try: job()
                 except BaseException as error:    # a job answers for itself; what escapes is ours
                     self.log.error(f"{self.name}: a job failed: {error!r}", error)
                 del job                           # an idle worker keeps nothing alive
@@ -1895,8 +1859,7 @@ class Workers:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                for wake in self._idle:
-                    wake.release()
+                for wake in self._idle: wake.release()
             self._backlog.clear()
             threads = list(self._threads.values())
         until = time.monotonic() + seconds
@@ -1935,8 +1898,7 @@ def take(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     """inbox.get() with a deadline, in slices that Ctrl-C can interrupt on Windows too. Raises Empty."""
     until = None if seconds is None else time.monotonic() + seconds
     while os.name == "nt" and (until is None or time.monotonic() < until - 0.2):
-        try:
-            return inbox.get(timeout=0.2)
+        try: return inbox.get(timeout=0.2)
         except Empty: continue
     return inbox.get(timeout=None if until is None else max(0.0, until - time.monotonic()))
 
@@ -1975,8 +1937,7 @@ class Connection:
     def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, on the reading thread; b"" at their end. Runs no user code: returns the
         requests that somebody must now serve, such as dispatch()."""
-        for line in self._framer.feed(data):
-            self._receive_line(line)
+        for line in self._framer.feed(data): self._receive_line(line)
         ready, self._ready = self._ready, []
         return ready
 
@@ -1986,8 +1947,7 @@ class Connection:
             if len(self.workers) >= MAX_BACKLOG:
                 full = InternalError("too many requests wait already")
                 self.cut_short(request, error_message(request.id, full))
-            else:
-                self.workers.submit(self._job(request))
+            else: self.workers.submit(self._job(request))
 
     def _job(self, request: Request) -> Callable[[], Any]:
         return lambda: self.endpoint.serve_request(self, request)
@@ -1996,18 +1956,15 @@ class Connection:
         """Take one line, or None for one that was too long."""
         if self._trace and line is not None: self._trace("<--", line)
         try:
-            if line is None:
-                raise InvalidRequest(f"a message of more than {self._framer.limit} bytes")
+            if line is None: raise InvalidRequest(f"a message of more than {self._framer.limit} bytes")
             message = parse_message(line)
             if isinstance(message, list):
                 self._receive_batch(message)
-            else:
-                self._act(self.protocol.receive(message))
+            else: self._act(self.protocol.receive(message))
         except McpError as error:
             if self.protocol.role == "client":
                 self.log.warning(f"not a message, skipped: {error}: {(line or b'')[:200]!r}")
-            else:
-                self._refuse(Refusal(str(error), error_message(None, error)))
+            else: self._refuse(Refusal(str(error), error_message(None, error)))
 
     def _receive_batch(self, messages: list[Any]) -> None:
         if self.protocol.version != BATCH_VERSION:
@@ -2015,38 +1972,32 @@ class Connection:
         if not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch of {len(messages)} messages; expected 1 to {MAX_BATCH}")
         batch = Batch()
-        for message in messages:
-            self._act(self.protocol.receive(message), batch)
+        for message in messages: self._act(self.protocol.receive(message), batch)
         self._close_in_batch(batch, None)
         self._nudge()
 
     def _act(self, event: Any, batch: Batch | None = None) -> None:
         if type(event) is Request:
             if batch is not None:
-                with self._lock:
-                    batch.open += 1
+                with self._lock: batch.open += 1
                 event.batch = batch
             assert event.row is not None
             if event.row.inline:
                 # Answered here and now, so that what follows in the stream finds it done.
                 self.endpoint.serve_request(self, event)
                 self._nudge()
-            else:
-                self._ready.append(event)
-        elif type(event) is Answer:
-            event.pending.answer(event)
+            else: self._ready.append(event)
+        elif type(event) is Answer: event.pending.answer(event)
         elif type(event) is Notification:
             ours = self._by_handler.get(event.row.handler) if event.row else None
             if ours is None or not ours(event.params): self.endpoint.take_notification(self, event)
-        else:
-            self._refuse(event, batch)
+        else: self._refuse(event, batch)
 
     def _refuse(self, refusal: Refusal, batch: Batch | None = None) -> None:
         self.log.debug(f"refused: {refusal.why}")
         if refusal.reply is not None and batch is not None:
             batch.answers.append(self._encode(refusal.reply))
-        elif refusal.reply is not None:
-            self._send(self._encode(refusal.reply), block=False)
+        elif refusal.reply is not None: self._send(self._encode(refusal.reply), block=False)
 
     def _nudge(self) -> None:
         """Have a worker flush: the reading thread must not block in a write."""
@@ -2069,8 +2020,7 @@ class Connection:
     def _progress(self, params: Json) -> bool:
         token = params.get("progressToken")
         waiter = self.protocol.pending.get(token) if is_id(token) else None      # type: ignore[arg-type]
-        if waiter is not None and waiter.wants_progress:
-            put_bounded(waiter.inbox, ("progress", params))
+        if waiter is not None and waiter.wants_progress: put_bounded(waiter.inbox, ("progress", params))
         return True
 
     def cut_short(self, request: Request, message: Json) -> None:
@@ -2085,11 +2035,9 @@ class Connection:
         worker."""
         batch, request.batch = request.batch, None
         if batch is not None: self._close_in_batch(batch, None)
-        for inbox in list(request.waiters):
-            inbox.put(("cancelled", None))
+        for inbox in list(request.waiters): inbox.put(("cancelled", None))
         while request.callbacks:
-            try:
-                self.workers.submit(request.callbacks.pop())
+            try: self.workers.submit(request.callbacks.pop())
             except IndexError:                   # Context.on_cancel took it, and runs it itself
                 break
         self._note_end()
@@ -2098,13 +2046,11 @@ class Connection:
 
     def _encode(self, message: Json) -> bytes:
         """A message as bytes; if JSON cannot say it, the error that says so in its place."""
-        try:
-            return encode_message(message)
+        try: return encode_message(message)
         except (ValueError, TypeError) as error:
             self.log.error(f"an answer cannot be sent: {error}")
             failure = InternalError("the answer is not valid JSON")
-        try:
-            return encode_message(error_message(message.get("id"), failure))
+        try: return encode_message(error_message(message.get("id"), failure))
         except ValueError:                       # the id is a lone surrogate
             return encode_message(error_message(None, failure))
 
@@ -2145,8 +2091,7 @@ class Connection:
             self._outbox.append((data, droppable))
         if block and (self._may_write is None or self._may_write(len(data) + 1)):
             self.flush()
-        else:
-            self._nudge()
+        else: self._nudge()
         return True
 
     def _drop_locked(self) -> None:
@@ -2168,8 +2113,7 @@ class Connection:
             except (OSError, ValueError) as error:       # ValueError: a file object that was closed
                 self._lose_output(error)
             finally:
-                with self._lock:
-                    self._writing = False
+                with self._lock: self._writing = False
 
     def _lose_output(self, error: Exception) -> None:
         with self._lock:
@@ -2205,8 +2149,7 @@ class Connection:
         until = time.monotonic() + seconds
         try:
             while True:
-                try:
-                    kind, item = take(waiter.inbox, max(0.0, until - time.monotonic()))
+                try: kind, item = take(waiter.inbox, max(0.0, until - time.monotonic()))
                 except Empty:
                     if not self.answering:
                         raise Timeout(f"{waiter.method}: no answer within {seconds:g} seconds") from None
@@ -2266,8 +2209,7 @@ class Connection:
     def close(self, error: Exception, seconds: float = 0.0) -> None:
         """End the conversation: who waits gets `error`, what runs is cancelled, workers go. Waits no longer
         than `seconds` for them. Idempotent, safe from any thread."""
-        with self._lock:
-            self.closed, self._outbox = self.closed or error, []
+        with self._lock: self.closed, self._outbox = self.closed or error, []
         self.cancel_all()
         self.fail_pending(error)
         self.workers.close(seconds)
@@ -2372,8 +2314,7 @@ class Context:
             self._connection.before_block(self._request)
             take(inbox, max(0.0, seconds))
         except Empty: return
-        finally:
-            self._request.waiters.remove(inbox)
+        finally: self._request.waiters.remove(inbox)
         raise Cancelled("the request was cancelled")
 
     def on_cancel(self, fn: Callable[[], Any]) -> None:
@@ -2382,8 +2323,7 @@ class Context:
         callbacks = self._request.callbacks
         callbacks.append(fn)
         if self._request.cancelled:
-            try:
-                callbacks.remove(fn)
+            try: callbacks.remove(fn)
             except ValueError:
                 return                           # whoever cancelled runs it
             self._connection.workers.submit(fn)
@@ -2432,8 +2372,7 @@ class Context:
     def ask(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Ask several questions at once: {key: (method, params)}. Returns {key: result}, each checked. The
         methods are elicitation/create, sampling/createMessage and roots/list."""
-        for method, params in questions.values():
-            self._require(method, params)
+        for method, params in questions.values(): self._require(method, params)
         return self._ask_modern(questions) if self._request.modern else self._ask_legacy(questions)
 
     def once(self, key: str, fn: Callable[[], Any]) -> Any:
@@ -2467,8 +2406,7 @@ class Context:
             needed = "elicitation.form"          # an empty object means form; one with only url does not
         if self._request.version < since or not has_capability(declared, needed):
             required: Json = {}
-            for name in reversed(needed.split(".")):
-                required = {name: required}
+            for name in reversed(needed.split(".")): required = {name: required}
             raise MissingCapability(f"{method} needs the client capability {needed}, which was not declared",
                                     {"requiredCapabilities": required})
 
@@ -2499,8 +2437,7 @@ class Context:
             if asked == digest(question):
                 check_answer(key, method, params, answer)
                 answers[key] = answer
-            else:
-                missing[key] = question
+            else: missing[key] = question
         if missing: raise _InputRequired(missing)
         return answers
 
@@ -2619,8 +2556,7 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         found = Schema(params["requestedSchema"]).errors(answer.get("content"))
         errors = ["content: " + text for text in found]
-    if errors:
-        raise InvalidParams(f"{method} ({key}): the client's answer: " + "; ".join(errors[:5]))
+    if errors: raise InvalidParams(f"{method} ({key}): the client's answer: " + "; ".join(errors[:5]))
 
 _ANSWERS: dict[str, Json] = {
     "_elicitation_create": {"required": ["action"], "properties": {
@@ -2682,8 +2618,7 @@ class Pump:
                 self._stand_by()
             except KeyboardInterrupt:            # the reader may stay in its read until the input ends
                 connection.log.debug("interrupted")
-            else:
-                connection.dispatch(connection.feed(b""))
+            else: connection.dispatch(connection.feed(b""))
             connection.fail_pending(closed)
             connection.endpoint.input_ended(connection)
             if not connection.drain(DRAIN_SECONDS):
@@ -2695,8 +2630,7 @@ class Pump:
             connection.close(closed)
 
     def _next(self) -> bytes:
-        try:
-            return self._read()
+        try: return self._read()
         except (OSError, ValueError) as error:   # ValueError: a file object that was closed
             self._connection.log.debug(f"the input ended: {error!r}")
             return b""
@@ -2709,8 +2643,7 @@ class Pump:
             ready = connection.feed(data)
             if len(ready) == 1 and len(connection.protocol.in_flight) == 1:
                 if not self._serve_here(ready[0]) and not self._wait_for_turn(): return
-            else:
-                connection.dispatch(ready)
+            else: connection.dispatch(ready)
         self._signals.put("ended")
 
     def _serve_here(self, request: Request) -> bool:
@@ -2721,8 +2654,7 @@ class Pump:
             self._signals.put("away")
         self._connection.endpoint.serve_request(self._connection, request)
         self._connection.flush()
-        try:
-            self._away.remove(request)
+        try: self._away.remove(request)
         except ValueError: return False
         return True
 
@@ -2741,8 +2673,7 @@ class Pump:
         signal, idle = take(self._signals, None), 0
         while signal != "ended":
             away = list(self._away)
-            try:
-                signal = take(self._signals, self.TICK)
+            try: signal = take(self._signals, self.TICK)
             except Empty: signal = ""
             idle = 0 if away else idle + 1
             stuck = away and signal != "ended" and (signal == "blocks" or away == self._away)
@@ -2754,8 +2685,7 @@ class Pump:
                     signal, idle = take(self._signals, None), 0
 
     def _take_over(self, request: Request) -> bool:
-        try:
-            self._away.remove(request)
+        try: self._away.remove(request)
         except ValueError: return False
         return True
 
@@ -2779,8 +2709,7 @@ class PrivateWire:
         try:
             null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, 0)
-            try:
-                os.dup2(2, 1)
+            try: os.dup2(2, 1)
             except OSError:                                  # no stderr
                 os.dup2(null, 1)
             os.close(null)
@@ -2794,8 +2723,7 @@ class PrivateWire:
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._out, view):]
+        while view: view = view[os.write(self._out, view):]
 
     @staticmethod
     def _flush_print() -> None:
@@ -2849,8 +2777,7 @@ class Child:
         assert self._process.stderr
         framer, read = LineFramer(limit=1 << 20), stream_reader(self._process.stderr)
         try:
-            for data in iter(read, b""):
-                self._keep(framer.feed(data))
+            for data in iter(read, b""): self._keep(framer.feed(data))
             self._keep(framer.feed(b""))
         except (OSError, ValueError): pass
 
@@ -2891,8 +2818,7 @@ class Child:
     def _terminate(self) -> None:
         if os.name == "posix":
             self._signal_group(15)
-        else:
-            self._process.terminate()
+        else: self._process.terminate()
 
     def _kill(self) -> None:
         if os.name == "posix":
@@ -2942,14 +2868,12 @@ class MainThread:
                 ran += 1
         except Empty: pass
         finally:
-            with self._lock:
-                self._running = False
+            with self._lock: self._running = False
         return ran
 
     def close(self) -> None:
         """Take no more jobs, and fail the waiting ones. Idempotent."""
-        with self._lock:
-            self._closed = True
+        with self._lock: self._closed = True
         while not self._jobs.empty():
             self._jobs.get()(ConnectionClosed("the host program's main loop is closed"))
 
@@ -3064,8 +2988,7 @@ class Server:
         A URI with {expressions} is a template; its names are the function's parameters: {x} is one step of a
         path or less, {+x} anything, {/x*} a list of steps, {?a,b} optional query values. The function returns
         text, bytes, an EmbeddedResource, a list of those, or any value with a JSON form."""
-        if callable(uri):
-            raise TypeError('resource needs its URI: @server.resource("config://app")')
+        if callable(uri): raise TypeError('resource needs its URI: @server.resource("config://app")')
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             signature = Signature(function, Context)
@@ -3135,8 +3058,7 @@ class Server:
             offers = dict(self._offers[registry])
             if offer is None:
                 del offers[key]
-            else:
-                offers[key] = offer
+            else: offers[key] = offer
             self._offers = {**self._offers, registry: offers}
             self._capabilities = _declare(self._offers)
         member, method, _ = LIST_CHANGES.get(registry, LIST_CHANGES["resources"])
@@ -3171,8 +3093,7 @@ class Server:
         """Serve this process's stdin and stdout until the input ends: basic/transports/stdio.md. Blocks.
         Meanwhile print() and child processes write to stderr, and input() finds nothing: the wire stays
         clean."""
-        if transport != "stdio":
-            raise ValueError(f'transport: expected "stdio", got {show(transport)}')
+        if transport != "stdio": raise ValueError(f'transport: expected "stdio", got {show(transport)}')
         with PrivateWire() as (read, write):
             self._serve(read, write)
             self._log.flush(1.0)
@@ -3185,18 +3106,15 @@ class Server:
 
     def _serve(self, read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
         connection = self.connect(write)
-        try:
-            Pump(connection, read).run()
-        finally:
-            self.disconnect(connection)
+        try: Pump(connection, read).run()
+        finally: self.disconnect(connection)
 
     def connect(self, write: Callable[[bytes], Any]) -> Connection:
         """A new conversation that answers through write(bytes). For transports: feed it, then disconnect
         it."""
         connection = Connection(Protocol("server", self.capabilities), self, write, name="mcp-worker",
                                 log=self._log, max_workers=self._max_workers, max_message=self._max_message)
-        with self._lock:
-            self._connections = [*self._connections, connection]
+        with self._lock: self._connections = [*self._connections, connection]
         return connection
 
     def disconnect(self, connection: Connection) -> None:
@@ -3315,8 +3233,7 @@ class Server:
         def job() -> Any:
             timer = None if offer.timeout is None else self._start_timer(ctx, offer.timeout)
             self._current.context = ctx
-            try:
-                return offer.signature.fn(**arguments)
+            try: return offer.signature.fn(**arguments)
             finally:
                 self._current.context = None
                 if timer is not None: timer.cancel()
@@ -3351,25 +3268,21 @@ class Server:
             run_on(task)
             ctx._connection.before_block(request)
             kind, value = slot.get()             # ends with the job, or when the request is cancelled
-        finally:
-            request.waiters.remove(slot)
+        finally: request.waiters.remove(slot)
         if kind == "done": return value
         raise value if kind == "raised" else Cancelled("the request was cancelled")
 
     def _tools_call(self, ctx: Context, params: Json) -> Json:
         name, version = params["name"], ctx.protocol_version
         tool = self._offers["tools"].get(name)
-        if tool is None:
-            raise NotFound(f"Unknown tool: {name}" + suggest(name, self._offers["tools"]))
-        try:
-            arguments = tool.signature.bind(params.get("arguments") or {})
+        if tool is None: raise NotFound(f"Unknown tool: {name}" + suggest(name, self._offers["tools"]))
+        try: arguments = tool.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
             # Since 2025-11-25 "input validation errors should be returned as Tool Execution Errors", for the
             # model.
             if version < LAST_LEGACY: raise
             return _failed(str(error))
-        try:
-            value = self._call(ctx, tool, arguments)
+        try: value = self._call(ctx, tool, arguments)
         except (McpError, _InputRequired, Cancelled): raise
         except ToolError as error: return fit_result(_failed(str(error), error.content), version)
         except BaseException as error:
@@ -3382,11 +3295,9 @@ class Server:
         uri: str = params["uri"]
         resource, found = self._find_resource(uri)
         if resource is None: raise _no_resource(ctx, uri)
-        try:
-            arguments = resource.signature.bind_text(found)
+        try: arguments = resource.signature.bind_text(found)
         except InvalidParams as error: raise _no_resource(ctx, uri, f": {error}") from None
-        try:
-            value = self._call(ctx, resource, arguments)
+        try: value = self._call(ctx, resource, arguments)
         except ToolError as error: raise InternalError(str(error)) from None
         several = isinstance(value, (list, tuple)) and value and \
             all(isinstance(each, EmbeddedResource) for each in value)
@@ -3404,8 +3315,7 @@ class Server:
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
         subscribed = ctx._connection.protocol.subscribed
         if self._find_resource(params["uri"])[0] is None: raise _no_resource(ctx, params["uri"])
-        if len(subscribed) >= MAX_QUEUED:
-            raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
+        if len(subscribed) >= MAX_QUEUED: raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
         subscribed[params["uri"]] = True
         return {}
 
@@ -3536,8 +3446,7 @@ class Call:
         """Tell the server to stop; result() raises Cancelled. Nothing happens if the answer is already
         here."""
         self._cancelled = True
-        if self._connection.abandon(self._waiter, reason):
-            self._waiter.inbox.put(("cancelled", None))
+        if self._connection.abandon(self._waiter, reason): self._waiter.inbox.put(("cancelled", None))
 
     def done(self) -> bool:
         """Whether result() would return, or raise, at once."""
@@ -3569,8 +3478,7 @@ class Call:
             if "requestState" in asked: params["requestState"] = asked["requestState"]
             if self._cancelled: raise Cancelled("the call was cancelled")
             self._connection.request(self._waiter, params)
-        except Exception as error:
-            self._waiter.inbox.put(("answer", Answer(self._waiter, None, error)))
+        except Exception as error: self._waiter.inbox.put(("answer", Answer(self._waiter, None, error)))
 
 class Listening:
     """An iterator over a server's notifications, as `Client.listen` returns it. A context manager, too."""
@@ -3708,8 +3616,7 @@ class Client:
                         hang_up: Callable[[], Any]) -> Connection:
         connection = Connection(Protocol("client", self._capabilities), self, write, name="mcp-client",
                                 log=self._log, trace=self._trace, may_write=may_write)
-        with self._lock:
-            self._connection, self._hang_up = connection, hang_up
+        with self._lock: self._connection, self._hang_up = connection, hang_up
         return connection
 
     def _open_memory(self, server: Server) -> None:
@@ -3734,8 +3641,7 @@ class Client:
                       closed: Callable[[str], ConnectionClosed]) -> None:
         def run() -> None:
             try:
-                for data in iter(read, b""):
-                    connection.dispatch(connection.feed(data))
+                for data in iter(read, b""): connection.dispatch(connection.feed(data))
                 connection.dispatch(connection.feed(b""))
             except (OSError, ValueError) as error:       # ValueError: the file was closed
                 self._log.debug(f"the server's output ended: {error!r}")
@@ -3774,8 +3680,7 @@ class Client:
                     answer: Answer = take(inbox, patience)[1]
                     if answer.pending is probe:
                         version = self._judge_discovery(answer.error, answer.result or {}, wanted)
-                    elif answer.error is not None:
-                        raise answer.error
+                    elif answer.error is not None: raise answer.error
                     if answer.pending is handshake or version == MODERN:
                         self._take_server(version, answer.result or {})
                         return
@@ -3801,8 +3706,7 @@ class Client:
         offered: Any = result.get("supportedVersions")
         if isinstance(error, UnsupportedVersion) and isinstance(error.data, dict):
             offered = error.data.get("supported")
-        elif error is not None and error.code in MODERN_ERRORS:
-            raise error
+        elif error is not None and error.code in MODERN_ERRORS: raise error
         elif error is not None:
             offered = LEGACY_VERSIONS            # "any other error [...]: the server is legacy"
         offered = offered if isinstance(offered, (list, tuple)) else []
@@ -3912,8 +3816,7 @@ class Client:
         schemas = {}
         for tool in tools:
             try:
-                if "outputSchema" in tool:
-                    schemas[tool.get("name", "")] = Schema(tool["outputSchema"])
+                if "outputSchema" in tool: schemas[tool.get("name", "")] = Schema(tool["outputSchema"])
             except ValueError as error:
                 self._log.warning(f"the outputSchema of {show(tool.get('name'))} is not used: {error}")
         self._output_schemas = schemas
@@ -4025,8 +3928,7 @@ class Client:
     def _get(kind: str, name: str, call: Call, timeout: float | None = None) -> Json:
         """The result of asking for one thing by its name; NotFound if there is none, also where its code says
         less."""
-        try:
-            return call.result(timeout)
+        try: return call.result(timeout)
         except InvalidParams as error:
             named = isinstance(error.data, dict) and error.data.get("uri") == name
             if named or re.search(rf"(?i)unknown {kind}\b|\b{kind} .*not found", error.message):
@@ -4080,8 +3982,7 @@ class Client:
             for uri in uris:
                 if connection.closed is None and not any(uri in others for _, others, _ in self._hearers):
                     self.request("resources/unsubscribe", {"uri": uri})
-        for uri in uris:
-            self.request("resources/subscribe", {"uri": uri})
+        for uri in uris: self.request("resources/subscribe", {"uri": uri})
         return stop
 
     def _hear_modern(self, wanted: Json, on_event: Callable[[str, Json], Any],
@@ -4097,8 +3998,7 @@ class Client:
         def end(answer: Answer) -> bool:
             if agreed.is_set():
                 on_end(answer.error)
-            elif answer.error is not None:
-                refused.append(answer.error)
+            elif answer.error is not None: refused.append(answer.error)
             agreed.set()
             return True
         waiter = Waiter("subscriptions/listen", on_answer=end, on_event=hear)
@@ -4168,26 +4068,21 @@ class Client:
 
     def _answer_question(self, connection: Connection, method: str, params: Json) -> Json:
         handler = self._handlers.get(method)
-        if handler is None:
-            raise MethodNotFound(f"{show(method)} is no question that a client answers")
-        with connection._lock:
-            connection.answering += 1
-        try:
-            return handler(params)
+        if handler is None: raise MethodNotFound(f"{show(method)} is no question that a client answers")
+        with connection._lock: connection.answering += 1
+        try: return handler(params)
         except McpError: raise
         except BaseException as error:
             self._log.error(f"answering {method} failed: {error!r}", error)
             raise InternalError(f"{method}: the client's callback raised {type(error).__name__}") from error
         finally:
-            with connection._lock:
-                connection.answering -= 1
+            with connection._lock: connection.answering -= 1
 
     def _ping(self, params: Json) -> Json:
         return {}
 
     def _roots_list(self, params: Json) -> Json:
-        if self._roots is None:
-            raise MethodNotFound("roots/list: this client did not declare roots")
+        if self._roots is None: raise MethodNotFound("roots/list: this client did not declare roots")
         return {"roots": [_root(each) for each in (self._roots() if callable(self._roots) else self._roots)]}
 
     def _sampling_create_message(self, params: Json) -> Json:
@@ -4206,8 +4101,7 @@ class Client:
             raise MethodNotFound("elicitation/create: this client did not declare elicitation")
         schema = params.get("requestedSchema")
         if params.get("mode", "form") == "form":
-            try:
-                check_elicitation_schema(schema)
+            try: check_elicitation_schema(schema)
             except ValueError as error: raise InvalidParams(str(error)) from None
         answer = self._on_elicit(params) or {"action": "cancel"}
         if not isinstance(answer, dict) or answer.get("action") not in ("accept", "decline", "cancel"):
@@ -4249,7 +4143,6 @@ def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
     return (shlex.split(text) if os.name == "posix" and not os.path.exists(text) else [text]), {}
 
 def _tracer(trace: Any) -> Callable[[str, bytes], Any] | None:
-    if trace is None or trace is False or (callable(trace) and trace is not True):
-        return trace or None
+    if trace is None or trace is False or (callable(trace) and trace is not True): return trace or None
     file = sys.stderr if trace is True else trace
     return lambda direction, line: file.write(f"{direction} {line.decode('utf-8', 'replace')}\n")

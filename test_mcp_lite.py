@@ -2344,7 +2344,7 @@ class TestClient:
         def fresh(message, read, write):
             return {"tools": [], "nextCursor": str(next(count))}
         peer = fake_server(legacy_server(tools_list=fresh))
-        with peer as target, Client(target) as client, pytest.raises(InternalError, match="more than 1000 pages"):
+        with peer as target, Client(target) as client, pytest.raises(InternalError, match="1000 pages"):
             client.list_tools()
 
     def test_an_empty_cursor_is_a_cursor(self):
@@ -2373,7 +2373,7 @@ class TestClient:
                     result = {"resultType": "input_required", "requestState": "s", "inputRequests": {}}
                 write({"jsonrpc": "2.0", "id": message["id"], "result": result})
         peer = fake_server(script)
-        with peer as target, Client(target) as client, pytest.raises(InternalError, match="more than 10 times"):
+        with peer as target, Client(target) as client, pytest.raises(InternalError, match="10 times"):
             client.call("x")
 
     def test_a_result_of_unknown_type_is_invalid(self):
