@@ -122,6 +122,7 @@ MEMBER_SINCE = {"annotations": "2025-03-26", "title": "2025-06-18", "outputSchem
 MAX_MESSAGE = 64 << 20             # bytes in a line: an 8 MiB image in base64 fits several times
 MAX_QUEUED = 10_000                # notifications that wait for a slow reader; then logs and progress go
 MAX_BACKLOG = 10_000               # requests that wait for a worker; then the peer is refused
+MAX_LISTENERS = 1_000              # subscriptions/listen that are open at once
 MAX_BATCH = 1_000                  # members of a batch
 MAX_PAGES = 1_000                  # pages of a list that a client follows
 MAX_ROUNDS = 10                    # questions in a row that a client answers for one call
@@ -256,6 +257,11 @@ def show(value: Any, limit: int = 60) -> str:
         text = json.dumps(shown, ensure_ascii=False, default=repr)
     except (ValueError, RecursionError): text = f"a {type(value).__name__}"
     return text if len(text) <= limit else text[:limit - 3] + "..."
+
+def tell(error: BaseException) -> str:
+    """An exception as `TypeName: text`; whoever wrote its class may have got the text wrong."""
+    with suppress(Exception): return f"{type(error).__name__}: {error}"
+    return type(error).__name__
 
 class _Log:
     """Lines for Python's logger "mcp_lite", handed over by a thread that ends when it has none left: a stderr
@@ -476,7 +482,7 @@ def has_capability(capabilities: Json, path: str) -> bool:
     found: Any = capabilities
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
-    return found is not None and found is not False
+    return found is True or isinstance(found, dict)
 
 ###############################################################################
 # 5. JSON Schema ##############################################################
@@ -1566,7 +1572,8 @@ class Request:
     def __init__(self, message: Json, version: str) -> None:
         self.id: RequestId = message["id"]
         self.method: str = message["method"]
-        self.params: Json = message.get("params") or {}
+        params = message.get("params")
+        self.params: Json = {} if params is None else params
         self.meta: Json = {}
         self.row = METHODS.get(self.method)
         self.version, self.modern, self.log_level = version, False, ""
@@ -1647,6 +1654,7 @@ class Protocol:
 
     def _refuse_envelope(self, message: Json, error: McpError) -> Answer | Refusal:
         known: Any = message["id"] if is_id(message.get("id")) else None
+        ours = known if known not in self.in_flight else None
         if "method" not in message and ("result" in message or "error" in message):
             # An answer is never answered; but if it says whose it is, nobody needs to wait on.
             pending = self.pending.pop(known, None)
@@ -1654,17 +1662,18 @@ class Protocol:
             return Refusal(str(error)) if pending is None else Answer(pending, None, broken)
         if isinstance(message.get("method"), str) and "id" not in message:
             return Refusal(str(error))           # nor is a notification
-        return Refusal(str(error), error_message(known, error))
+        return Refusal(str(error), error_message(ours, error))
 
     def _receive_request(self, message: Json) -> Request | Refusal:
         request = Request(message, self.version)
-        try: self._admit(request)
-        except McpError as error: return Refusal(str(error), error_message(request.id, error))
-        if request.id in self.in_flight:
+        if self.in_flight.setdefault(request.id, request) is not request:
             # An answer with that id would answer the request that owns it.
             busy = InvalidRequest(f"id {show(request.id)} is in flight already")
             return Refusal(str(busy), error_message(None, busy))
-        self.in_flight[request.id] = request
+        try: self._admit(request)
+        except McpError as error:
+            self.end(request)
+            return Refusal(str(error), error_message(request.id, error))
         return request
 
     def _admit(self, request: Request) -> None:
@@ -1729,7 +1738,7 @@ class Protocol:
         self.peer_info = request.client_info = request.params["clientInfo"]
 
     def _receive_notification(self, message: Json) -> Notification | Refusal:
-        method, params = message["method"], message.get("params") or {}
+        method, params = message["method"], {} if message.get("params") is None else message["params"]
         row = METHODS.get(method)
         if not isinstance(params, dict):
             return Refusal(f"{method}: params: expected object, got {show(params)}")
@@ -1831,7 +1840,7 @@ class Workers:
             for job in iter(lambda: self._next(wake), None):
                 try: job()
                 except BaseException as error:    # a job answers for itself; what escapes is ours
-                    self.log.error(f"{self.name}: a job failed: {error!r}", error)
+                    self.log.error(f"{self.name}: a job failed: {tell(error)}", error)
                 del job                           # an idle worker keeps nothing alive
                 if not self._waking: self.between()
             woken = wake.acquire(timeout=IDLE_SECONDS)
@@ -1872,14 +1881,14 @@ class Waiter:
     then one ("answer", Answer). `on_answer`, if given, sees the answer first, on the reading thread, and
     returns True when it took care of it; `on_event(method, params)` makes it a subscription, and hears its
     notifications there."""
-    __slots__ = ("id", "method", "inbox", "wants_progress", "on_answer", "on_event")
+    __slots__ = ("id", "method", "inbox", "wants_progress", "on_answer", "on_event", "sent")
 
     def __init__(self, method: str, wants_progress: bool = False,
                  on_answer: Callable[[Answer], bool] | None = None,
                  on_event: Callable[[str, Json], Any] | None = None) -> None:
         self.id: RequestId = 0
         self.method, self.wants_progress = method, wants_progress
-        self.on_answer, self.on_event = on_answer, on_event
+        self.on_answer, self.on_event, self.sent = on_answer, on_event, False
         self.inbox: SimpleQueue[Any] = SimpleQueue()
 
     def answer(self, answer: Answer) -> None:
@@ -1896,6 +1905,7 @@ def put_bounded(inbox: SimpleQueue[Any], item: Any) -> bool:
 
 def take(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     """inbox.get() with a deadline, in slices that Ctrl-C can interrupt on Windows too. Raises Empty."""
+    seconds = None if seconds is None else min(seconds, threading.TIMEOUT_MAX)
     until = None if seconds is None else time.monotonic() + seconds
     while os.name == "nt" and (until is None or time.monotonic() < until - 0.2):
         try: return inbox.get(timeout=0.2)
@@ -1918,13 +1928,16 @@ class Connection:
         self.protocol, self.endpoint, self.log = protocol, endpoint, log
         self._write, self._trace, self._may_write = write, trace, may_write
         self._framer = LineFramer(max_message)
-        self.workers = Workers(name, max_workers, self.flush, log)
+        self.workers = Workers(name, max_workers, self.flush, log)     # for handlers, and callbacks of ours
+        self.helpers = Workers(name + "-helper", MAX_WORKERS, self.flush, log)     # for what must not wait
         self._lock = threading.Lock()
         # Guarded by _lock:
         self._outbox: list[tuple[bytes, bool]] = []    # lines to write, and whether each may be dropped
         self._writing = False                          # a thread is writing
         self.closed: Exception | None = None        # why nothing can be sent any more
-        self.answering = 0                             # questions that our callbacks are busy with
+        self.answering: set[int] = set()               # the threads whose callbacks answer questions
+        self._droppable = 0                            # how many in _outbox may be dropped
+        self._nudged = False                           # a helper is on its way to flush
         # Of the reading thread:
         self._ready: list[Request] = []                # admitted, not yet handed out
         self._drained: threading.Event | None = None   # made by drain(), set when nothing is in flight
@@ -1943,6 +1956,8 @@ class Connection:
 
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
+        if len(self._outbox) >= MAX_BACKLOG:
+            self._lose_output(OSError(f"{MAX_BACKLOG} answers wait, and the peer does not read"))
         for request in requests:
             if len(self.workers) >= MAX_BACKLOG:
                 full = InternalError("too many requests wait already")
@@ -1950,7 +1965,8 @@ class Connection:
             else: self.workers.submit(self._job(request))
 
     def _job(self, request: Request) -> Callable[[], Any]:
-        return lambda: self.endpoint.serve_request(self, request)
+        # Cancelled while it was queued: nobody runs it.
+        return lambda: request.cancelled or self.endpoint.serve_request(self, request)
 
     def _receive_line(self, line: bytes | None) -> None:
         """Take one line, or None for one that was too long."""
@@ -2000,8 +2016,14 @@ class Connection:
         elif refusal.reply is not None: self._send(self._encode(refusal.reply), block=False)
 
     def _nudge(self) -> None:
-        """Have a worker flush: the reading thread must not block in a write."""
-        self.workers.submit(nothing)
+        """Have a helper flush: the reading thread must not block in a write."""
+        if not self._nudged:
+            self._nudged = True
+            self.helpers.submit(self._flush_nudged)
+
+    def _flush_nudged(self) -> None:
+        self._nudged = False                     # first: what is queued from now on needs another
+        self.flush()
 
     # The peer's notifications about requests. Each returns whether it was about one that is open here.
 
@@ -2020,7 +2042,8 @@ class Connection:
     def _progress(self, params: Json) -> bool:
         token = params.get("progressToken")
         waiter = self.protocol.pending.get(token) if is_id(token) else None      # type: ignore[arg-type]
-        if waiter is not None and waiter.wants_progress: put_bounded(waiter.inbox, ("progress", params))
+        if waiter is not None and waiter.wants_progress and is_type(params.get("progress"), "number"):
+            put_bounded(waiter.inbox, ("progress", params))
         return True
 
     def cut_short(self, request: Request, message: Json) -> None:
@@ -2037,7 +2060,7 @@ class Connection:
         if batch is not None: self._close_in_batch(batch, None)
         for inbox in list(request.waiters): inbox.put(("cancelled", None))
         while request.callbacks:
-            try: self.workers.submit(request.callbacks.pop())
+            try: self.helpers.submit(request.callbacks.pop())
             except IndexError:                   # Context.on_cancel took it, and runs it itself
                 break
         self._note_end()
@@ -2087,8 +2110,9 @@ class Connection:
         with self._lock:
             gone = request is not None and self.protocol.in_flight.get(request.id) is not request
             if gone or self.closed is not None: return False
-            if len(self._outbox) >= MAX_QUEUED: self._drop_locked()
+            if len(self._outbox) >= MAX_QUEUED and self._droppable: self._drop_locked()
             self._outbox.append((data, droppable))
+            self._droppable += droppable
         if block and (self._may_write is None or self._may_write(len(data) + 1)):
             self.flush()
         else: self._nudge()
@@ -2098,14 +2122,14 @@ class Connection:
         assert self._lock.locked()
         kept = [item for item in self._outbox if not item[1]]
         self.log.warning(f"{len(self._outbox) - len(kept)} notifications dropped: the reader is slow")
-        self._outbox = kept
+        self._outbox, self._droppable = kept, 0
 
     def flush(self) -> None:
         """Write what is queued, unless another thread is at it: that one then writes ours too."""
         while self._outbox:
             with self._lock:
                 if self._writing or not self._outbox: return
-                lines, self._outbox, self._writing = self._outbox, [], True
+                lines, self._outbox, self._writing, self._droppable = self._outbox, [], True, 0
             try:
                 for line, _ in lines if self._trace else ():
                     self._trace("-->", line)     # type: ignore[misc]
@@ -2128,17 +2152,23 @@ class Connection:
         """Send a request and register `waiter` for its answer; `about` is the peer's request that it serves.
         Raises ConnectionClosed, or ValueError or TypeError for parameters that JSON cannot say."""
         waiter.id = self.protocol.open(waiter)
+        return self.send_request(waiter, params, about)
+
+    def send_request(self, waiter: Waiter, params: Json | None, about: Request | None = None) -> Waiter:
+        """Send a request whose waiter is registered already. Raises as request() does."""
         try:
             if waiter.wants_progress:
                 params = dict(params or {})
                 params["_meta"] = {**params.get("_meta", {}), "progressToken": waiter.id}
-            sent = self._send(encode_message(call_message(waiter.method, params, waiter.id)), request=about)
+            data = encode_message(call_message(waiter.method, params, waiter.id))
+            waiter.sent = True
+            sent = self._send(data, request=about)
         except BaseException:
             self.protocol.pending.pop(waiter.id, None)
             raise
         if not sent and self.protocol.pending.pop(waiter.id, None) is not None:
             if about is not None and about.cancelled: raise Cancelled("the request was cancelled")
-            raise ConnectionClosed(f"the connection is closed: {self.closed}")
+            raise self.closed if isinstance(self.closed, ConnectionClosed) else ConnectionClosed("no connection")
         return waiter
 
     def wait(self, waiter: Waiter, seconds: float, on_progress: Callable[..., Any] | None = None) -> Json:
@@ -2151,7 +2181,7 @@ class Connection:
             while True:
                 try: kind, item = take(waiter.inbox, max(0.0, until - time.monotonic()))
                 except Empty:
-                    if not self.answering:
+                    if not self.answering or threading.get_ident() in self.answering:
                         raise Timeout(f"{waiter.method}: no answer within {seconds:g} seconds") from None
                     until = time.monotonic() + seconds
                     continue
@@ -2171,7 +2201,7 @@ class Connection:
         if self.protocol.pending.pop(waiter.id, None) is None: return False
         row = METHODS.get(waiter.method)
         # "The `initialize` request MUST NOT be cancelled by clients".
-        if row is None or row.handler != "_initialize":
+        if waiter.sent and (row is None or row.handler != "_initialize"):
             told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
             params = {"requestId": waiter.id, "reason": told}
             self.notify("notifications/cancelled", params if told else {"requestId": waiter.id})
@@ -2209,9 +2239,12 @@ class Connection:
     def close(self, error: Exception, seconds: float = 0.0) -> None:
         """End the conversation: who waits gets `error`, what runs is cancelled, workers go. Waits no longer
         than `seconds` for them. Idempotent, safe from any thread."""
-        with self._lock: self.closed, self._outbox = self.closed or error, []
+        with self._lock:
+            if not isinstance(self.closed, ConnectionClosed): self.closed = error
+            self._outbox, self._droppable = [], 0
         self.cancel_all()
         self.fail_pending(error)
+        self.helpers.close(seconds)
         self.workers.close(seconds)
 
 def nothing(*ignored: Any) -> None:
@@ -2326,7 +2359,7 @@ class Context:
             try: callbacks.remove(fn)
             except ValueError:
                 return                           # whoever cancelled runs it
-            self._connection.workers.submit(fn)
+            self._connection.helpers.submit(fn)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
         """Over legacy HTTP, end the response's stream now; the client comes back for the rest. Elsewhere,
@@ -2480,7 +2513,9 @@ class Signer:
 
     def __init__(self, state_key: Any) -> None:
         keys = state_key if isinstance(state_key, (list, tuple)) else [] if state_key is None else [state_key]
-        self._keys = [key.encode("utf-8") if isinstance(key, str) else bytes(key) for key in keys]
+        if not all(isinstance(key, (str, bytes)) for key in keys):
+            raise TypeError("state_key: expected bytes or str, or a list of those")
+        self._keys = [key.encode("utf-8") if isinstance(key, str) else key for key in keys]
         if any(len(key) < 16 for key in self._keys):
             raise ValueError("state_key: expected at least 16 bytes")
         self._keys = self._keys or [os.urandom(32)]
@@ -2632,19 +2667,20 @@ class Pump:
     def _next(self) -> bytes:
         try: return self._read()
         except (OSError, ValueError) as error:   # ValueError: a file object that was closed
-            self._connection.log.debug(f"the input ended: {error!r}")
+            self._connection.log.debug(f"the input ended: {tell(error)}")
             return b""
 
     # The reader
 
     def _read_and_serve(self) -> None:
         connection = self._connection
-        for data in iter(self._next, b""):
-            ready = connection.feed(data)
-            if len(ready) == 1 and len(connection.protocol.in_flight) == 1:
-                if not self._serve_here(ready[0]) and not self._wait_for_turn(): return
-            else: connection.dispatch(ready)
-        self._signals.put("ended")
+        try:
+            for data in iter(self._next, b""):
+                ready = connection.feed(data)
+                if len(ready) != 1 or len(connection.protocol.in_flight) != 1:
+                    connection.dispatch(ready)
+                elif not self._serve_here(ready[0]) and not self._wait_for_turn(): break
+        finally: self._signals.put("ended")
 
     def _serve_here(self, request: Request) -> bool:
         """Serve a request; False if the caller has taken over the reading."""
@@ -2679,7 +2715,7 @@ class Pump:
             stuck = away and signal != "ended" and (signal == "blocks" or away == self._away)
             if stuck and self._take_over(away[0]):
                 signal = self._read_meanwhile()
-            elif idle > self.IDLE_TICKS:
+            elif idle > self.IDLE_TICKS and signal != "ended":
                 self._parked = True
                 if not self._away:               # else it went away just before it could see that we parked
                     signal, idle = take(self._signals, None), 0
@@ -2731,7 +2767,9 @@ class PrivateWire:
             sys.stdout.flush()
 
     def _restore(self) -> None:
-        for private, number in ((self._in, 0), (self._out, 1)):
+        wires = ((self._in, 0), (self._out, 1))
+        self._in = self._out = -1                # a reader that is still there reads nobody else's descriptor
+        for private, number in wires:
             os.dup2(private, number)
             os.close(private)
 
@@ -2874,8 +2912,8 @@ class MainThread:
     def close(self) -> None:
         """Take no more jobs, and fail the waiting ones. Idempotent."""
         with self._lock: self._closed = True
-        while not self._jobs.empty():
-            self._jobs.get()(ConnectionClosed("the host program's main loop is closed"))
+        with suppress(Empty):
+            while True: self._jobs.get_nowait()(ConnectionClosed("the host program's main loop is closed"))
 
 class _Offer:
     """A registered function: what the lists say of it, and how it is called."""
@@ -3131,10 +3169,15 @@ class Server:
                                 log=self._log)
         connection.closed = ConnectionClosed("this message has no connection")
         request = connection.protocol.receive(message)
-        if not isinstance(request, Request):
-            return request.reply if isinstance(request, Refusal) else None
+        if not isinstance(request, Request): return request.reply if isinstance(request, Refusal) else None
+        try:
+            answer = self._answer(connection, request)
+            if connection._outbox: answer = json.loads(connection._outbox[0][0])      # cut short by its timeout
+        finally:
+            self.disconnect(connection)
+            connection.close(connection.closed)
         refused = MethodNotFound(f"{request.method} needs a connection that stays open")
-        return self._answer(connection, request) or error_message(request.id, refused)
+        return answer or error_message(request.id, refused)
 
     # The Connection's endpoint
 
@@ -3175,7 +3218,7 @@ class Server:
         except McpError as error: return error_message(request.id, error)
         except Cancelled: return error_message(request.id, RequestCancelled("request cancelled"))
         except BaseException as error:           # SystemExit too: a handler does not end the server
-            self._log.error(f"{request.method} failed: {error!r}", error)
+            self._log.error(f"{request.method} failed: {tell(error)}", error)
             return error_message(request.id, InternalError(f"{request.method}: internal error"))
 
     def _finish(self, request: Request, result: Json) -> Json:
@@ -3286,8 +3329,8 @@ class Server:
         except (McpError, _InputRequired, Cancelled): raise
         except ToolError as error: return fit_result(_failed(str(error), error.content), version)
         except BaseException as error:
-            self._log.warning(f"tool {name} raised {error!r}", error)
-            return _failed("the tool failed" if self._mask_errors else f"{type(error).__name__}: {error}")
+            self._log.warning(f"tool {name} raised {tell(error)}", error)
+            return _failed("the tool failed" if self._mask_errors else tell(error))
         assert tool.output is not None
         return fit_result(tool.output.result(value), version)
 
@@ -3368,6 +3411,7 @@ class Server:
             raise InvalidParams(f"notifications.resourceSubscriptions: expected strings, got {show(uris)}")
         if uris and has_capability(declared, "resources.subscribe"):
             granted["resourceSubscriptions"] = uris
+        if len(self._listeners) >= MAX_LISTENERS: raise InvalidRequest(f"more than {MAX_LISTENERS} subscriptions")
         listener = _Listener(ctx._connection, ctx._request, granted)
         # "MUST NOT send any notification on the subscription before" the acknowledgement.
         listener.tell("notifications/subscriptions/acknowledged", {"notifications": granted})
@@ -3375,7 +3419,7 @@ class Server:
             self._listeners = [*(each for each in self._listeners if not each.request.cancelled), listener]
 
 def _declare(offers: dict[str, dict[str, _Offer]]) -> Json:
-    """The capabilities that these registries amount to:only what there is."""
+    """The capabilities that these registries amount to: only what there is."""
     changes, resources = {"listChanged": True}, offers["resources"] or offers["resourceTemplates"]
     return _with({"logging": {}}, tools=changes if offers["tools"] else None,
                  resources={"subscribe": True, **changes} if resources else None,
@@ -3453,32 +3497,39 @@ class Call:
         return self._outcome is not None or (self._waiter.id not in self._connection.protocol.pending
                                              and not self._waiter.inbox.empty())
 
-    # Multi round-trip requests: basic/patterns/mrtr.md
+    # Multi round-trip requests: basic/patterns/mrtr.md. Between the rounds the waiter stays registered, under
+    # the id that the next request will have, so that cancel() and close() find it.
 
     def _on_answer(self, answer: Answer) -> bool:
+        protocol, row = self._connection.protocol, METHODS.get(self._waiter.method)
         kind = "complete" if answer.result is None else answer.result.get("resultType", "complete")
-        if kind == "input_required":
+        if protocol.version < MODERN or kind == "complete": return False
+        if kind == "input_required" and row is not None and row.asks:
+            self._waiter.id, self._waiter.sent = protocol.open(self._waiter), False
             self._connection.workers.submit(lambda: self._answer_questions(answer.result or {}))
             return True
-        if kind != "complete":
-            # "A resultType of any value unrecognized by the client MUST be considered invalid."
-            answer.error = InternalError(f"the server's result has an unknown resultType {show(kind)}")
+        # "A resultType of any value unrecognized by the client MUST be considered invalid."
+        answer.error = InternalError(f"the server's result has an unknown resultType {show(kind)}")
         return False
 
     def _answer_questions(self, asked: Json) -> None:
+        pending, waiter = self._connection.protocol.pending, self._waiter
         try:
             self._rounds += 1
             if self._rounds > MAX_ROUNDS:
-                raise InternalError(f"{self._waiter.method}: the server asked more than {MAX_ROUNDS} times")
+                raise InternalError(f"{waiter.method}: the server asked more than {MAX_ROUNDS} times")
             params, questions = dict(self._params), asked.get("inputRequests")
             if questions is None:                # not a question, but "not yet": do not hurry
                 time.sleep(min(0.05 * 2 ** self._rounds, 1.0))
             else:
                 params["inputResponses"] = self._client._answer_all(self._connection, questions)
             if "requestState" in asked: params["requestState"] = asked["requestState"]
-            if self._cancelled: raise Cancelled("the call was cancelled")
-            self._connection.request(self._waiter, params)
-        except Exception as error: self._waiter.inbox.put(("answer", Answer(self._waiter, None, error)))
+            if waiter.id in pending: self._connection.send_request(waiter, params)
+        except Exception as error:
+            if isinstance(error, (ValueError, TypeError)): error = InternalError(f"cannot retry: {error}")
+            # Whoever has popped the waiter has told it already; a failed send has popped it here.
+            if pending.pop(waiter.id, None) is not None or waiter.sent or isinstance(error, InternalError):
+                waiter.inbox.put(("answer", Answer(waiter, None, error)))
 
 class Listening:
     """An iterator over a server's notifications, as `Client.listen` returns it. A context manager, too."""
@@ -3548,14 +3599,15 @@ class Client:
         self._info = {"name": name, "version": client_version}
         self._roots, self._on_elicit, self._on_sample = roots, on_elicit, on_sample
         self._on_log, self._on_progress, self._on_notification = on_log, on_progress, on_notification
-        self._trace, self._validate, self._log = _tracer(trace), validate, _Log()
+        self._trace, self._validate, self._log = None, validate, _Log()
+        self._trace = _tracer(trace, self._log)
         self._lock = threading.Lock()
         self._connection: Connection | None = None  # guarded by _lock
         self._hang_up: Callable[[], Any] = nothing    # ends the transport; guarded by _lock
         self._child: Child | None = None
         self._reader: threading.Thread | None = None
-        # One worker: on_log and on_notification run in order, and the reading thread never runs user code.
         self._callbacks = Workers("mcp-callbacks", 1, nothing, self._log)
+        self._closing = False
         self._server: Json = {}                        # its own words: serverInfo, capabilities, instructions
         self._log_level = ""
         # Of a legacy session: methods, URIs, and whom to tell of them.
@@ -3572,12 +3624,15 @@ class Client:
         """Start or reach the server and agree on a revision. Blocks. Raises ConnectionClosed,
         UnsupportedVersion, Timeout; and RuntimeError when it is connected already."""
         if self._connection is not None: raise RuntimeError("the client is connected already")
+        self._closing, self._server, self._hearers, self._subscriptions = False, {}, [], {}
+        # One worker: on_log and on_notification run in order, and the reading thread never runs user code.
+        self._callbacks = Workers("mcp-callbacks", 1, nothing, self._log)
         try:
             try:
                 self._open_transport()
                 self._negotiate(self._version)
             except ConnectionClosed:
-                if self._version != "auto" or self._child is None or self._server: raise
+                if self._version != "auto" or self._child is None or self._server or self._closing: raise
                 # Some old servers end when they are asked anything before `initialize`: once more, without
                 # asking.
                 self._close_transport()
@@ -3591,6 +3646,7 @@ class Client:
     def close(self) -> None:
         """End the conversation and the transport; a child process is gone when this returns. Idempotent, from
         any thread: whoever waits gets ConnectionClosed."""
+        self._closing = True
         self._close_transport()
         self._callbacks.close(EXIT_SECONDS)
 
@@ -3644,8 +3700,9 @@ class Client:
                 for data in iter(read, b""): connection.dispatch(connection.feed(data))
                 connection.dispatch(connection.feed(b""))
             except (OSError, ValueError) as error:       # ValueError: the file was closed
-                self._log.debug(f"the server's output ended: {error!r}")
-            connection.close(closed("the server closed the connection"))
+                self._log.debug(f"the server's output ended: {tell(error)}")
+            finally:
+                connection.close(closed("the server closed the connection"))
         self._reader = threading.Thread(target=run, name="mcp-reader", daemon=True)
         self._reader.start()
 
@@ -3738,7 +3795,7 @@ class Client:
         elicits = self._on_elicit is not None and version >= METHODS["elicitation/create"].since
         return _with({}, elicitation=({"form": {}, "url": {}} if full else {}) if elicits else None,
                      sampling=({"tools": {}} if full else {}) if self._on_sample is not None else None,
-                     roots={"listChanged": True} if self._roots is not None else None)
+                     roots=({"listChanged": True} if version < MODERN else {}) if self._roots is not None else None)
 
     def _meta(self, version: str) -> Json:
         meta = {META_VERSION: version, META_CLIENT_INFO: self._info, META_CAPABILITIES: self._capabilities()}
@@ -3788,10 +3845,10 @@ class Client:
         (one, or a list). Raises ToolError when the tool says that it failed."""
         result = self.call_tool(name, arguments)
         if result.get("isError"):
-            blocks = result.get("content") or []
+            blocks = _objects(result, "content")
             texts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
             raise ToolError("\n".join(texts) or "the tool failed", blocks)
-        return unwrap_result(result)
+        return unwrap_result({**result, "content": _objects(result, "content")})
 
     def call_tool(self, name: str, arguments: Json | None = None, timeout: float | None = None,
                   on_progress: Callable[..., Any] | None = None, meta: Json | None = None) -> Json:
@@ -3816,8 +3873,8 @@ class Client:
         schemas = {}
         for tool in tools:
             try:
-                if "outputSchema" in tool: schemas[tool.get("name", "")] = Schema(tool["outputSchema"])
-            except ValueError as error:
+                if "outputSchema" in tool: schemas[str(tool.get("name"))] = Schema(tool["outputSchema"])
+            except (ValueError, TypeError) as error:
                 self._log.warning(f"the outputSchema of {show(tool.get('name'))} is not used: {error}")
         self._output_schemas = schemas
         return tools
@@ -3841,11 +3898,12 @@ class Client:
 
     def read(self, uri: str) -> str | bytes:
         """A resource's text, or its bytes. Of several contents, the texts joined, else the first's bytes."""
-        contents = self.read_resource(uri).get("contents") or []
+        contents = _objects(self.read_resource(uri), "contents")
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents: return "".join(texts)
-        import binascii
-        return binascii.a2b_base64(contents[0].get("blob", ""))
+        import base64
+        try: return base64.b64decode(str(contents[0].get("blob", "")), validate=True)
+        except ValueError as error: raise InternalError(f"{uri}: blob: not base64: {error}") from None
 
     def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
         """A prompt's messages: {"description", "messages": [{"role", "content"}]}. Raises NotFound,
@@ -3861,8 +3919,10 @@ class Client:
             ref = {"type": "ref/resource", "uri": ref} if ":" in ref else {"type": "ref/prompt", "name": ref}
         params = _with({"ref": ref, "argument": {"name": argument, "value": value}},
                        context={"arguments": context} if context else None)
-        found: list[str] = self.request("completion/complete", params).get("completion", {}).get("values", [])
-        return found
+        completion = self.request("completion/complete", params).get("completion")
+        values = completion.get("values") if isinstance(completion, dict) else None
+        if not isinstance(values, list): raise InternalError(f"completion: expected values, got {show(completion)}")
+        return values
 
     def ping(self) -> None:
         """Raise unless the server answers."""
@@ -3944,11 +4004,11 @@ class Client:
         params: Json = {}
         for _ in range(MAX_PAGES):
             result = self.request(method, params)
-            page, cursor = result.get(member), result.get("nextCursor")
-            if not isinstance(page, list) or not isinstance(cursor, (str, type(None))):
-                raise InternalError(f"{method}: expected an array {member}, got {show(result)}")
-            found.extend(item for item in page if isinstance(item, dict))
+            found.extend(_objects(result, member))
+            cursor = result.get("nextCursor")
             if cursor is None: return found
+            if not isinstance(cursor, str) or not cursor.isascii() and "\\ud" in ascii(cursor):
+                raise InternalError(f"{method}: nextCursor: expected a string, got {show(cursor)}")
             if cursor in seen:
                 raise InternalError(f"{method}: the pages do not end: the cursor {show(cursor)} came twice")
             seen.add(cursor)
@@ -3956,7 +4016,10 @@ class Client:
         raise InternalError(f"{method}: more than {MAX_PAGES} pages")
 
     def _check_structured(self, name: str, value: Any) -> None:
-        if self._output_schemas is None: self.list_tools()
+        try:
+            if self._output_schemas is None: self.list_tools()
+        except McpError as error:                # the tool has run: its result is worth more than the check
+            self._log.warning(f"the result of {name} is not checked: {error}")
         schema = (self._output_schemas or {}).get(name)
         errors = schema.errors(value) if schema is not None else []
         if errors:
@@ -3975,14 +4038,23 @@ class Client:
             return self._hear_modern(wanted, on_event, on_end)
         connection, methods = self._open_connection(), [LIST_CHANGES[kind][1] for kind in kinds]
         hearer = (methods, uris, on_event)
+        # A waiter that is never sent: it hears of the end of the connection.
+        ended = Waiter("", on_answer=lambda answer: on_end(answer.error) or True)
+        ended.id = connection.protocol.open(ended)
         self._hearers.append(hearer)
 
         def stop() -> None:
-            self._hearers.remove(hearer)
+            if hearer in self._hearers: self._hearers.remove(hearer)
+            connection.protocol.pending.pop(ended.id, None)
             for uri in uris:
                 if connection.closed is None and not any(uri in others for _, others, _ in self._hearers):
                     self.request("resources/unsubscribe", {"uri": uri})
-        for uri in uris: self.request("resources/subscribe", {"uri": uri})
+        try:
+            for uri in uris: self.request("resources/subscribe", {"uri": uri})
+        except BaseException:
+            self._hearers.remove(hearer)
+            connection.protocol.pending.pop(ended.id, None)
+            raise
         return stop
 
     def _hear_modern(self, wanted: Json, on_event: Callable[[str, Json], Any],
@@ -3996,9 +4068,9 @@ class Client:
             agreed.set()                         # the first one is the acknowledgement
 
         def end(answer: Answer) -> bool:
-            if agreed.is_set():
+            if agreed.is_set() or answer.error is None:
                 on_end(answer.error)
-            elif answer.error is not None: refused.append(answer.error)
+            else: refused.append(answer.error)
             agreed.set()
             return True
         waiter = Waiter("subscriptions/listen", on_answer=end, on_event=hear)
@@ -4056,8 +4128,9 @@ class Client:
 
     def output_lost(self, connection: Connection) -> None:
         """The server reads no more: nothing that waits will be answered."""
-        closed = ConnectionClosed("the server closed its input")
-        connection.workers.submit(lambda: connection.fail_pending(closed))
+        child, why = self._child, "the server closed its input"
+        connection.helpers.submit(
+            lambda: connection.fail_pending(child.closed(why) if child else ConnectionClosed(why)))
 
     def _answer_all(self, connection: Connection, questions: Any) -> Json:
         """The answers to a modern result's inputRequests, one after the other: there is one user."""
@@ -4069,14 +4142,14 @@ class Client:
     def _answer_question(self, connection: Connection, method: str, params: Json) -> Json:
         handler = self._handlers.get(method)
         if handler is None: raise MethodNotFound(f"{show(method)} is no question that a client answers")
-        with connection._lock: connection.answering += 1
+        with connection._lock: connection.answering.add(threading.get_ident())
         try: return handler(params)
         except McpError: raise
         except BaseException as error:
-            self._log.error(f"answering {method} failed: {error!r}", error)
+            self._log.error(f"answering {method} failed: {tell(error)}", error)
             raise InternalError(f"{method}: the client's callback raised {type(error).__name__}") from error
         finally:
-            with connection._lock: connection.answering -= 1
+            with connection._lock: connection.answering.discard(threading.get_ident())
 
     def _ping(self, params: Json) -> Json:
         return {}
@@ -4114,6 +4187,13 @@ class Client:
         if errors: raise TypeError("on_elicit: content: " + "; ".join(errors[:5]))
         return {"action": "accept", "content": content}
 
+def _objects(result: Json, member: str) -> list[Json]:
+    """A member of a server's result that must be an array of objects. Raises InternalError when it is not."""
+    found = result.get(member)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InternalError(f"{member}: expected an array of objects, got {show(found)}")
+    return found
+
 def _root(root: Any) -> Json:
     """A root as on the wire, from a path, a URI or itself."""
     if isinstance(root, dict): return root
@@ -4142,7 +4222,14 @@ def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
     import shlex
     return (shlex.split(text) if os.name == "posix" and not os.path.exists(text) else [text]), {}
 
-def _tracer(trace: Any) -> Callable[[str, bytes], Any] | None:
-    if trace is None or trace is False or (callable(trace) and trace is not True): return trace or None
+def _tracer(trace: Any, log: _Log) -> Callable[[str, bytes], Any] | None:
+    """trace= as a function that harms nobody: what it raises is logged."""
+    if trace is None or trace is False: return None
     file = sys.stderr if trace is True else trace
-    return lambda direction, line: file.write(f"{direction} {line.decode('utf-8', 'replace')}\n")
+
+    def see(direction: str, line: bytes) -> None:
+        try:
+            if callable(file): file(direction, line)
+            else: file.write(f"{direction} {line.decode('utf-8', 'replace')}\n")
+        except Exception as error: log.warning(f"trace: {tell(error)}")
+    return see

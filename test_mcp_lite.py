@@ -287,6 +287,10 @@ def build_server():
         return "slept"
 
     @server.tool
+    def is_waiting() -> bool:
+        return waiting.wait(20)
+
+    @server.tool
     def waited() -> list:
         until = time.monotonic() + 20
         while len(ended) < 2 and time.monotonic() < until:
@@ -1319,6 +1323,14 @@ class TestProtocol:
         assert protocol.end(first) and not protocol.end(first)
         assert isinstance(protocol.receive(request("tools/list", modern())), mcp_lite.Request)
 
+    def test_no_error_has_the_id_of_a_request_in_flight(self):
+        """Whatever is wrong with a message, the request that owns its id is not answered by that."""
+        protocol = self.server()
+        protocol.receive(request("tools/list", modern()))
+        for wrong in (request("nope", modern()), {"jsonrpc": "2.0", "id": 1, "method": 5}, request("tools/list")):
+            assert "id" not in protocol.receive(wrong).reply
+        assert list(protocol.in_flight) == [1]
+
     def test_answers_and_notifications_are_never_answered(self):
         """Not when they are wrong, foreign, late or twice."""
         protocol = self.server()
@@ -1467,6 +1479,10 @@ class TestServerOnTheWire:
             wire.open()
             wire.send(
                 request("tools/call", {"name": "wait"}, 7),
+                request("tools/call", {"name": "is_waiting"}, 6),
+            )
+            assert wire.read()["id"] == 6
+            wire.send(
                 {
                     "jsonrpc": "2.0",
                     "method": "notifications/cancelled",
@@ -1483,7 +1499,9 @@ class TestServerOnTheWire:
         """`$/cancelRequest` gets -32800."""
         with Wire() as wire:
             wire.open()
-            wire.send(request("tools/call", {"name": "wait"}, 7),
+            wire.send(request("tools/call", {"name": "wait"}, 7), request("tools/call", {"name": "is_waiting"}, 6))
+            assert wire.read()["id"] == 6
+            wire.send(
                       {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}})
             assert wire.read() == {
                 "jsonrpc": "2.0",
@@ -1933,6 +1951,7 @@ class TestEverywhere:
         """A call that is cancelled or late ends here and there."""
         with Client(target, version=version) as client:
             call = client.start_call("wait")
+            assert "true" in str(client.call_tool("is_waiting")["content"])
             assert not call.done()
             call.cancel("enough")
             assert call.done()
@@ -1942,6 +1961,47 @@ class TestEverywhere:
             with pytest.raises(Timeout, match="tools/call: no answer within 0.05 seconds"):
                 client.call_tool("wait", timeout=0.05)
             client.ping()
+
+    def test_what_is_cancelled_in_the_queue_never_runs(self):
+        """A handler that did not start before its cancellation does not start after it."""
+        server, ran, gate = Server("s", max_workers=1), [], threading.Event()
+
+        @server.tool
+        def work(n: int) -> int:
+            ran.append(n)
+            gate.wait(SECONDS)
+            return n
+
+        with Client(server) as client:
+            first, second = client.start_call("work", {"n": 1}), client.start_call("work", {"n": 2})
+            eventually(lambda: ran)
+            second.cancel()
+            eventually(lambda: len(server._connections[0].protocol.in_flight) == 1)
+            gate.set()
+            first.result()
+            assert client.call("work", n=3) == 3
+        assert ran == [1, 3]
+
+    def test_busy_handlers_hold_up_nothing_else(self):
+        """With every worker busy: ping, cancellation with its callbacks, and timeouts still work."""
+        server, stopped = Server("s", max_workers=1), threading.Event()
+
+        @server.tool
+        def stuck(ctx: Context) -> str:
+            ctx.on_cancel(stopped.set)
+            ready.set()
+            stopped.wait(SECONDS)
+            return "never seen"
+
+        for version in ("2025-11-25", MODERN):
+            ready = threading.Event()
+            with Client(server, version=version) as client:
+                call = client.start_call("stuck")
+                assert ready.wait(SECONDS)
+                client.ping()
+                call.cancel()
+                assert stopped.wait(SECONDS)
+            stopped.clear()
 
     def test_calls_at_once(self, target):
         """Many calls in flight, from one thread and from several."""
@@ -1991,6 +2051,56 @@ class TestEverywhere:
             client.call("change")
             client.ping()
         assert wanted not in heard
+
+    def test_a_callback_s_own_call_times_out(self):
+        """The clock stands for who waits for an answer from the user, not for the calls that the callback makes."""
+        for version in ("2025-11-25", MODERN):
+            holder = []
+
+            def on_elicit(params, holder=holder):
+                try:
+                    holder[0].call_tool("wait", timeout=0.05)
+                except Timeout:
+                    return {"action": "decline"}
+
+            with Client(build_server(), version=version, on_elicit=on_elicit) as client:
+                holder.append(client)
+                assert client.call("form")["action"] == "decline"
+
+    def test_closing_while_the_user_thinks(self):
+        """close() and cancel() end a call at once whose question is still open."""
+        for version in ("2025-11-25", MODERN):
+            asked, done = threading.Event(), threading.Event()
+
+            def on_elicit(params, asked=asked, done=done):
+                asked.set()
+                done.wait(SECONDS)
+
+            client = Client(build_server(), version=version, on_elicit=on_elicit).connect()
+            try:
+                for end, raised in ((lambda call: call.cancel(), Cancelled), (lambda call: client.close(), None)):
+                    call = client.start_call("form")
+                    assert asked.wait(SECONDS)
+                    asked.clear()
+                    closer = threading.Thread(target=end, args=(call,))
+                    closer.start()
+                    with pytest.raises(raised or ConnectionClosed):
+                        call.result()
+                    assert not done.is_set()
+                    if raised is None:
+                        done.set()
+                    closer.join(SECONDS)
+            finally:
+                done.set()
+                client.close()
+
+    def test_listening_ends_with_the_server(self):
+        """The iteration raises ConnectionClosed when the server dies, in both eras."""
+        for version in ("2025-11-25", MODERN):
+            with Client(SERVE, version=version) as client, client.listen() as events:
+                client._child._process.kill()
+                with pytest.raises(ConnectionClosed):
+                    next(events)
 
     def test_closing(self, target, version):
         """close() is idempotent, ends waiting calls, and what comes after says so."""
@@ -2047,6 +2157,31 @@ class TestServerInProcess:
             eventually(lambda: not main._jobs.empty())
             main.close()
             assert "closed" in late.result()["content"][0]["text"]
+
+    def test_an_exception_that_cannot_be_told(self):
+        """One whose repr raises is answered like any other."""
+
+        class Mute(Exception):
+            def __repr__(self):
+                raise ValueError("no words")
+
+            __str__ = __repr__
+
+        server = Server("s")
+
+        @server.resource("x://y")
+        def broken() -> str:
+            raise Mute
+
+        @server.tool
+        def also() -> str:
+            raise Mute
+
+        with Client(server) as client:
+            with pytest.raises(InternalError):
+                client.read("x://y")
+            with pytest.raises(ToolError, match="Mute"):
+                client.call("also")
 
     def test_masked_errors(self):
         """The client gets a fixed text, the log the traceback."""
@@ -2399,6 +2534,28 @@ class TestClient:
             with pytest.raises(InternalError, match="later"):
                 client.call("x")
             assert client.call("x") is None
+
+    @pytest.mark.parametrize(
+        "call, answers",
+        [
+            (lambda c: c.call("x"), {"tools_call": {"isError": True, "content": [1]}}),
+            (lambda c: c.call("x"), {"tools_call": {"content": 5}}),
+            (lambda c: c.call("x"), {"tools_call": {}}),
+            (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
+            (lambda c: c.read("x://y"), {"resources_read": {"contents": [{"blob": "!"}]}}),
+            (lambda c: c.complete("p", "a", ""), {"completion_complete": {"completion": None}}),
+            (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
+            (lambda c: c.list_tools(), {"tools_list": {"tools": [], "nextCursor": "\ud800"}}),
+            (lambda c: c.list_tools(), {"tools_list": {"tools": [], "nextCursor": 7}}),
+            (lambda c: c.list_prompts(), {"prompts_list": {}}),
+        ],
+    )
+    def test_lies_in_results_are_told(self, call, answers):
+        """A result of the wrong shape is an InternalError that names the member, and nothing else."""
+        declared = {"resources": {}, "prompts": {}, "completions": {}}
+        peer = fake_server(legacy_server(capabilities=declared, **answers))
+        with peer as target, Client(target) as client, pytest.raises(InternalError):
+            call(client)
 
     def test_structured_results_are_checked(self):
         """Against the outputSchema, unless validate=False."""
