@@ -82,8 +82,7 @@ from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterable, Iterator, List, TypeVar, Union
-    Check = Callable[[Any, Any, List[str]], None]
+    from typing import Any, Callable, Dict, Iterable, Iterator, TypeVar, Union
     Json = Dict[str, Any]                        # a JSON object
     RequestId = Union[str, int]
     _Said = TypeVar("_Said")
@@ -251,12 +250,14 @@ class _InputRequired(BaseException):
         self.questions = questions
 
 def show(value: Any, limit: int = 60) -> str:
-    """A value as an error text quotes it: short JSON."""
+    """A value as an error text quotes it: the beginning of its JSON. Cheap, however large the value is."""
+    shown, text = value[:limit] if isinstance(value, str) else value, ""
     try:
-        shown = value[:limit] if isinstance(value, str) else value
-        text = json.dumps(shown, ensure_ascii=False, default=repr)
-    except (ValueError, RecursionError): text = f"a {type(value).__name__}"
-    return text if len(text) <= limit else text[:limit - 3] + "..."
+        for part in json.JSONEncoder(ensure_ascii=False, default=tell).iterencode(shown):
+            text += part[:limit]
+            if len(text) > limit: return text[:limit - 3] + "..."
+    except (ValueError, RecursionError): return f"a {type(value).__name__}"
+    return text
 
 def tell(error: BaseException) -> str:
     """An exception as `TypeName: text`; whoever wrote its class may have got the text wrong."""
@@ -487,450 +488,399 @@ def has_capability(capabilities: Json, path: str) -> bool:
 ###############################################################################
 # 5. JSON Schema ##############################################################
 ###############################################################################
-# A schema is compiled once into closures; a valid value then costs little more than its isinstance checks. A
-# check takes (value, path, errors) and appends texts to errors. A path is a linked pair (parent's path, key),
-# or None at the root, so that walking costs no string. Nothing is ever fetched: `$ref` resolves inside the
-# document or not at all.
+# A schema is compiled once, to the rows of _KEYWORDS that each type of value must meet; _Run.check takes a
+# value through them. An error is (path, expected, value), a path a linked pair (key, rest) made on the way
+# out, and texts are made last: a valid value costs little. Nothing is ever fetched.
 
-_JSON_TYPES: dict[str, Any] = {"string": str, "object": dict, "array": list, "boolean": bool, "null": type(None),
-                               "number": (int, float), "integer": int}
-_EXACT = {"string": str, "object": dict, "array": list, "boolean": bool, "integer": int, "number": float}
-MAX_SCHEMA_DEPTH = 200             # nested subschemas: real ones stay below 20, and Python's own stack is near 1,000
-
+MAX_STEPS = 10_000_000             # what a schema or a value can make large is paid for: a second or so
+MAX_ERRORS = 100                   # of one value: nobody acts on more
+MAX_MATCHED = 1 << 16              # characters for a pattern with repeats: a search cannot be interrupted
 
 def validate(value: Any, schema: Any) -> list[str]:
     """Check a JSON value against a JSON Schema (2020-12): a list of error texts, empty when it is valid.
 
-    Each text is one line: `days: expected integer, got "three"`. Raises ValueError when the schema itself is
-    wrong. Never fetches anything: a `$ref` must resolve inside the schema."""
+    Each text is one line: `days: expected integer, got "three"`. Raises ValueError for a wrong schema.
+    Never fetches anything: a `$ref` must resolve inside the schema. `format` is not checked."""
     return Schema(schema).errors(value)
 
-
 class Schema:
-    """A compiled schema. Immutable, safe from any thread."""
-    __slots__ = ("schema", "_check", "_refs")
+    """A compiled schema. Immutable, safe from any thread. Raises ValueError when it cannot be used."""
+    __slots__ = ("schema", "nodes", "dynamic", "marks", "_named", "_references", "_quick")
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
-        self._refs: dict[str, Check] = {}
-        try: self._check = self._compile(schema, 0)
-        except RecursionError: raise ValueError("schema: nested too deeply") from None
+        self.nodes: dict[int, Any] = {}               # id() of a subschema -> rows by type, parts, steps, URI
+        self.dynamic: dict[Any, Any] = {}             # (URI, dynamic anchor) -> subschema
+        self._named: dict[Any, Any] = {("", ""): schema, _METASCHEMA: _RULES}    # (URI, anchor) -> subschema
+        self._references: list[Any] = []              # (parts, keyword, URI)
+        try:
+            self.marks = "'unevaluated" in repr(schema)       # whether a keyword may ask what was looked at
+            self._find("#", "")
+            for parts, keyword, base in self._references:     # now that all is named; there may come more
+                parts[keyword] = self._find(parts[keyword], base)
+        except (RecursionError, ValueError) as error:
+            text = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise ValueError(f"schema: {text}") from None
+        self._quick = _quick(schema)
 
     def errors(self, value: Any) -> list[str]:
-        """The texts of everything that is wrong with the value."""
-        found: list[str] = []
-        try: self._check(value, None, found)
-        except RecursionError: found.append("nested too deeply for the schema")
-        return found
+        """What is wrong with the value: at most MAX_ERRORS texts, none when it is valid."""
+        if self._quick is not None and type(value) is dict:
+            types, required = self._quick
+            if required <= value.keys() and all(types.get(name) is type(value[name]) for name in value): return []
+        try:
+            return [_tell(*error) for error in _Run(self).check(self.schema, value)]
+        except (RecursionError, OverflowError, ValueError) as error:
+            return ["nested too deeply for the schema" if isinstance(error, RecursionError) else str(error)]
 
-    def _compile(self, schema: Any, depth: int) -> Check:
-        if schema is True or schema == {}: return _check_anything
-        if schema is False: return _check_nothing
-        if not isinstance(schema, dict):
-            raise ValueError(f"schema: expected object or boolean, got {show(schema)}")
-        if depth > MAX_SCHEMA_DEPTH: raise ValueError(f"schema: nested more than {MAX_SCHEMA_DEPTH} deep")
-        checks: list[Check] = []
-        for keyword, compile_keyword in _KEYWORDS.items():
-            if keyword in schema:
-                check = compile_keyword(self, schema[keyword], schema, depth + 1)
-                if check is not None: checks.append(check)
-        if len(checks) == 1: return checks[0]
+    def _find(self, ref: str, base: str) -> Any:
+        """What a reference names: (subschema, dynamic anchor or None). Raises ValueError if it is no use."""
+        try:
+            uri, (name, *pointer) = _split(ref, base)
+            found = self._named[uri, name]
+            for part in pointer:
+                part = part.replace("~1", "/").replace("~0", "~")
+                found = found[int(part) if isinstance(found, list) else part]
+        except (LookupError, TypeError, ValueError):
+            raise ValueError(f"$ref {show(ref)} is not in this document, and nothing is fetched") from None
+        if id(found) not in self.nodes:               # the root, or what stands where no schema is expected
+            for text in _META.errors(found) if _META else ():
+                raise ValueError(text)
+            self._add(found, uri)
+        return found, name if self.dynamic.get((uri, name)) is found else None
 
-        def check_all(value: Any, path: Any, errors: list[str]) -> None:
-            for check in checks: check(value, path, errors)
-        return check_all
+    def _add(self, node: Any, base: str) -> None:
+        """Compile a subschema and those in it, in the document whose URI is `base`."""
+        if isinstance(node, bool) or id(node) in self.nodes:
+            return
+        base, (anchor, *_) = _split(node.get("$id", ""), base)        # the anchor: before 2019-09
+        names = [node[keyword] for keyword in ("$anchor", "$dynamicAnchor") if keyword in node]
+        self._named.update({(base, name): node for name in [*names, *[anchor] * ("$id" in node)]})
+        if "$dynamicAnchor" in node:
+            self.dynamic[base, node["$dynamicAnchor"]] = node
+        parts: Json = {"properties": {}, "patternProperties": (), "additionalProperties": (), **node}
+        for keyword in _PREPARE.keys() & node.keys():
+            parts[keyword] = _PREPARE[keyword](node[keyword], node)
+        self._references += [(parts, keyword, base) for keyword in ("$ref", "$dynamicRef") if keyword in node]
+        steps = 6 + sum(len(value) for value in node.values() if isinstance(value, (dict, list)))
+        self.nodes[id(node)] = _rows(node, parts, self.marks), parts, steps, base
+        for keyword in filter(_HOLDERS.__contains__, node):
+            subs = node[keyword].values() if keyword in _NAMED else node[keyword]
+            for sub in [subs] if isinstance(subs, (dict, bool)) else subs:
+                if not isinstance(sub, list):         # the names in `dependencies`
+                    self._add(sub, base)
 
-    def _resolve(self, ref: str, depth: int) -> Check:
-        """The check for a `$ref`; compiled at its first use, so that schemas may refer to themselves."""
-        if ref in self._refs: return self._refs[ref]
-        target = _find_ref(self.schema, ref)
-        compiled: list[Check] = []
+def _quick(schema: Any) -> tuple[dict[str, Any], set[str]] | None:
+    """For an object of plain scalars, which most arguments are: each member's type, and the required ones."""
+    members = schema.get("properties") if isinstance(schema, dict) else None
+    if members is None or schema.keys() - {"type", "properties", "required", "additionalProperties"}: return None
+    scalars = {"string": str, "integer": int, "boolean": bool}
+    return {name: scalars.get(str(sub.get("type"))) for name, sub in members.items()
+            if isinstance(sub, dict) and not sub.keys() - {"type", "description", "default", "x-mcp-header"}}, \
+        set(schema.get("required", ()))
 
-        def check_ref(value: Any, path: Any, errors: list[str]) -> None:
-            compiled[0](value, path, errors)
-        self._refs[ref] = check_ref
-        compiled.append(self._compile(target, depth))
-        return compiled[0]
+def _rows(node: Json, parts: Json, marks: bool) -> Any:
+    """For each type of value, the rows that it meets: (apply, argument, expected)."""
+    met: dict[Any, Any] = {}
+    for keyword, (kinds, text, apply) in _KEYWORDS.items():
+        if keyword in node:                           # one row for those that `apply` takes together
+            expected = text.format(show(node[keyword], 300)) if text else text if marks else ""
+            met[apply if text is None else keyword] = kinds, (apply, parts[keyword], expected)
+    rows: Any = {kind: [row for kinds, row in met.values() if kind in kinds] for kind in _EVERY}
+    if "type" in node:
+        names = node["type"] if isinstance(node["type"], list) else [node["type"]]
+        typed = (lambda run, value, *_: any(is_type(value, name) for name in names), None, " or ".join(names))
+        for kind in set(_EVERY).difference(*(_TYPES[name] for name in names)):
+            rows[kind] = [typed, *(rows[kind] if kind is float and "integer" in names else [])]
+    return rows
 
+class _Run:
+    """One validation under way; its methods below `rest` are what _KEYWORDS applies."""
+    __slots__ = ("schema", "nodes", "left", "scope", "marks", "start")
 
-def _find_ref(root: Any, ref: str) -> Any:
-    if ref == "#":
-        return root
-    if ref.startswith("#/"):
-        found = root
-        for part in ref[2:].split("/"):
-            part = _percent_decode(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and part.isdigit() and int(part) < len(found):
-                found = found[int(part)]
-            elif isinstance(found, dict) and part in found: found = found[part]
-            else: raise ValueError(f"schema: $ref {show(ref)} leads nowhere")
-        return found
-    if ref.startswith("#"):
-        for sub in _walk(root):
-            if sub.get("$anchor") == ref[1:]: return sub
-    raise ValueError(f"schema: $ref {show(ref)} is not in this document, and nothing is fetched")
+    def __init__(self, schema: Schema) -> None:
+        self.schema, self.nodes, self.left = schema, schema.nodes, MAX_STEPS
+        self.scope: tuple[str, ...] = ()              # the documents entered
+        self.marks: list[Any] = []                    # (owner, key) of the members looked at, if schema.marks
 
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise OverflowError("too much work for the schema")
 
-def _walk(node: Any) -> Iterator[Json]:
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, dict):
-            yield node
-            stack.extend(node.values())
-        elif isinstance(node, list): stack.extend(node)
+    def check(self, node: Any, value: Any) -> Any:
+        """The errors of a value against a subschema, or a function that stands for one."""
+        compiled = self.nodes.get(id(node))
+        if compiled is None:
+            return node(value) if callable(node) else () if node else _NOTHING(value)
+        by_type, parts, steps, uri = compiled
+        rows = by_type.get(type(value))
+        if rows is None:                              # a subclass, or no JSON value at all
+            rows = next(by_type[kind] for kind in _EVERY if isinstance(value, kind))
+        if not rows:
+            return ()
+        self.spend(steps)
+        errors: list[Any] = []
+        scope, start = self.scope, len(self.marks)
+        if uri not in scope:
+            self.scope = (*scope, uri)
+        for apply, argument, expected in rows:
+            self.start = start
+            found = apply(self, value, argument, parts)
+            if expected:
+                if not found:
+                    errors.append((None, expected, value))
+                continue
+            for key, item, sub in found:
+                self.left -= 1
+                if expected is None:
+                    self.marks.append((value, key))
+                wrong = self.check(sub, item)
+                if wrong:
+                    self.spend(len(wrong))
+                    errors += wrong if key is None else [((key, path), *rest) for path, *rest in wrong]
+                    if len(errors) >= MAX_ERRORS:
+                        break
+        self.scope = scope
+        return errors[:MAX_ERRORS]
 
+    def attempt(self, node: Any, value: Any) -> Any:
+        """The errors of a value. If there are any, what was looked at does not count."""
+        count, errors = len(self.marks), self.check(node, value)
+        if errors:
+            del self.marks[count:]
+        return errors
 
-def _check_anything(value: Any, path: Any, errors: list[str]) -> None:
-    pass
+    def rest(self, value: Any, items: Iterable[Any], node: Any) -> list[Any]:
+        """The members that no other keyword of the subschema has looked at."""
+        self.spend(len(self.marks) - self.start)
+        seen = {key for owner, key in self.marks[self.start:] if owner is value}
+        return [(key, item, node) for key, item in items if key not in seen]
 
+    def properties(self, value: Json, _: Any, parts: Json) -> Iterable[Any]:
+        named, others = parts["properties"], parts["additionalProperties"]
+        patterns = parts["patternProperties"]
+        if not patterns:
+            return [(name, item, sub) for name, item in value.items() for sub in named.get(name, others)]
+        return ((name, item, sub) for name, item in value.items() for sub in
+                [*named.get(name, ()), *(sub for found, sub in patterns if found(name, self))] or others)
 
-def _check_nothing(value: Any, path: Any, errors: list[str]) -> None:
-    errors.append(_at(path) + f"nothing is allowed here, got {show(value)}")
+    def items(self, value: list[Any], _: Any, parts: Json) -> Iterable[Any]:
+        first, rest = parts.get("prefixItems", []), "items"
+        if isinstance(parts.get("items"), list):      # before 2020-12
+            first, rest = parts["items"], "additionalItems"
+        others = itertools.repeat(parts[rest]) if rest in parts else ()
+        return zip(itertools.count(), value, itertools.chain(first, others))
 
+    def contains(self, value: list[Any], sub: Any, parts: Json) -> bool:
+        found = [index for index, item in enumerate(value) if not self.attempt(sub, item)]
+        self.marks += [(value, index) for index in found]
+        return bool(parts.get("minContains", 1) <= len(found) <= parts.get("maxContains", len(found)))
 
-def _at(path: Any) -> str:
-    """A path as error texts begin: `a.b[0]: `, or nothing at the root."""
-    parts: list[str] = []
-    while path is not None:
-        path, key = path
-        parts.append(f"[{key}]" if isinstance(key, int) else ("." if path is not None else "") + str(key))
-    return "".join(reversed(parts)) + ": " if parts else ""
+    def any_of(self, value: Any, subs: list[Any], parts: Json) -> Any:
+        one, failed = subs is parts.get("oneOf"), []
+        for sub in subs:
+            wrong = self.attempt(sub, value)
+            if wrong:
+                failed.append(wrong)
+            elif not one and not self.schema.marks:
+                return ()
+        passed = len(subs) - len(failed)
+        if not passed:
+            return [(None, value, lambda value: _nearest(failed, value))]
+        text = f"matches {passed} alternatives of `oneOf`, must match one"
+        return [(None, value, _refuse(lambda *_: text))] if one and passed > 1 else ()
 
+    def dynamic_ref(self, value: Any, _: Any, parts: Json) -> Any:
+        sub, anchor = parts["$dynamicRef"]            # if it has one: that of the outermost document entered
+        entered = [(uri, anchor) for uri in self.scope if (uri, anchor) in self.schema.dynamic]
+        return [(None, value, self.schema.dynamic[entered[0]] if entered else sub)]
 
-def is_same(a: Any, b: Any) -> bool:
-    """Equality as JSON has it: 1 and 1.0 are the same, 1 and true are not."""
-    if isinstance(a, bool) or isinstance(b, bool): return a is b
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(is_same(a[key], b[key]) for key in a)
-    if isinstance(a, list) and isinstance(b, list): return len(a) == len(b) and all(map(is_same, a, b))
-    return bool(a == b)
+    def dependent(self, value: Json, rules: Json, _: Any) -> Iterator[Any]:
+        for name, rule in rules.items():
+            if name in value and isinstance(rule, list):
+                yield from [(each, value, _MISSING) for each in rule if each not in value]
+            elif name in value:
+                yield None, value, rule
 
+def _tell(path: Any, expected: Any, value: Any) -> str:
+    """An error's text: `a.b[0]: expected ...`, without a path at the root."""
+    place, key = "", ""
+    while path:
+        key, path = path
+        name = key if isinstance(key, int) or key.isprintable() and len(key) < 200 else show(key)
+        place += f"[{name}]" if isinstance(key, int) else f".{name}" if place else name
+    text = expected(value, key) if callable(expected) else f"expected {expected}, got {show(value)}"
+    return f"{place}: {text}" if place else text
+
+def _refuse(text: Callable[[Any, Any], str]) -> Callable[[Any], Any]:
+    """What stands for a subschema and refuses everything, with a text made from (value, key)."""
+    return lambda value: [(None, text, value)]
+
+def _others(sub: Any, node: Json) -> Any:
+    known = node.get("properties", ())
+    return _refuse(lambda value, name: "unknown" + suggest(str(name), known)) if sub is False else sub
+
+def _multiple_of(run: _Run, value: Any, step: Any, parts: Json) -> bool:
+    from fractions import Fraction                    # of the texts: in decimal, 0.3 is a multiple of 0.1
+    return abs(value) < float("inf") and Fraction(str(value)) % Fraction(str(step)) == 0
+
+def _nearest(failed: list[Any], value: Any) -> Any:
+    """Why no alternative fits: in one line if each expects one thing here, else as the nearest one has it."""
+    plain = [wrong[0][1] for wrong in failed if len(wrong) == 1 and not wrong[0][0]]
+    if len(plain) == len(failed) and all(isinstance(expected, str) for expected in plain):
+        return [(None, " or ".join(dict.fromkeys(plain)), value)]
+    # What fails deeper down has matched where the others have not: in its type, or its tag.
+    return min(failed, key=lambda wrong: (any(not path for path, _, _ in wrong), len(wrong)))
+
+def _search(pattern: str, _: Any = None) -> Callable[[str, _Run], bool]:
+    """Whether an ECMA 262 pattern is found in a text, as a function of (text, run)."""
+    def translate(token: Any) -> str:
+        code = int(token[1], 16) if token[1] else ord(token[2]) % 32 if token[2] else None
+        return _PYTHON.get(token[0], token[0]) if code is None else re.escape(chr(code))
+    try:
+        search = re.compile(_TOKEN.sub(translate, pattern), re.ASCII).search
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
+        raise ValueError(f"pattern {show(pattern)}: {error}") from None
+    most = MAX_MATCHED if re.search("[*+{]", pattern) else sys.maxsize
+
+    def found(text: str, run: _Run) -> bool:
+        run.spend(1 + (len(text) >> 4))
+        if len(text) > most:
+            raise OverflowError(f"{len(text)} characters are too many for the pattern {show(pattern)}")
+        return search(text) is not None
+    return found
 
 def is_type(value: Any, name: str) -> bool:
     """Whether a value has a JSON Schema type. A bool is no number, and 1.0 is an integer."""
-    if isinstance(value, bool): return name == "boolean"
-    if name == "integer" and isinstance(value, float): return value.is_integer()
-    return isinstance(value, _JSON_TYPES[name])
+    if isinstance(value, bool):
+        return name == "boolean"
+    whole = name == "integer" and isinstance(value, float) and value.is_integer()
+    return whole or isinstance(value, _TYPES[name])
 
+def is_same(a: Any, b: Any) -> bool:
+    """Equality as JSON has it: 1 and 1.0 are the same, 1 and true are not."""
+    return _key(a) == _key(b)
 
-def _kw_type(schema: Schema, names: Any, whole: Json, depth: int) -> Check:
-    wanted = [names] if isinstance(names, str) else names
-    if not isinstance(wanted, list) or not wanted or any(name not in _JSON_TYPES for name in wanted):
-        raise ValueError(f"schema: type: expected a type's name or a list of them, got {show(names)}")
-    told = " or ".join(wanted)
-    exact = _EXACT.get(wanted[0]) if len(wanted) == 1 else None
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if type(value) is not exact and not any(is_type(value, name) for name in wanted):
-            errors.append(_at(path) + f"expected {told}, got {show(value)}")
-    return check
-
-
-def _kw_enum(schema: Schema, values: Any, whole: Json, depth: int) -> Check:
-    if not isinstance(values, list): raise ValueError(f"schema: enum: expected array, got {show(values)}")
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if not any(is_same(value, each) for each in values):
-            told = ", ".join(show(each) for each in values[:20]) + (", ..." if len(values) > 20 else "")
-            errors.append(_at(path) + f"expected one of {told}, got {show(value)}")
-    return check
-
-
-def _kw_const(schema: Schema, wanted: Any, whole: Json, depth: int) -> Check:
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if not is_same(value, wanted):
-            errors.append(_at(path) + f"expected {show(wanted)}, got {show(value)}")
-    return check
-
-
-# Keyword: the types it applies to, what is measured, the test, the text.
-_LIMITS: dict[str, Any] = {
-    "minimum": ("number", None, lambda n, limit: n >= limit, "expected at least {}"),
-    "maximum": ("number", None, lambda n, limit: n <= limit, "expected at most {}"),
-    "exclusiveMinimum": ("number", None, lambda n, limit: n > limit, "expected more than {}"),
-    "exclusiveMaximum": ("number", None, lambda n, limit: n < limit, "expected less than {}"),
-    "minLength": ("string", len, lambda n, limit: n >= limit, "expected at least {} characters"),
-    "maxLength": ("string", len, lambda n, limit: n <= limit, "expected at most {} characters"),
-    "minItems": ("array", len, lambda n, limit: n >= limit, "expected at least {} items"),
-    "maxItems": ("array", len, lambda n, limit: n <= limit, "expected at most {} items"),
-    "minProperties": ("object", len, lambda n, limit: n >= limit, "expected at least {} members"),
-    "maxProperties": ("object", len, lambda n, limit: n <= limit, "expected at most {} members"),
-}
-
-
-def _kw_limit(keyword: str) -> Callable[[Schema, Any, Json, int], Check]:
-    kind, measure, holds, text = _LIMITS[keyword]
-
-    def compile_limit(schema: Schema, limit: Any, whole: Json, depth: int) -> Check:
-        if not is_type(limit, "number"):
-            raise ValueError(f"schema: {keyword}: expected number, got {show(limit)}")
-
-        def check(value: Any, path: Any, errors: list[str]) -> None:
-            if is_type(value, kind) and not holds(measure(value) if measure else value, limit):
-                errors.append(_at(path) + text.format(limit) + f", got {show(value)}")
-        return check
-    return compile_limit
-
-
-def _kw_multiple_of(schema: Schema, step: Any, whole: Json, depth: int) -> Check:
-    if not is_type(step, "number") or step <= 0:
-        raise ValueError(f"schema: multipleOf: expected a number above 0, got {show(step)}")
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if is_type(value, "number"):
-            from fractions import Fraction
-            # As decimals, not as binary floats: 0.3 is a multiple of 0.1.
-            if Fraction(str(value)) % Fraction(str(step)):
-                errors.append(_at(path) + f"expected a multiple of {step}, got {show(value)}")
-    return check
-
-
-def _pattern(text: Any) -> Any:
-    """An ECMA 262 pattern as a compiled Python one, for what is commonly written."""
-    if not isinstance(text, str): raise ValueError(f"schema: pattern: expected string, got {show(text)}")
-    try: return re.compile(re.sub(r"\\d", "[0-9]", text) if "[" not in text else text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"schema: pattern {show(text)}: {error}") from None
-
-
-def _kw_pattern(schema: Schema, text: Any, whole: Json, depth: int) -> Check:
-    pattern = _pattern(text)
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if isinstance(value, str) and not pattern.search(value):
-            errors.append(_at(path) + f"expected text that matches {text}, got {show(value)}")
-    return check
-
-
-def _kw_unique(schema: Schema, unique: Any, whole: Json, depth: int) -> Check | None:
-    if unique is not True: return None
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if not isinstance(value, list): return
-        seen: dict[Any, int] = {}
-        for index, item in enumerate(value):
-            key = json.dumps(_number_neutral(item), sort_keys=True)
-            if seen.setdefault(key, index) != index:
-                errors.append(_at((path, index)) + f"the same as item {seen[key]}: {show(item)}")
-    return check
-
-
-def _number_neutral(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer(): return int(value)
-    if isinstance(value, dict): return {key: _number_neutral(item) for key, item in value.items()}
-    return [_number_neutral(item) for item in value] if isinstance(value, list) else value
-
-
-def _kw_properties(schema: Schema, properties: Any, whole: Json, depth: int) -> Check:
-    """properties, patternProperties and additionalProperties, which need each other."""
-    known = whole.get("properties", {})
-    if not isinstance(known, dict) or not isinstance(whole.get("patternProperties", {}), dict):
-        raise ValueError(f"schema: properties: expected object, got {show(known)}")
-    named = {name: schema._compile(sub, depth) for name, sub in known.items()}
-    matched = [(_pattern(text), schema._compile(sub, depth))
-               for text, sub in whole.get("patternProperties", {}).items()]
-    other_schema = whole.get("additionalProperties", True)
-    other = None if other_schema is True else schema._compile(other_schema, depth)
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if not isinstance(value, dict): return
-        for name, item in value.items():
-            check_named = named.get(name)
-            if check_named: check_named(item, (path, name), errors)
-            found = check_named is not None
-            for pattern, check_matched in matched:
-                if pattern.search(name):
-                    found = True
-                    check_matched(item, (path, name), errors)
-            if not found and other:
-                if other is _check_nothing:
-                    errors.append(_at((path, name)) + "unknown" + suggest(name, named))
-                else: other(item, (path, name), errors)
-    return check
-
+def _key(value: Any, run: _Run | None = None) -> str:
+    """What values that are the same share, and no others. A text: nobody can foresee its hash."""
+    if run:
+        run.spend(6)
+    if isinstance(value, dict):
+        return "{" + ",".join(sorted(f"{name!r}{_key(item, run)}" for name, item in value.items())) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([_key(item, run) for item in value]) + "]"
+    return hex(int(value)) if is_type(value, "integer") else repr(value)
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """How an error text goes on after an unknown name: the nearest known one, or all of a few."""
     import difflib
-    names = list(known)
+    names = list(itertools.islice(known, 200))
     near = difflib.get_close_matches(name, names, 1, 0.5) if len(name) < 100 else []
-    if near: return f"; did you mean {near[0]}?"
+    if near:
+        return f"; did you mean {near[0]}?"
     return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
 
-
-def _kw_required(schema: Schema, names: Any, whole: Json, depth: int) -> Check:
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"schema: required: expected array of strings, got {show(names)}")
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if isinstance(value, dict):
-            for name in names:
-                if name not in value: errors.append(_at((path, name)) + "required, but missing")
-    return check
-
-
-def _kw_property_names(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
-    check_name = schema._compile(sub, depth)
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if isinstance(value, dict):
-            for name in value: check_name(name, (path, name), errors)
-    return check
-
-
-def _kw_dependent_required(schema: Schema, rules: Any, whole: Json, depth: int) -> Check:
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if isinstance(value, dict):
-            for trigger, names in rules.items():
-                if trigger in value:
-                    errors.extend(_at((path, name)) + f"required with {trigger}, but missing"
-                                  for name in names if name not in value)
-    return check
-
-
-def _kw_dependent_schemas(schema: Schema, rules: Any, whole: Json, depth: int) -> Check:
-    compiled = {trigger: schema._compile(sub, depth) for trigger, sub in rules.items()}
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if isinstance(value, dict):
-            for trigger, check_rule in compiled.items():
-                if trigger in value: check_rule(value, path, errors)
-    return check
-
-
-def _kw_items(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
-    """prefixItems and items: the first for the leading places, the second for the rest."""
-    first = [schema._compile(each, depth) for each in whole.get("prefixItems", [])]
-    rest = schema._compile(whole.get("items", True), depth)
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if isinstance(value, list):
-            for index, item in enumerate(value):
-                (first[index] if index < len(first) else rest)(item, (path, index), errors)
-    return check
-
-
-def _kw_contains(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
-    check_item = schema._compile(sub, depth)
-    least, most = whole.get("minContains", 1), whole.get("maxContains")
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if isinstance(value, list):
-            count = sum(passes(check_item, item) for item in value)
-            if count < least:
-                errors.append(_at(path) + f"expected at least {least} items that match `contains`, got {count}")
-            elif most is not None and count > most:
-                errors.append(_at(path) + f"expected at most {most} items that match `contains`, got {count}")
-    return check
-
-
-def passes(check: Check, value: Any) -> bool:
-    """Whether a compiled check finds nothing wrong."""
-    found: list[str] = []
-    check(value, None, found)
-    return not found
-
-
-def _kw_all_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
-    compiled = [schema._compile(sub, depth) for sub in subs]
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        for each in compiled: each(value, path, errors)
-    return check
-
-
-def _kw_any_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
-    compiled = [schema._compile(sub, depth) for sub in subs]
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        found: list[list[str]] = []
-        for each in compiled:
-            wrong: list[str] = []
-            each(value, path, wrong)
-            if not wrong: return
-            found.append(wrong)
-        errors.append(_merge_alternatives(path, value, found))
-    return check
-
-
-def _merge_alternatives(path: Any, value: Any, found: list[list[str]]) -> str:
-    """One line for a failed anyOf: `x: expected integer or null, got "a"` where the alternatives are plain
-    types."""
-    start, end = _at(path) + "expected ", f", got {show(value)}"
-    if all(len(wrong) == 1 and wrong[0].startswith(start) and wrong[0].endswith(end) for wrong in found):
-        return start + " or ".join(wrong[0][len(start):len(wrong[0]) - len(end)] for wrong in found) + end
-    deepest = max(found, key=lambda wrong: max(text.count(".") + text.count("[") for text in wrong), default=["false"])
-    return deepest[0]
-
-
-def _kw_one_of(schema: Schema, subs: Any, whole: Json, depth: int) -> Check:
-    compiled = [schema._compile(sub, depth) for sub in subs]
-    named = [sub["const"] for sub in subs if isinstance(sub, dict) and "const" in sub]
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        found: list[list[str]] = []
-        for each in compiled:
-            wrong: list[str] = []
-            each(value, path, wrong)
-            if wrong: found.append(wrong)
-        if len(found) == len(compiled):
-            if len(named) == len(compiled):
-                errors.append(_at(path) + f"expected one of {', '.join(map(show, named))}, got {show(value)}")
-            else: errors.append(_merge_alternatives(path, value, found))
-        elif len(found) < len(compiled) - 1:
-            errors.append(_at(path) + f"matches {len(compiled) - len(found)} alternatives of `oneOf`, must match one")
-    return check
-
-
-def _kw_not(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
-    refused = schema._compile(sub, depth)
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        if passes(refused, value): errors.append(_at(path) + f"not allowed: {show(value)}")
-    return check
-
-
-def _kw_if(schema: Schema, sub: Any, whole: Json, depth: int) -> Check:
-    condition = schema._compile(sub, depth)
-    then = schema._compile(whole.get("then", True), depth)
-    otherwise = schema._compile(whole.get("else", True), depth)
-
-    def check(value: Any, path: Any, errors: list[str]) -> None:
-        (then if passes(condition, value) else otherwise)(value, path, errors)
-    return check
-
-
-def _kw_ref(schema: Schema, ref: Any, whole: Json, depth: int) -> Check:
-    if not isinstance(ref, str): raise ValueError(f"schema: $ref: expected string, got {show(ref)}")
-    return schema._resolve(ref, depth)
-
-
-_KEYWORDS: dict[str, Callable[[Schema, Any, Json, int], Check | None]] = {
-    "$ref": _kw_ref, "type": _kw_type, "enum": _kw_enum, "const": _kw_const,
-    **{keyword: _kw_limit(keyword) for keyword in _LIMITS},
-    "multipleOf": _kw_multiple_of, "pattern": _kw_pattern, "uniqueItems": _kw_unique,
-    "properties": _kw_properties,
-    # Any one of the three compiles all of them.
-    "patternProperties": lambda schema, sub, whole, depth:
-        None if "properties" in whole else _kw_properties(schema, sub, whole, depth),
-    "additionalProperties": lambda schema, sub, whole, depth:
-        None if "properties" in whole or "patternProperties" in whole else _kw_properties(schema, sub, whole, depth),
-    "required": _kw_required, "propertyNames": _kw_property_names,
-    "dependentRequired": _kw_dependent_required, "dependentSchemas": _kw_dependent_schemas,
-    "items": _kw_items,
-    "prefixItems": lambda schema, sub, whole, depth:
-        None if "items" in whole else _kw_items(schema, sub, whole, depth),
-    "contains": _kw_contains, "allOf": _kw_all_of, "anyOf": _kw_any_of, "oneOf": _kw_one_of, "not": _kw_not,
-    "if": _kw_if,
-}
-
-
 def _percent_decode(text: str) -> str:
-    if "%" not in text: return text
+    if "%" not in text:
+        return text
     from urllib.parse import unquote
     return unquote(text, errors="strict")
 
+def _split(ref: str, base: str) -> tuple[str, list[str]]:
+    """A reference as a URI and its fragment's parts: an anchor or "", and the steps of a JSON pointer."""
+    uri, _, fragment = ref.partition("#")
+    if uri:
+        from urllib.parse import urljoin
+        base = urljoin(base, uri)
+    return base, _percent_decode(fragment).split("/")
+
+# How Python's `re` says what ECMA 262 says otherwise. (\d, \w and \b are ASCII by a flag.)
+_SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_PYTHON = {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "(?<": "(?P<", "[]": "(?!)", "[^]": r"[\s\S]",
+           r"\s": f"[{_SPACES}]", r"\S": f"[^{_SPACES}]", r"\p{Nd}": r"(?u:\d)",
+           **dict.fromkeys((r"\p{L}", r"\p{Letter}"), r"(?u:[^\W\d_])")}
+_TOKEN = re.compile(r"\\u\{(\w+)}|\\c([a-zA-Z])|\\p\{\w+}|\\.|\[(?:\\.|[^]\\])*]|\(\?<(?=\w)|.", re.S)
+
+_OBJECT, _ARRAY, _STRING, _NUMBER = (dict,), (list,), (str,), (int, float)
+_EVERY = (dict, list, str, bool, int, float, type(None), object)
+_TYPES: dict[str, Any] = {"object": _OBJECT, "array": _ARRAY, "string": _STRING, "number": _NUMBER,
+                          "integer": (int,), "boolean": (bool,), "null": (type(None),)}
+_NOTHING = _refuse(lambda value, key: f"nothing is allowed here, got {show(value)}")
+_MISSING = _refuse(lambda value, key: "required, but missing")
+
+# A keyword's row: the types it concerns, and what it expects if `apply(run, value, argument, parts)` tells
+# whether that holds. Otherwise `apply` gives triples (key, item, subschema) to check, where the key is None
+# for the value itself; then None in the place of "" marks the keys as looked at, for unevaluated keywords.
+_KEYWORDS: dict[str, Any] = {
+    "$ref": (_EVERY, "", lambda run, value, ref, parts: [(None, value, parts["$ref"][0])]),
+    "$dynamicRef": (_EVERY, "", _Run.dynamic_ref),
+    "enum": (_EVERY, "one of {}", lambda run, value, keys, parts: _key(value, run) in keys),
+    "const": (_EVERY, "{}", lambda run, value, key, parts: _key(value, run) == key),
+    "minimum": (_NUMBER, "at least {}", lambda run, value, limit, _: value >= limit),
+    "maximum": (_NUMBER, "at most {}", lambda run, value, limit, _: value <= limit),
+    "exclusiveMinimum": (_NUMBER, "more than {}", lambda run, value, limit, _: value > limit),
+    "exclusiveMaximum": (_NUMBER, "less than {}", lambda run, value, limit, _: value < limit),
+    "multipleOf": (_NUMBER, "a multiple of {}", _multiple_of),
+    "minLength": (_STRING, "at least {} characters", lambda run, value, limit, _: len(value) >= limit),
+    "maxLength": (_STRING, "at most {} characters", lambda run, value, limit, _: len(value) <= limit),
+    "pattern": (_STRING, "text that matches {}", lambda run, value, found, parts: found(value, run)),
+    "minItems": (_ARRAY, "at least {} items", lambda run, value, limit, _: len(value) >= limit),
+    "maxItems": (_ARRAY, "at most {} items", lambda run, value, limit, _: len(value) <= limit),
+    "uniqueItems": (_ARRAY, "items that all differ", lambda run, value, unique, parts:
+                    not unique or len({_key(item, run) for item in value}) == len(value)),
+    **dict.fromkeys(("prefixItems", "items"), (_ARRAY, None, _Run.items)),
+    "contains": (_ARRAY, "items that match {}, as many as minContains and maxContains say", _Run.contains),
+    "minProperties": (_OBJECT, "at least {} members", lambda run, value, limit, _: len(value) >= limit),
+    "maxProperties": (_OBJECT, "at most {} members", lambda run, value, limit, _: len(value) <= limit),
+    **dict.fromkeys(("additionalProperties", "patternProperties", "properties"),
+                    (_OBJECT, None, _Run.properties)),
+    "propertyNames": (_OBJECT, "", lambda run, value, sub, _: [(name, name, sub) for name in value]),
+    "required": (_OBJECT, "", lambda run, value, names, _:
+                 [(name, value, _MISSING) for name in names if name not in value]),
+    **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), (_OBJECT, "", _Run.dependent)),
+    "allOf": (_EVERY, "", lambda run, value, subs, _: [(None, value, sub) for sub in subs]),
+    **dict.fromkeys(("anyOf", "oneOf"), (_EVERY, "", _Run.any_of)),
+    "not": (_EVERY, "anything but what matches {}", lambda run, value, sub, _: run.attempt(sub, value)),
+    "if": (_EVERY, "", lambda run, value, sub, parts:
+           [(None, value, parts.get("else" if run.attempt(sub, value) else "then", True))]),
+    "unevaluatedProperties": (_OBJECT, None, lambda run, value, sub, _: run.rest(value, value.items(), sub)),
+    "unevaluatedItems": (_ARRAY, None, lambda run, value, sub, _: run.rest(value, enumerate(value), sub)),
+}
+_PREPARE: dict[str, Any] = {       # what is made of a keyword's value beforehand
+    "properties": lambda subs, node: {name: (sub,) for name, sub in subs.items()},
+    "patternProperties": lambda subs, node: [(_search(text), sub) for text, sub in subs.items()],
+    "additionalProperties": lambda sub, node: (_others(sub, node),),
+    "unevaluatedProperties": _others, "pattern": _search,
+    "enum": lambda values, node: set(map(_key, values)), "const": lambda value, node: _key(value),
+}
+
+# The rules for schemas are a schema, too. First what holds subschemas: one, an array, or an object of them.
+_ONE = ("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames",
+        "then", "unevaluatedItems", "unevaluatedProperties")
+_MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED = ("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties")
+_HOLDERS = {*_ONE, *_MANY, *_NAMED}
+_ROOT: Json = {"$ref": "#"}
+_NAMES: Json = {"type": "array", "items": {"type": "string"}}
+_METASCHEMA = ("https://json-schema.org/draft/2020-12/schema", "")
+_RULES: Json = {"type": ["object", "boolean"], "properties": {
+    **dict.fromkeys(_ONE, _ROOT), **dict.fromkeys(_MANY, {"type": "array", "items": _ROOT}),
+    **dict.fromkeys(_NAMED, {"type": "object", "additionalProperties": _ROOT}),
+    "items": {"if": {"type": "array"}, "then": {"items": _ROOT}, "else": _ROOT},
+    "dependencies": {"additionalProperties": {"if": {"type": "array"}, "then": _NAMES, "else": _ROOT}},
+    "dependentRequired": {"type": "object", "additionalProperties": _NAMES}, "required": _NAMES,
+    "$schema": {"enum": [f"{scheme}://json-schema.org/{draft}/schema{end}" for scheme in ("https", "http")
+                         for draft in ("draft/2020-12", "draft/2019-09", "draft-07") for end in ("", "#")]},
+    "type": {"anyOf": [{"enum": [*_TYPES]}, {"type": "array", "minItems": 1, "items": {"enum": [*_TYPES]}}]},
+    "multipleOf": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": float("inf")},
+    "enum": {"type": "array"}, "uniqueItems": {"type": "boolean"}, "pattern": {"type": "string"},
+    **dict.fromkeys(("$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$ref"), {"type": "string"}),
+    **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"), {"type": "number"}),
+    **{end + noun: {"type": "integer", "minimum": 0} for end in ("max", "min")
+       for noun in ("Contains", "Items", "Length", "Properties")}}}
+_META: Schema | None = None     # while it is made
+_META = Schema(_RULES)
 
 ###############################################################################
 # 6. Signatures ###############################################################
@@ -1363,7 +1313,7 @@ class Signature:
         return self.bind({name: self._from_text(name, value) for name, value in arguments.items()})
 
     def _from_text(self, name: str, text: Any) -> Any:
-        schema = {**self.schema["properties"].get(name, {}), "$defs": self.schema.get("$defs")}
+        schema = {**self.schema["properties"].get(name, {}), "$defs": self.schema.get("$defs", {})}
         if not isinstance(text, str) or not Schema(schema).errors(text): return text
         try: value = parse_message(text.encode("utf-8", "surrogatepass"))
         except McpError: return text
