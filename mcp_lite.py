@@ -76,7 +76,7 @@ import re
 import sys
 import threading
 import time
-from collections import deque
+from collections import deque, namedtuple
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
@@ -218,7 +218,6 @@ MODERN_ERRORS = (-32020, MissingCapability.code, UnsupportedVersion.code)    # m
 class ToolError(Exception):
     """A tool failed in a way that its caller can act on: `isError`, with this text or with `content` blocks.
     `Client.call` raises it for such a result; `content` then has the result's blocks."""
-
     def __init__(self, message: str, content: list[Any] | None = None) -> None:
         super().__init__(message)
         self.content = content
@@ -233,7 +232,6 @@ class Cancelled(Exception):
 class ConnectionClosed(ConnectionError):
     """The other end is gone. For a child process also `exit_code`, `command`, and `stderr`, its last
     lines."""
-
     def __init__(self, message: str, exit_code: int | None = None, command: list[str] | None = None,
                  stderr: str = "") -> None:
         ended = "" if exit_code is None else f"; exit code {exit_code}"
@@ -244,7 +242,6 @@ class ConnectionClosed(ConnectionError):
 class _InputRequired(BaseException):
     """Raised by Context to leave a handler of the modern era until the client has answered. Not an Exception,
     so that a handler's own `except Exception` does not swallow it."""
-
     def __init__(self, questions: dict[str, Json]) -> None:
         super().__init__("the handler waits for the client's answers")
         self.questions = questions
@@ -267,7 +264,6 @@ def tell(error: BaseException) -> str:
 class _Log:
     """Lines for Python's logger "mcp_lite", handed over by a thread that ends when it has none left: a stderr
     that nobody reads must not hold up a handler. At most MAX_QUEUED wait; then the oldest go."""
-
     def __init__(self) -> None:
         self._lines: deque[tuple[int, str, Any]] = deque(maxlen=MAX_QUEUED)
         self._busy = threading.Lock()            # held by the thread that hands over
@@ -277,8 +273,7 @@ class _Log:
         blocks."""
         self._lines.append((level, text, exc_info))
         if self._busy.acquire(blocking=False):
-            try:
-                threading.Thread(target=self._hand_over, name="mcp-log", daemon=True).start()
+            try: threading.Thread(target=self._hand_over, name="mcp-log", daemon=True).start()
             except RuntimeError:                 # the interpreter is going
                 self._busy.release()
 
@@ -293,15 +288,9 @@ class _Log:
             finally: self._busy.release()
             if not self._lines or not self._busy.acquire(blocking=False): return
 
-    def debug(self, text: str) -> None:
-        self.write(10, text)
-
-    def warning(self, text: str, exc_info: Any = None) -> None:
-        self.write(30, text, exc_info)
-
-    def error(self, text: str, exc_info: Any = None) -> None:
-        self.write(40, text, exc_info)
-
+    def debug(self, text: str) -> None: self.write(10, text)
+    def warning(self, text: str, exc_info: Any = None) -> None: self.write(30, text, exc_info)
+    def error(self, text: str, exc_info: Any = None) -> None: self.write(40, text, exc_info)
     def flush(self, seconds: float) -> None:
         """Wait until the queued lines are out, but no longer than `seconds`."""
         if self._lines and self._busy.acquire(timeout=seconds): self._busy.release()
@@ -312,8 +301,7 @@ class _Log:
 # JSON-RPC 2.0 (basic/index.md#messages): bytes to messages and back. check_envelope is the only place where
 # the outer shape of a message is judged; everything further in may rely on it.
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+def _refuse_constant(name: str) -> Any: raise ValueError(f"{name} is not JSON")
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -383,84 +371,74 @@ def error_message(request_id: RequestId | None, error: McpError) -> Json:
 # else is a method's name compared.
 
 class Method:
-    """A row of the table. `sender` is "client", "server" or "both"; `since` and `until` the first and last
-    revision that has it; `capability` what the receiver of a request must have declared; `params` the
-    parameters' types, a question mark after the optional ones. An `inline` request is answered at once, in
-    order, by the reading thread; `paged` names the list in a paged result; a `cacheable` result carries ttlMs
-    and cacheScope; a handler that `asks` may put questions to the client; a `droppable` notification goes
-    first when the peer is too slow."""
-    __slots__ = ("name", "kind", "sender", "handler", "since", "until", "capability", "params", "inline",
+    """A row of the table. `who` sends it, and whether it is a request or a notification; `capability` what the
+    receiver of a request must have declared; `params` the types of its parameters, a question mark after the
+    optional ones; `since` and `until` the revisions that have it. An `inline` request is answered at once, in
+    order, by the reading thread; `paged` names a paged result's list; a `cacheable` result says how long it may
+    be kept; a handler that `asks` may question the client; a `droppable` notification goes first under load."""
+    __slots__ = ("name", "sender", "kind", "handler", "since", "until", "capability", "params", "inline",
                  "paged", "cacheable", "asks", "droppable")
-
-    def __init__(self, name: str, kind: str, sender: str, handler: str, since: str = OLDEST,
-                 until: str = "9999", capability: str = "", params: dict[str, Any] | None = None,
+    def __init__(self, name: str, who: str, handler: str, capability: str = "",
+                 params: dict[str, Any] | None = None, since: str = OLDEST, until: str = "9999",
                  inline: bool = False, paged: str = "", cacheable: bool = False, asks: bool = False,
                  droppable: bool = False) -> None:
-        self.name, self.kind, self.sender, self.handler = name, kind, sender, handler
-        self.since, self.until, self.capability = since, until, capability
+        self.name, self.handler, self.capability = name, handler, capability
+        self.sender, self.kind = who.split()
         self.params = [(key.rstrip("?"), not key.endswith("?"), kind) for key, kind in (params or {}).items()]
-        self.inline, self.paged, self.cacheable = inline, paged, cacheable
-        self.asks, self.droppable = asks, droppable
+        self.since, self.until, self.inline, self.paged = since, until, inline, paged
+        self.cacheable, self.asks, self.droppable = cacheable, asks, droppable
 
-_PAGE = {"cursor?": str}
+_PAGE, _URI, _LAST = {"cursor?": str}, {"uri": str}, LAST_LEGACY
 METHODS: dict[str, Method] = {row.name: row for row in (
     # Lifecycle: basic/lifecycle.md of the legacy revisions; server/discover.md of the modern one.
-    Method("initialize", "request", "client", "_initialize", until=LAST_LEGACY, inline=True,
+    Method("initialize", "client request", "_initialize", inline=True, until=_LAST,
            params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict}),
-    Method("notifications/initialized", "notification", "client", "_initialized", until=LAST_LEGACY),
-    Method("initialized", "notification", "client", "_initialized", until=LAST_LEGACY),    # in tutorials
-    Method("ping", "request", "both", "_ping", until=LAST_LEGACY, inline=True),
-    Method("server/discover", "request", "client", "_server_discover", since=MODERN, inline=True,
-           cacheable=True),
+    Method("notifications/initialized", "client notification", "_initialized", until=_LAST),
+    Method("initialized", "client notification", "_initialized", until=_LAST),     # as some tutorials say it
+    Method("ping", "both request", "_ping", inline=True, until=_LAST),
+    Method("server/discover", "client request", "_server_discover", since=MODERN, inline=True, cacheable=True),
 
     # The server's features.
-    Method("tools/list", "request", "client", "_list", capability="tools", params=_PAGE, paged="tools",
+    Method("tools/list", "client request", "_list", "tools", _PAGE, paged="tools", cacheable=True),
+    Method("tools/call", "client request", "_tools_call", "tools", {"name": str, "arguments?": dict}, asks=True),
+    Method("resources/list", "client request", "_list", "resources", _PAGE, paged="resources", cacheable=True),
+    Method("resources/templates/list", "client request", "_list", "resources", _PAGE, paged="resourceTemplates",
            cacheable=True),
-    Method("tools/call", "request", "client", "_tools_call", capability="tools", asks=True,
-           params={"name": str, "arguments?": dict}),
-    Method("resources/list", "request", "client", "_list", capability="resources", params=_PAGE,
-           paged="resources", cacheable=True),
-    Method("resources/templates/list", "request", "client", "_list", capability="resources", params=_PAGE,
-           paged="resourceTemplates", cacheable=True),
-    Method("resources/read", "request", "client", "_resources_read", capability="resources", cacheable=True,
-           asks=True, params={"uri": str}),
-    Method("resources/subscribe", "request", "client", "_resources_subscribe", until=LAST_LEGACY, inline=True,
-           capability="resources.subscribe", params={"uri": str}),
-    Method("resources/unsubscribe", "request", "client", "_resources_unsubscribe", until=LAST_LEGACY,
-           inline=True, capability="resources.subscribe", params={"uri": str}),
-    Method("prompts/list", "request", "client", "_list", capability="prompts", params=_PAGE, paged="prompts",
-           cacheable=True),
-    Method("prompts/get", "request", "client", "_prompts_get", capability="prompts", asks=True,
-           params={"name": str, "arguments?": dict}),
-    Method("completion/complete", "request", "client", "_completion_complete", capability="completions",
-           params={"ref": dict, "argument": dict, "context?": dict}),
-    Method("logging/setLevel", "request", "client", "_logging_set_level", until=LAST_LEGACY, inline=True,
-           capability="logging", params={"level": str}),
-    Method("subscriptions/listen", "request", "client", "_subscriptions_listen", since=MODERN, inline=True,
-           params={"notifications": dict}),
+    Method("resources/read", "client request", "_resources_read", "resources", _URI, cacheable=True, asks=True),
+    Method("resources/subscribe", "client request", "_resources_subscribe", "resources.subscribe", _URI,
+           inline=True, until=_LAST),
+    Method("resources/unsubscribe", "client request", "_resources_unsubscribe", "resources.subscribe", _URI,
+           inline=True, until=_LAST),
+    Method("prompts/list", "client request", "_list", "prompts", _PAGE, paged="prompts", cacheable=True),
+    Method("prompts/get", "client request", "_prompts_get", "prompts", {"name": str, "arguments?": dict}, asks=True),
+    Method("completion/complete", "client request", "_completion_complete", "completions",
+           {"ref": dict, "argument": dict, "context?": dict}),
+    Method("logging/setLevel", "client request", "_logging_set_level", "logging", {"level": str}, inline=True,
+           until=_LAST),
+    Method("subscriptions/listen", "client request", "_subscriptions_listen", "", {"notifications": dict},
+           since=MODERN, inline=True),
 
     # The client's features. In the modern era the same three travel inside results: basic/patterns/mrtr.md.
-    Method("roots/list", "request", "server", "_roots_list", until=LAST_LEGACY, capability="roots"),
-    Method("sampling/createMessage", "request", "server", "_sampling_create_message", until=LAST_LEGACY,
-           capability="sampling", params={"messages": list, "maxTokens": int}),
-    Method("elicitation/create", "request", "server", "_elicitation_create", since="2025-06-18",
-           until=LAST_LEGACY, capability="elicitation", params={"message": str}),
+    Method("roots/list", "server request", "_roots_list", "roots", until=_LAST),
+    Method("sampling/createMessage", "server request", "_sampling_create_message", "sampling",
+           {"messages": list, "maxTokens": int}, until=_LAST),
+    Method("elicitation/create", "server request", "_elicitation_create", "elicitation", {"message": str},
+           since="2025-06-18", until=_LAST),
 
     # About a request: basic/patterns/cancellation.md and progress.md.
-    Method("notifications/cancelled", "notification", "both", "_cancelled"),
-    Method("$/cancelRequest", "notification", "both", "_cancel_request"),     # as language servers say it
-    Method("notifications/progress", "notification", "both", "_progress", droppable=True),
-    Method("notifications/message", "notification", "server", "_logged", droppable=True),
+    Method("notifications/cancelled", "both notification", "_cancelled"),
+    Method("$/cancelRequest", "both notification", "_cancel_request"),            # as language servers say it
+    Method("notifications/progress", "both notification", "_progress", droppable=True),
+    Method("notifications/message", "server notification", "_logged", droppable=True),
 
     # About the server's state, and the client's.
-    Method("notifications/tools/list_changed", "notification", "server", "_changed"),
-    Method("notifications/resources/list_changed", "notification", "server", "_changed"),
-    Method("notifications/resources/updated", "notification", "server", "_changed"),
-    Method("notifications/prompts/list_changed", "notification", "server", "_changed"),
-    Method("notifications/elicitation/complete", "notification", "server", "_changed", since="2025-11-25",
-           until=LAST_LEGACY),
-    Method("notifications/subscriptions/acknowledged", "notification", "server", "_changed", since=MODERN),
-    Method("notifications/roots/list_changed", "notification", "client", "_changed", until=LAST_LEGACY),
+    Method("notifications/tools/list_changed", "server notification", "_changed"),
+    Method("notifications/resources/list_changed", "server notification", "_changed"),
+    Method("notifications/resources/updated", "server notification", "_changed"),
+    Method("notifications/prompts/list_changed", "server notification", "_changed"),
+    Method("notifications/elicitation/complete", "server notification", "_changed", since="2025-11-25", until=_LAST),
+    Method("notifications/subscriptions/acknowledged", "server notification", "_changed", since=MODERN),
+    Method("notifications/roots/list_changed", "client notification", "_changed", until=_LAST),
 )}
 
 # What a client may ask to hear of: the filter's member, the notification, the capability that promises it.
@@ -481,8 +459,7 @@ def has_capability(capabilities: Json, path: str) -> bool:
     """Whether declared capabilities have a dotted path, such as "resources.subscribe". An empty object
     counts."""
     found: Any = capabilities
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
+    for name in path.split("."): found = found.get(name) if isinstance(found, dict) else None
     return found is True or isinstance(found, dict)
 
 ###############################################################################
@@ -528,8 +505,7 @@ class Schema:
         if self._quick is not None and type(value) is dict:
             types, required = self._quick
             if required <= value.keys() and all(types.get(name) is type(value[name]) for name in value): return []
-        try:
-            return [_tell(*error) for error in _Run(self).check(self.schema, value)]
+        try: return [_tell(*error) for error in _Run(self).check(self.schema, value)]
         except (RecursionError, OverflowError, ValueError) as error:
             return ["nested too deeply for the schema" if isinstance(error, RecursionError) else str(error)]
 
@@ -544,20 +520,17 @@ class Schema:
         except (LookupError, TypeError, ValueError):
             raise ValueError(f"$ref {show(ref)} is not in this document, and nothing is fetched") from None
         if id(found) not in self.nodes:               # the root, or what stands where no schema is expected
-            for text in _META.errors(found) if _META else ():
-                raise ValueError(text)
+            for text in _META.errors(found) if _META else (): raise ValueError(text)
             self._add(found, uri)
         return found, name if self.dynamic.get((uri, name)) is found else None
 
     def _add(self, node: Any, base: str) -> None:
         """Compile a subschema and those in it, in the document whose URI is `base`."""
-        if isinstance(node, bool) or id(node) in self.nodes:
-            return
+        if isinstance(node, bool) or id(node) in self.nodes: return
         base, (anchor, *_) = _split(node.get("$id", ""), base)        # the anchor: before 2019-09
         names = [node[keyword] for keyword in ("$anchor", "$dynamicAnchor") if keyword in node]
         self._named.update({(base, name): node for name in [*names, *[anchor] * ("$id" in node)]})
-        if "$dynamicAnchor" in node:
-            self.dynamic[base, node["$dynamicAnchor"]] = node
+        if "$dynamicAnchor" in node: self.dynamic[base, node["$dynamicAnchor"]] = node
         parts: Json = {"properties": {}, "patternProperties": (), "additionalProperties": (), **node}
         for keyword in _PREPARE.keys() & node.keys():
             parts[keyword] = _PREPARE[keyword](node[keyword], node)
@@ -602,61 +575,50 @@ class _Run:
         self.schema, self.nodes, self.left = schema, schema.nodes, MAX_STEPS
         self.scope: tuple[str, ...] = ()              # the documents entered
         self.marks: list[Any] = []                    # (owner, key) of the members looked at, if schema.marks
-
     def spend(self, steps: int) -> None:
         self.left -= steps
-        if self.left < 0:
-            raise OverflowError("too much work for the schema")
+        if self.left < 0: raise OverflowError("too much work for the schema")
 
     def check(self, node: Any, value: Any) -> Any:
         """The errors of a value against a subschema, or a function that stands for one."""
         compiled = self.nodes.get(id(node))
-        if compiled is None:
-            return node(value) if callable(node) else () if node else _NOTHING(value)
+        if compiled is None: return node(value) if callable(node) else () if node else _NOTHING(value)
         by_type, parts, steps, uri = compiled
         rows = by_type.get(type(value))
         if rows is None:                              # a subclass, or no JSON value at all
             rows = next(by_type[kind] for kind in _EVERY if isinstance(value, kind))
-        if not rows:
-            return ()
+        if not rows: return ()
         self.spend(steps)
         errors: list[Any] = []
         scope, start = self.scope, len(self.marks)
-        if uri not in scope:
-            self.scope = (*scope, uri)
+        if uri not in scope: self.scope = (*scope, uri)
         for apply, argument, expected in rows:
             self.start = start
             found = apply(self, value, argument, parts)
             if expected:
-                if not found:
-                    errors.append((None, expected, value))
+                if not found: errors.append((None, expected, value))
                 continue
             for key, item, sub in found:
                 self.left -= 1
-                if expected is None:
-                    self.marks.append((value, key))
+                if expected is None: self.marks.append((value, key))
                 wrong = self.check(sub, item)
                 if wrong:
                     self.spend(len(wrong))
                     errors += wrong if key is None else [((key, path), *rest) for path, *rest in wrong]
-                    if len(errors) >= MAX_ERRORS:
-                        break
+                    if len(errors) >= MAX_ERRORS: break
         self.scope = scope
         return errors[:MAX_ERRORS]
 
     def attempt(self, node: Any, value: Any) -> Any:
         """The errors of a value. If there are any, what was looked at does not count."""
         count, errors = len(self.marks), self.check(node, value)
-        if errors:
-            del self.marks[count:]
+        if errors: del self.marks[count:]
         return errors
-
     def rest(self, value: Any, items: Iterable[Any], node: Any) -> list[Any]:
         """The members that no other keyword of the subschema has looked at."""
         self.spend(len(self.marks) - self.start)
         seen = {key for owner, key in self.marks[self.start:] if owner is value}
         return [(key, item, node) for key, item in items if key not in seen]
-
     def properties(self, value: Json, _: Any, parts: Json) -> Iterable[Any]:
         named, others = parts["properties"], parts["additionalProperties"]
         patterns = parts["patternProperties"]
@@ -664,14 +626,12 @@ class _Run:
             return [(name, item, sub) for name, item in value.items() for sub in named.get(name, others)]
         return ((name, item, sub) for name, item in value.items() for sub in
                 [*named.get(name, ()), *(sub for found, sub in patterns if found(name, self))] or others)
-
     def items(self, value: list[Any], _: Any, parts: Json) -> Iterable[Any]:
         first, rest = parts.get("prefixItems", []), "items"
         if isinstance(parts.get("items"), list):      # before 2020-12
             first, rest = parts["items"], "additionalItems"
         others = itertools.repeat(parts[rest]) if rest in parts else ()
         return zip(itertools.count(), value, itertools.chain(first, others))
-
     def contains(self, value: list[Any], sub: Any, parts: Json) -> bool:
         found = [index for index, item in enumerate(value) if not self.attempt(sub, item)]
         self.marks += [(value, index) for index in found]
@@ -683,11 +643,9 @@ class _Run:
             wrong = self.attempt(sub, value)
             if wrong:
                 failed.append(wrong)
-            elif not one and not self.schema.marks:
-                return ()
+            elif not one and not self.schema.marks: return ()
         passed = len(subs) - len(failed)
-        if not passed:
-            return [(None, value, lambda value: _nearest(failed, value))]
+        if not passed: return [(None, value, lambda value: _nearest(failed, value))]
         text = f"matches {passed} alternatives of `oneOf`, must match one"
         return [(None, value, _refuse(lambda *_: text))] if one and passed > 1 else ()
 
@@ -695,13 +653,11 @@ class _Run:
         sub, anchor = parts["$dynamicRef"]            # if it has one: that of the outermost document entered
         entered = [(uri, anchor) for uri in self.scope if (uri, anchor) in self.schema.dynamic]
         return [(None, value, self.schema.dynamic[entered[0]] if entered else sub)]
-
     def dependent(self, value: Json, rules: Json, _: Any) -> Iterator[Any]:
         for name, rule in rules.items():
             if name in value and isinstance(rule, list):
                 yield from [(each, value, _MISSING) for each in rule if each not in value]
-            elif name in value:
-                yield None, value, rule
+            elif name in value: yield None, value, rule
 
 def _tell(path: Any, expected: Any, value: Any) -> str:
     """An error's text: `a.b[0]: expected ...`, without a path at the root."""
@@ -738,8 +694,7 @@ def _search(pattern: str, _: Any = None) -> Callable[[str, _Run], bool]:
     def translate(token: Any) -> str:
         code = int(token[1], 16) if token[1] else ord(token[2]) % 32 if token[2] else None
         return _PYTHON.get(token[0], token[0]) if code is None else re.escape(chr(code))
-    try:
-        search = re.compile(_TOKEN.sub(translate, pattern), re.ASCII).search
+    try: search = re.compile(_TOKEN.sub(translate, pattern), re.ASCII).search
     except (re.error, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"pattern {show(pattern)}: {error}") from None
     most = MAX_MATCHED if re.search("[*+{]", pattern) else sys.maxsize
@@ -753,8 +708,7 @@ def _search(pattern: str, _: Any = None) -> Callable[[str, _Run], bool]:
 
 def is_type(value: Any, name: str) -> bool:
     """Whether a value has a JSON Schema type. A bool is no number, and 1.0 is an integer."""
-    if isinstance(value, bool):
-        return name == "boolean"
+    if isinstance(value, bool): return name == "boolean"
     whole = name == "integer" and isinstance(value, float) and value.is_integer()
     return whole or isinstance(value, _TYPES[name])
 
@@ -764,12 +718,10 @@ def is_same(a: Any, b: Any) -> bool:
 
 def _key(value: Any, run: _Run | None = None) -> str:
     """What values that are the same share, and no others. A text: nobody can foresee its hash."""
-    if run:
-        run.spend(6)
+    if run: run.spend(6)
     if isinstance(value, dict):
         return "{" + ",".join(sorted(f"{name!r}{_key(item, run)}" for name, item in value.items())) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join([_key(item, run) for item in value]) + "]"
+    if isinstance(value, list): return "[" + ",".join([_key(item, run) for item in value]) + "]"
     return hex(int(value)) if is_type(value, "integer") else repr(value)
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -777,13 +729,11 @@ def suggest(name: str, known: Iterable[str]) -> str:
     import difflib
     names = list(itertools.islice(known, 200))
     near = difflib.get_close_matches(name, names, 1, 0.5) if len(name) < 100 else []
-    if near:
-        return f"; did you mean {near[0]}?"
+    if near: return f"; did you mean {near[0]}?"
     return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
 
 def _percent_decode(text: str) -> str:
-    if "%" not in text:
-        return text
+    if "%" not in text: return text
     from urllib.parse import unquote
     return unquote(text, errors="strict")
 
@@ -998,8 +948,7 @@ ABSENT: Any = object()                         # in place of a default: the valu
 _CHOICES = ("string", "boolean", "integer", "null")           # what values in an enum may be alike in
 _REFUSALS = (ValueError, TypeError, ArithmeticError)           # what a conversion may raise
 
-def _as_is(value: Any) -> Any:
-    return value
+def _as_is(value: Any) -> Any: return value
 
 class Hint(dict):  # type: ignore[type-arg]
     """What a type hint means: its JSON Schema, and make(value), which turns a value that the schema allows
@@ -1007,7 +956,6 @@ class Hint(dict):  # type: ignore[type-arg]
     def __init__(self, schema: Json, make: Callable[[Any], Any] = _as_is) -> None:
         super().__init__(schema)
         self.make = make
-
     def kinds(self) -> set[str]:
         """The JSON types that it allows; "" where it does not say."""
         return {"object" if "$ref" in each else each.get("type", "") for each in self.get("anyOf", [self])}
@@ -1021,8 +969,7 @@ def _parse_duration(cls: Any, text: str) -> Any:
 def _parse_iso(cls: Any, text: str) -> Any:
     return cls.fromisoformat(re.sub("[zZ]$", "+00:00", text))        # Z is news to Pythons before 3.11
 
-def _encode_duration(value: Any) -> str:
-    return f"PT{value.total_seconds():f}".rstrip("0").rstrip(".") + "S"
+def _encode_duration(value: Any) -> str: return f"PT{value.total_seconds():f}".rstrip("0").rstrip(".") + "S"
 
 def _parse_base64(_: Any, text: str) -> Any:
     import base64
@@ -1064,7 +1011,6 @@ class Scope:
         self.names = names
         self.defs: dict[str, Hint] = {}        # for $defs
         self._open: dict[Any, Hint] = {}       # class -> its meaning, as far as known
-
     def document(self, hint: Hint) -> Hint:
         """A described hint with its $defs, and no $ref at the root: a tool's schema must have "type"."""
         root = self.defs[hint["$ref"][len("#/$defs/"):]] if "$ref" in hint else hint
@@ -1088,8 +1034,7 @@ class Scope:
         try:
             try: return hint if text is None else eval(text, self.names)
             except TypeError: return eval(*_respell(str(text), self.names))
-        except Exception as error:
-            raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
+        except Exception as error: raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
 
     def _annotated(self, hint: Any, notes: Any) -> Hint:
         nouns, found = {"string": "Length", "array": "Items", "object": "Properties"}, self.describe(hint)
@@ -1107,7 +1052,6 @@ class Scope:
             try: return read(cls, value) if read else cls(value)
             except _REFUSALS: raise ValueError(f"expected {expected}, got {show(value)}") from None
         return Hint(schema, make if expected else _as_is)
-
     def _choice(self, _: Any, members: Any) -> Hint:
         """Literal's values, or an Enum's members by their values."""
         if not members: raise TypeError("a choice of nothing; give it values")
@@ -1268,8 +1212,7 @@ def read_doc(fn: Any, names: Iterable[str]) -> tuple[str | None, dict[str, str]]
         if entry and entry[1] in names and not (name and indent > depth):
             name, depth = entry[1], indent
             said[name] = "" if numpy else entry[2]           # NumPy has the type there, and the text below
-        elif name and (indent > depth or not line):
-            said[name] = f"{said[name]} {line.strip()}".strip()
+        elif name and (indent > depth or not line): said[name] = f"{said[name]} {line.strip()}".strip()
         else:
             name = ""
             kept.append(line)
@@ -1290,8 +1233,7 @@ class Signature:
         except TypeError as error: raise TypeError(f"{self.name}: {error}") from None
         self.context = next((name for name in members if name not in found["properties"]), None)
         self.description, said = read_doc(fn, found["properties"])
-        for name, text in said.items():
-            found["properties"][name].setdefault("description", text)
+        for name, text in said.items(): found["properties"][name].setdefault("description", text)
         self.schema: Json = schema or {**scope.document(found), "additionalProperties": False}
         self._check, self._make = Schema(self.schema), dict if schema else found.make
         # Where JSON may come as a string: some models send lists and objects that way.
@@ -1311,14 +1253,12 @@ class Signature:
     def bind_text(self, arguments: Json) -> Json:
         """The same from strings, as prompts and URI templates have them: "3" may stand for an integer."""
         return self.bind({name: self._from_text(name, value) for name, value in arguments.items()})
-
     def _from_text(self, name: str, text: Any) -> Any:
         schema = {**self.schema["properties"].get(name, {}), "$defs": self.schema.get("$defs", {})}
         if not isinstance(text, str) or not Schema(schema).errors(text): return text
         try: value = parse_message(text.encode("utf-8", "surrogatepass"))
         except McpError: return text
         return text if isinstance(value, str) else value
-
     def completions(self, name: str) -> list[str]:
         """The values that an argument's type allows, when they are few and known: Literal, Enum, bool."""
         schema = self.schema.get("properties", {}).get(name, {})
@@ -1382,8 +1322,7 @@ class Output:
         plain = to_plain(value)
         wrapped = {"result": plain} if self.wrapped or not isinstance(plain, dict) else plain
         errors = self._check.errors(wrapped)
-        if errors:
-            raise ValueError("the result does not match its outputSchema: " + "; ".join(errors[:5]))
+        if errors: raise ValueError("the result does not match its outputSchema: " + "; ".join(errors[:5]))
         return {"content": [{"type": "text", "text": encode_json(plain)}], "structuredContent": wrapped}
 
 def unwrap_result(result: Json) -> Any:
@@ -1541,12 +1480,8 @@ class Request:
         token = self.meta.get("progressToken")
         return token if is_id(token) else None
 
-class Notification:
+class Notification(namedtuple("Notification", "method params row")):
     """A notification that may come now. `row` is None for a method that the table does not know."""
-    __slots__ = ("method", "params", "row")
-
-    def __init__(self, method: str, params: Json, row: Method | None) -> None:
-        self.method, self.params, self.row = method, params, row
 
 class Answer:
     """The answer to a request of ours: who waits for it, and a result or an error (the peer's, or why none
@@ -1556,13 +1491,8 @@ class Answer:
     def __init__(self, pending: Any, result: Json | None, error: Exception | None) -> None:
         self.pending, self.result, self.error = pending, result, error
 
-class Refusal:
-    """A message that may not come now: `why`, for the log, and what to `reply`; None where silence is the
-    rule."""
-    __slots__ = ("why", "reply")
-
-    def __init__(self, why: str, reply: Json | None = None) -> None:
-        self.why, self.reply = why, reply
+class Refusal(namedtuple("Refusal", "why reply", defaults=[None])):
+    """A message that may not come now: `why`, for the log, and what to `reply`; None where silence is the rule."""
 
 class Batch:
     """A JSON-RPC batch of 2025-03-26 in work: its answers leave as one array when the last is there."""
@@ -1651,8 +1581,7 @@ class Protocol:
         if row.handler == "_initialize": self._open_session(request)
 
     @property
-    def _peer(self) -> str:
-        return "client" if self.role == "server" else "server"
+    def _peer(self) -> str: return "client" if self.role == "server" else "server"
 
     @staticmethod
     def _admit_modern(request: Request) -> None:
@@ -1678,7 +1607,6 @@ class Protocol:
         if self.version and handler == "_initialize":
             raise InvalidRequest("initialize: the session is initialized already")
         request.capabilities, request.client_info = self.peer_capabilities, self.peer_info
-
     def _open_session(self, request: Request) -> None:
         """Negotiate: "If the server supports the requested protocol version, it MUST respond with the same
         version. Otherwise [...] another protocol version it supports": the latest that has a handshake."""
@@ -1704,17 +1632,14 @@ class Protocol:
             return Refusal(f"an answer to no open request: {show(message, 200)}")
         if "error" in message: return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
-
     def open(self, pending: Any) -> RequestId:
         """Register a request of ours under a new id, before its bytes leave."""
         request_id: RequestId = self.next_id()
         self.pending[request_id] = pending
         return request_id
-
     def end(self, request: Request) -> bool:
         """Take a request out of flight. Only who gets True may still speak about it."""
         return self.in_flight.get(request.id) is request and self.in_flight.pop(request.id, None) is request
-
     def cancel(self, request_id: Any) -> Request | None:
         """Take the peer's request out of flight because it was cancelled; None if it ended before. "MUST NOT
         send any further messages for it", so the winner stays silent."""
@@ -1736,7 +1661,6 @@ class Workers:
 
     `between()` is called when a worker has woken and when it has nothing left to do; while another is on its
     way to call it, it is skipped: this is how the answers of a burst share one write."""
-
     def __init__(self, name: str, limit: int, between: Callable[[], None], log: _Log) -> None:
         self.name, self.limit, self.between, self.log = name, limit, between, log
         self._lock = threading.Lock()
@@ -1747,9 +1671,7 @@ class Workers:
         self._waking = self._closed = False                   # one is on its way; no more jobs
         self._names = itertools.count(1).__next__
 
-    def __len__(self) -> int:
-        return len(self._backlog)
-
+    def __len__(self) -> int: return len(self._backlog)
     def submit(self, job: Callable[[], Any]) -> None:
         """Have a worker run the job. Never blocks. After close() nothing runs any more."""
         with self._lock:
@@ -1840,7 +1762,6 @@ class Waiter:
         self.method, self.wants_progress = method, wants_progress
         self.on_answer, self.on_event, self.sent = on_answer, on_event, False
         self.inbox: SimpleQueue[Any] = SimpleQueue()
-
     def answer(self, answer: Answer) -> None:
         """Hand over the answer. Called once, by whoever popped this waiter."""
         if self.on_answer is None or not self.on_answer(answer): self.inbox.put(("answer", answer))
@@ -1870,7 +1791,6 @@ class Connection:
     output_lost(connection). `write(bytes)` writes all of it; `may_write(size)`, if given, tells whether that
     is sure not to block, else a worker does it instead of the caller. `trace(direction, line)` sees every
     line."""
-
     def __init__(self, protocol: Protocol, endpoint: Any, write: Callable[[bytes], Any], *, name: str,
                  log: _Log, max_workers: int = MAX_WORKERS, max_message: int = MAX_MESSAGE,
                  trace: Callable[[str, bytes], Any] | None = None,
@@ -1964,13 +1884,11 @@ class Connection:
         if refusal.reply is not None and batch is not None:
             batch.answers.append(self._encode(refusal.reply))
         elif refusal.reply is not None: self._send(self._encode(refusal.reply), block=False)
-
     def _nudge(self) -> None:
         """Have a helper flush: the reading thread must not block in a write."""
         if not self._nudged:
             self._nudged = True
             self.helpers.submit(self._flush_nudged)
-
     def _flush_nudged(self) -> None:
         self._nudged = False                     # first: what is queued from now on needs another
         self.flush()
@@ -1981,21 +1899,18 @@ class Connection:
         request = self.protocol.cancel(params.get("requestId"))
         if request is not None: self._stop(request)
         return request is not None
-
     def _cancel_request(self, params: Json) -> bool:
         """`$/cancelRequest`: who says it this way expects an error as the answer."""
         request = self.protocol.in_flight.get(params["id"]) if is_id(params.get("id")) else None
         if request is not None:
             self.cut_short(request, error_message(request.id, RequestCancelled("request cancelled")))
         return request is not None
-
     def _progress(self, params: Json) -> bool:
         token = params.get("progressToken")
         waiter = self.protocol.pending.get(token) if is_id(token) else None      # type: ignore[arg-type]
         if waiter is not None and waiter.wants_progress and is_type(params.get("progress"), "number"):
             put_bounded(waiter.inbox, ("progress", params))
         return True
-
     def cut_short(self, request: Request, message: Json) -> None:
         """Answer a request whose handler may still run, and stop the handler. Never blocks."""
         if self.respond(request, message):
@@ -2179,7 +2094,6 @@ class Connection:
         for request_id in list(self.protocol.in_flight):
             request = self.protocol.cancel(request_id)
             if request is not None: self._stop(request)
-
     def fail_pending(self, error: Exception, *, tell: bool = False) -> None:
         """End every wait for an answer with `error`; with `tell`, the peer learns that nobody waits."""
         for waiter in list(self.protocol.pending.values()):
@@ -2212,8 +2126,7 @@ def _of_request(attribute: str, doc: str) -> Any:
     return property(lambda context: getattr(context._request, attribute), doc=doc)
 
 def _at_level(level: str) -> Callable[[Context, Any], None]:
-    def send(self: Context, data: Any) -> None:
-        self.log(level, data)
+    def send(self: Context, data: Any) -> None: self.log(level, data)
     send.__doc__ = f'log("{level}", data)'
     return send
 
@@ -2244,7 +2157,6 @@ class Context:
     def session_id(self) -> str | None:
         """The id of a legacy HTTP session; None on other transports and in the modern era."""
         return None
-
     @property
     def auth(self) -> Json | None:
         """The claims that `verify` returned for the request's token; None without authorization."""
@@ -2283,7 +2195,6 @@ class Context:
     def cancelled(self) -> bool:
         """Whether the client has cancelled this request, or is gone. The answer will be dropped."""
         return self._request.cancelled
-
     def check_cancelled(self) -> None:
         """Raise Cancelled if the request was cancelled."""
         if self._request.cancelled: raise Cancelled("the request was cancelled")
@@ -2351,7 +2262,6 @@ class Context:
         """The directories that the client works in: [{"uri", "name"}]: client/roots.md."""
         found: list[Json] = self._ask_one(key, "roots", "roots/list", {})["roots"]
         return found
-
     def ask(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Ask several questions at once: {key: (method, params)}. Returns {key: result}, each checked. The
         methods are elicitation/create, sampling/createMessage and roots/list."""
@@ -2383,8 +2293,7 @@ class Context:
         needed, since = row.capability, row.since
         if params.get("mode") == "url":
             needed, since = "elicitation.url", LAST_LEGACY
-        elif "tools" in params or "toolChoice" in params:
-            needed, since = "sampling.tools", LAST_LEGACY
+        elif "tools" in params or "toolChoice" in params: needed, since = "sampling.tools", LAST_LEGACY
         elif needed == "elicitation" and list(declared.get(needed) or ()) == ["url"]:
             needed = "elicitation.form"          # an empty object means form; one with only url does not
         if self._request.version < since or not has_capability(declared, needed):
@@ -2446,7 +2355,6 @@ class Context:
                  "asked": {key: digest(question) for key, question in questions.items()}}
         return {"resultType": "input_required", "inputRequests": questions,
                 "requestState": self._signer.seal(state, self._binding())}
-
     def _binding(self) -> str:
         salient = [self._request.params.get(name) for name in ("name", "uri", "arguments")]
         return digest([self._request.method, salient, self.auth])
@@ -2647,7 +2555,6 @@ class Pump:
     def _wait_for_turn(self) -> bool:
         self._waiting = True
         return self._turn.get()
-
     def _before_block(self, request: Request) -> None:
         """A handler is about to wait. If it keeps the reader, the caller should not wait for the tick."""
         if request in self._away: self._signals.put("blocks")
@@ -2689,7 +2596,6 @@ class PrivateWire:
     """Keeps the wire to the protocol: inside, file descriptors 0 and 1 are moved to private ones that
     children do not inherit; 0 reads the null device and 1 is stderr, for print(), C libraries and children
     alike. Restored after."""
-
     def __enter__(self) -> tuple[Callable[[], bytes], Callable[[bytes], None]]:
         self._in, self._out = os.dup(0), os.dup(1)           # not inheritable
         try:
@@ -2710,26 +2616,22 @@ class PrivateWire:
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view: view = view[os.write(self._out, view):]
-
     @staticmethod
     def _flush_print() -> None:
         with suppress(AttributeError, OSError, ValueError):      # None, closed, or nobody reads
             sys.stdout.flush()
-
     def _restore(self) -> None:
         wires = ((self._in, 0), (self._out, 1))
         self._in = self._out = -1                # a reader that is still there reads nobody else's descriptor
         for private, number in wires:
             os.dup2(private, number)
             os.close(private)
-
     def __exit__(self, *exc_info: Any) -> None:
         self._flush_print()
         self._restore()
 
 class Child:
     """A server as a child process, in a process group of its own, so that its own children end with it."""
-
     def __init__(self, command: list[str], env: dict[str, str] | None, cwd: Any, log: _Log) -> None:
         import subprocess
         self.command, self.log = command, log
@@ -2768,13 +2670,11 @@ class Child:
             for data in iter(read, b""): self._keep(framer.feed(data))
             self._keep(framer.feed(b""))
         except (OSError, ValueError): pass
-
     def _keep(self, lines: list[bytes | None]) -> None:
         for line in lines:
             text = (line or b"(a line of more than 1 MiB)")[:2000].decode("utf-8", "replace").rstrip()
             self._stderr_lines.append(text)
             self.log.debug(f"stderr of {self.command[0]}: {text}")
-
     def closed(self, why: str) -> ConnectionClosed:
         """The exception that tells how this child ended. Waits a moment for its exit code and last words."""
         import subprocess
@@ -2788,13 +2688,13 @@ class Child:
         kill; its own children too. Takes twice EXIT_SECONDS at most, and a moment."""
         import subprocess
         with suppress(OSError): self._stdin.close()
-        for end_it in (None, self._terminate, self._kill):
-            if end_it: end_it()
+        for number in (0, 15, 9):
+            if number: self._end(number)
             try:
                 self._process.wait(EXIT_SECONDS)
                 break
             except subprocess.TimeoutExpired: self.log.debug(f"{self.command[0]} is still running")
-        self._kill()                             # the children it may have left
+        self._end(9)                             # the children it may have left
 
     def finish(self) -> None:
         """Close the pipes. Call when no thread reads them any more."""
@@ -2803,21 +2703,15 @@ class Child:
             if stream and not (stream is self._process.stderr and self._stderr_thread.is_alive()):
                 stream.close()
 
-    def _terminate(self) -> None:
+    def _end(self, number: int) -> None:
+        """Signal the whole group; on Windows, end the process, or with 9 the tree of its children."""
         if os.name == "posix":
-            self._signal_group(15)
-        else: self._process.terminate()
-
-    def _kill(self) -> None:
-        if os.name == "posix":
-            self._signal_group(9)
+            with suppress(ProcessLookupError, PermissionError): os.killpg(self._process.pid, number)
+        elif number != 9: self._process.terminate()
         elif self._process.poll() is None:
             import subprocess
             subprocess.call(["taskkill", "/F", "/T", "/PID", str(self._process.pid)],
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def _signal_group(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError): os.killpg(self._process.pid, number)
 
 ###############################################################################
 # 12. Server ##################################################################
@@ -2829,12 +2723,10 @@ class MainThread:
     """A host program's main thread, as `run_on=` wants it: `main = MainThread()`, `Server(run_on=main)`; the
     host calls `main.run_pending()` from its timer or loop, and handlers run there. `close()` fails those that
     still wait."""
-
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Any] = SimpleQueue()
         self._lock = threading.Lock()
         self._running = self._closed = False     # guarded by _lock
-
     def __call__(self, job: Callable[..., Any]) -> None:
         """Queue a job for the main thread. Raises ConnectionClosed after close()."""
         with self._lock:
@@ -2881,7 +2773,6 @@ class _Listener:
 
     def __init__(self, connection: Connection, request: Request, granted: Json) -> None:
         self.connection, self.request, self.granted = connection, request, granted
-
     def tell(self, method: str, params: Json) -> None:
         """Send a notification on this subscription."""
         params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
@@ -2898,7 +2789,6 @@ class Server:
     long clients may reuse lists and resources; `max_message` bounds a message's bytes.
 
     Functions run on worker threads, several at once. Safe to use from any thread."""
-
     def __init__(self, name: str, version: str = "0", *, title: str | None = None,
                  instructions: str | None = None, description: str | None = None,
                  website_url: str | None = None, icons: list[Json] | None = None, page_size: int = 100,
@@ -2994,7 +2884,6 @@ class Server:
     def add_resource(self, fn: Callable[..., Any], uri: str, **options: Any) -> None:
         """Offer a resource or template, now. Options as of `resource`."""
         self.resource(uri, **options)(fn)
-
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource or template; clients are told. Raises KeyError for an unknown URI."""
         self._change("resources" if uri in self._offers["resources"] else "resourceTemplates", uri, None)
@@ -3029,8 +2918,7 @@ class Server:
         a second parameter; it returns the values. Arguments of Literal, Enum and bool complete by
         themselves."""
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            with self._lock:
-                self._completers = {**self._completers, (ref, argument): function}
+            with self._lock: self._completers = {**self._completers, (ref, argument): function}
             return function
         return register
 
@@ -3091,12 +2979,10 @@ class Server:
         Unix socket's makefile("rb") and makefile("wb"), say. Blocks; for several clients, call it on a thread
         for each."""
         self._serve(stream_reader(reader), stream_writer(writer))
-
     def _serve(self, read: Callable[[], bytes], write: Callable[[bytes], Any]) -> None:
         connection = self.connect(write)
         try: Pump(connection, read).run()
         finally: self.disconnect(connection)
-
     def connect(self, write: Callable[[bytes], Any]) -> Connection:
         """A new conversation that answers through write(bytes). For transports: feed it, then disconnect
         it."""
@@ -3104,7 +2990,6 @@ class Server:
                                 log=self._log, max_workers=self._max_workers, max_message=self._max_message)
         with self._lock: self._connections = [*self._connections, connection]
         return connection
-
     def disconnect(self, connection: Connection) -> None:
         """Forget a conversation that has ended."""
         with self._lock:
@@ -3134,20 +3019,16 @@ class Server:
     def capabilities(self) -> Json:
         """What this server declares."""
         return self._capabilities
-
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request and answer. Runs on a worker, or on the reading thread.
         Whatever the handler raises becomes an answer."""
         message = self._answer(connection, request)
         if message is not None: connection.respond(request, message)
-
     def take_notification(self, connection: Connection, notification: Notification) -> None:
         """Nothing that a client tells needs more than the Protocol noted."""
-
     def output_lost(self, connection: Connection) -> None:
         """The client reads no more: it has left."""
         connection.cancel_all()
-
     def input_ended(self, connection: Connection) -> None:
         """The client says no more: end its subscriptions gracefully (basic/patterns/subscriptions.md)."""
         for listener in [each for each in self._listeners if each.connection is connection]:
@@ -3187,14 +3068,10 @@ class Server:
         version = ctx.protocol_version
         return _with({"protocolVersion": version, "capabilities": self.capabilities(),
                       "serverInfo": fit_members(self._info, version)}, instructions=self.instructions)
-
-    def _ping(self, ctx: Context, params: Json) -> Json:
-        return {}
-
+    def _ping(self, ctx: Context, params: Json) -> Json: return {}
     def _server_discover(self, ctx: Context, params: Json) -> Json:
         return _with({"supportedVersions": list(MODERN_VERSIONS), "capabilities": self.capabilities()},
                      instructions=self.instructions)
-
     def _logging_set_level(self, ctx: Context, params: Json) -> Json:
         if params["level"] not in LOG_LEVELS:
             raise InvalidParams(f"level: {LEVELS_TEXT}, got {show(params['level'])}")
@@ -3304,14 +3181,12 @@ class Server:
             found = resource.template.match(uri) if resource.template else None
             if found is not None: return resource, found
         return None, {}
-
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
         subscribed = ctx._connection.protocol.subscribed
         if self._find_resource(params["uri"])[0] is None: raise _no_resource(ctx, params["uri"])
         if len(subscribed) >= MAX_QUEUED: raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
         subscribed[params["uri"]] = True
         return {}
-
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
         ctx._connection.protocol.subscribed.pop(params["uri"], None)
         return {}
@@ -3320,8 +3195,7 @@ class Server:
         name, prompts = params["name"], self._offers["prompts"]
         prompt = prompts.get(name)
         if prompt is None: raise NotFound(f"Unknown prompt: {name}" + suggest(name, prompts))
-        try:
-            value = self._call(ctx, prompt, prompt.signature.bind_text(params.get("arguments") or {}))
+        try: value = self._call(ctx, prompt, prompt.signature.bind_text(params.get("arguments") or {}))
         except ToolError as error: raise InternalError(str(error)) from None
         messages = prompt_messages(value)
         for message in messages:
@@ -3359,8 +3233,7 @@ class Server:
         uris = wanted.get("resourceSubscriptions", [])
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
             raise InvalidParams(f"notifications.resourceSubscriptions: expected strings, got {show(uris)}")
-        if uris and has_capability(declared, "resources.subscribe"):
-            granted["resourceSubscriptions"] = uris
+        if uris and has_capability(declared, "resources.subscribe"): granted["resourceSubscriptions"] = uris
         if len(self._listeners) >= MAX_LISTENERS: raise InvalidRequest(f"more than {MAX_LISTENERS} subscriptions")
         listener = _Listener(ctx._connection, ctx._request, granted)
         # "MUST NOT send any notification on the subscription before" the acknowledgement.
@@ -3376,8 +3249,7 @@ def _declare(offers: dict[str, dict[str, _Offer]]) -> Json:
                  prompts=changes if offers["prompts"] else None,
                  completions={} if offers["prompts"] or offers["resourceTemplates"] else None)
 
-def _or(given: str | None, found: str | None) -> str | None:
-    return found if given is None else given
+def _or(given: str | None, found: str | None) -> str | None: return found if given is None else given
 
 def _check_uri(uri: str, template: UriTemplate | None, signature: Signature) -> None:
     """Raise ValueError or TypeError unless the URI is one and its names are the function's parameters."""
@@ -3412,7 +3284,6 @@ def _failed(text: str, content: list[Any] | None = None) -> Json:
 class Call:
     """A call in flight, as `Client.start_call` returns it. Several may be open at once. Safe from any
     thread."""
-
     def __init__(self, client: Client, method: str, params: Json,
                  on_progress: Callable[..., Any] | None) -> None:
         self._client, self._connection, self._params = client, client._open_connection(), params
@@ -3427,8 +3298,7 @@ class Call:
         client's. Raises McpError, Timeout (and the call is cancelled), Cancelled, ConnectionClosed."""
         if self._outcome is None:
             seconds = self._client.timeout if timeout is None else timeout
-            try:
-                self._outcome = self._connection.wait(self._waiter, seconds, self._on_progress)
+            try: self._outcome = self._connection.wait(self._waiter, seconds, self._on_progress)
             except BaseException as error:
                 self._cancelled = True
                 self._outcome = error
@@ -3441,7 +3311,6 @@ class Call:
         here."""
         self._cancelled = True
         if self._connection.abandon(self._waiter, reason): self._waiter.inbox.put(("cancelled", None))
-
     def done(self) -> bool:
         """Whether result() would return, or raise, at once."""
         return self._outcome is not None or (self._waiter.id not in self._connection.protocol.pending
@@ -3471,8 +3340,7 @@ class Call:
             params, questions = dict(self._params), asked.get("inputRequests")
             if questions is None:                # not a question, but "not yet": do not hurry
                 time.sleep(min(0.05 * 2 ** self._rounds, 1.0))
-            else:
-                params["inputResponses"] = self._client._answer_all(self._connection, questions)
+            else: params["inputResponses"] = self._client._answer_all(self._connection, questions)
             if "requestState" in asked: params["requestState"] = asked["requestState"]
             if waiter.id in pending: self._connection.send_request(waiter, params)
         except Exception as error:
@@ -3483,56 +3351,42 @@ class Call:
 
 class Listening:
     """An iterator over a server's notifications, as `Client.listen` returns it. A context manager, too."""
-
     def __init__(self, client: Client, kinds: list[str], uris: list[str]) -> None:
         self._events: SimpleQueue[Any] = SimpleQueue()
         self._closed = False
         self._stop = client._hear(kinds, uris, self._put, self._events.put)
-
     def _put(self, method: str, params: Json) -> None:
         put_bounded(self._events, {"method": method, "params": params})
-
-    def __iter__(self) -> Iterator[Json]:
-        return self
-
+    def __iter__(self) -> Iterator[Json]: return self
     def __next__(self) -> Json:
         event = None if self._closed else take(self._events, None)
         if isinstance(event, dict): return event
         self._closed = True
         raise event or StopIteration
-
     def close(self) -> None:
         """End it: the server is told, and the iteration stops. Idempotent, from any thread."""
         if not self._closed:
             self._closed = True
             self._events.put(None)
             self._stop()
-
-    def __enter__(self) -> Listening:
-        return self
-
-    def __exit__(self, *exc_info: Any) -> None:
-        self.close()
+    def __enter__(self) -> Listening: return self
+    def __exit__(self, *exc_info: Any) -> None: self.close()
 
 class Client:
     """An MCP client with blocking calls: `with Client(target) as client: client.call("tool", x=1)`.
 
-    `target`: a command as a list, "server.py" or a command line, {"command":, "args":, "env":}, a Server in
-    this process, or (reader, writer), two binary streams. `timeout` in seconds is for each request. `version`
-    is "auto", or the one revision to speak. `env` is added to this process's environment, `cwd` is the
-    child's directory.
+    `target`: a command as a list, "server.py" or a command line, {"command":, "args":, "env":}, a Server in this
+    process, or (reader, writer), two binary streams. `timeout` in seconds is for each request. `version` is
+    "auto", or the one revision to speak. `env` is added to this process's environment, for a child in `cwd`.
 
-    Callbacks: on_elicit(params) returns {"action":, "content":} or None for "cancel"; on_sample(params) the
-    wire's result, or text; `roots` is a list of paths, URIs or {"uri":, "name":}, or a function that returns
-    one; each makes the client declare that capability, and runs on a worker, so that it may call the client.
-    on_log(level, data, logger) and on_notification(method, params) run in order on a thread of their own;
-    on_progress(progress, total, message) in the thread that waits for the call. `trace(direction, line)` sees
-    every message as bytes; True writes them to stderr. `validate=False` takes structured results as they
-    come.
+    Callbacks: on_elicit(params) returns {"action":, "content":} (the form's defaults are filled in), or None for
+    "cancel"; on_sample(params) the wire's result, or text; `roots` is a list of paths, URIs or {"uri":, "name":},
+    or a function that returns one. Each makes the client declare that capability, and runs on a worker, so that
+    it may call the client. on_log(level, data, logger) and on_notification(method, params) run in order on a
+    thread of their own, on_progress(progress, total, message) in the thread that waits. `trace(direction, line)`
+    sees every message; True writes them to stderr. `validate=False` takes structured results as they come.
 
-    Safe to use from any thread. Errors: McpError and its subclasses, ToolError, Timeout, Cancelled,
-    ConnectionClosed."""
-
+    Safe from any thread. Errors: McpError and its subclasses, ToolError, Timeout, Cancelled, ConnectionClosed."""
     def __init__(self, target: Any, *, timeout: float = 60.0, headers: dict[str, str] | None = None,
                  env: dict[str, str] | None = None, cwd: Any = None, version: str = "auto",
                  name: str = "mcp_lite", client_version: str = __version__, roots: Any = None,
@@ -3599,12 +3453,8 @@ class Client:
         self._closing = True
         self._close_transport()
         self._callbacks.close(EXIT_SECONDS)
-
-    def __enter__(self) -> Client:
-        return self if self._connection is not None else self.connect()
-
-    def __exit__(self, *exc_info: Any) -> None:
-        self.close()
+    def __enter__(self) -> Client: return self if self._connection is not None else self.connect()
+    def __exit__(self, *exc_info: Any) -> None: self.close()
 
     def _open_transport(self) -> None:
         target = self._target
@@ -3624,7 +3474,6 @@ class Client:
                                 log=self._log, trace=self._trace, may_write=may_write)
         with self._lock: self._connection, self._hang_up = connection, hang_up
         return connection
-
     def _open_memory(self, server: Server) -> None:
         def hang_up() -> None:
             its.close(ConnectionClosed("the client closed the connection"), EXIT_SECONDS)
@@ -3651,8 +3500,7 @@ class Client:
                 connection.dispatch(connection.feed(b""))
             except (OSError, ValueError) as error:       # ValueError: the file was closed
                 self._log.debug(f"the server's output ended: {tell(error)}")
-            finally:
-                connection.close(closed("the server closed the connection"))
+            finally: connection.close(closed("the server closed the connection"))
         self._reader = threading.Thread(target=run, name="mcp-reader", daemon=True)
         self._reader.start()
 
@@ -3695,8 +3543,7 @@ class Client:
                     if handshake is not None or wanted != "auto":
                         raise Timeout(f"no answer within {patience:g} seconds") from None
                 handshake, patience = handshake or self._open("initialize", version, inbox), self.timeout
-        finally:
-            self._open_connection().protocol.pending.pop(probe.id if probe else 0, None)
+        finally: self._open_connection().protocol.pending.pop(probe.id if probe else 0, None)
 
     def _open(self, method: str, version: str, inbox: SimpleQueue[Any]) -> Waiter:
         waiter = Waiter(method)
@@ -3734,8 +3581,7 @@ class Client:
             # "If the client does not support the version in the server's response, it SHOULD disconnect."
             if version not in LEGACY_VERSIONS or self._version not in ("auto", version):
                 raise self._no_common([version])
-        elif isinstance(meta, dict):
-            words = {"serverInfo": meta.get(META_SERVER_INFO), **words}
+        elif isinstance(meta, dict): words = {"serverInfo": meta.get(META_SERVER_INFO), **words}
         connection.protocol.version, connection.protocol.initialized, self._server = version, True, words
         if version < MODERN: connection.notify("notifications/initialized", None)
 
@@ -3746,7 +3592,6 @@ class Client:
         return _with({}, elicitation=({"form": {}, "url": {}} if full else {}) if elicits else None,
                      sampling=({"tools": {}} if full else {}) if self._on_sample is not None else None,
                      roots=({"listChanged": True} if version < MODERN else {}) if self._roots is not None else None)
-
     def _meta(self, version: str) -> Json:
         meta = {META_VERSION: version, META_CLIENT_INFO: self._info, META_CAPABILITIES: self._capabilities()}
         return {**meta, META_LOG_LEVEL: self._log_level} if self._log_level else meta
@@ -3757,23 +3602,19 @@ class Client:
     def server_info(self) -> Json:
         """{"name", "version", ...} as the server says; not verified. May be empty in the modern era."""
         return self._said("serverInfo", dict) or {}
-
     @property
     def server_capabilities(self) -> Json:
         """What the server declared: "tools", "resources", "prompts", "logging", "completions"."""
         found: Json = self._server.setdefault("capabilities", {})
         return found if isinstance(found, dict) else {}
-
     @property
     def instructions(self) -> str | None:
         """What the server says of its use, for a model; or None."""
         return self._said("instructions", str) or None
-
     @property
     def protocol_version(self) -> str:
         """The revision that this conversation speaks. Raises ConnectionClosed before connect()."""
         return self._open_connection().protocol.version
-
     def _said(self, member: str, kind: type[_Said]) -> _Said | None:
         found = self._server.get(member)
         return found if isinstance(found, kind) else None
@@ -3785,7 +3626,6 @@ class Client:
         the protocol is refused here (MethodNotFound) when this revision does not have it, or the server did
         not declare what it needs."""
         return self._start(method, params).result(timeout)
-
     def notify(self, method: str, params: Json | None = None) -> None:
         """Send any notification."""
         self._open_connection().notify(method, params)
@@ -3832,15 +3672,12 @@ class Client:
     def list_resources(self) -> list[Json]:
         """Every resource: [{"uri", "name", ...}]."""
         return self._list("resources/list")
-
     def list_resource_templates(self) -> list[Json]:
         """Every resource template: [{"uriTemplate", "name", ...}]."""
         return self._list("resources/templates/list")
-
     def list_prompts(self) -> list[Json]:
         """Every prompt: [{"name", "arguments", ...}]."""
         return self._list("prompts/list")
-
     def read_resource(self, uri: str) -> Json:
         """A resource as on the wire: {"contents": [{"uri", "mimeType", "text" or "blob"}]}. Raises
         NotFound."""
@@ -3877,7 +3714,6 @@ class Client:
     def ping(self) -> None:
         """Raise unless the server answers."""
         self.request("server/discover" if self.protocol_version >= MODERN else "ping")
-
     def set_log_level(self, level: str) -> None:
         """Ask for log messages of this level and above: one of debug, info, notice, warning, error, critical,
         alert, emergency. In the modern era each later request carries it."""
@@ -3885,7 +3721,6 @@ class Client:
             raise ValueError(f"level: expected one of {', '.join(LOG_LEVELS)}, got {show(level)}")
         if self.protocol_version < MODERN: self.request("logging/setLevel", {"level": level})
         self._log_level = level
-
     def subscribe(self, uri: str) -> None:
         """Have on_notification told when the resource changes."""
         if uri not in self._subscriptions:
@@ -3893,19 +3728,16 @@ class Client:
             on_event = self._tell if self.protocol_version >= MODERN else nothing
             self._subscriptions[uri] = self._hear([], [uri], on_event,
                                                   lambda error: self._subscriptions.pop(uri, None))
-
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began."""
         stop = self._subscriptions.pop(uri, None)
         if stop is not None: stop()
-
     def listen(self, tools: bool = True, prompts: bool = True, resources: bool = True,
                uris: Iterable[str] = ()) -> Listening:
         """Listen for changes of the lists, and of the resources `uris`: an iterator of {"method", "params"},
         and a context manager; close() ends it. Blocks until the server has agreed."""
         chosen = {"tools": tools, "prompts": prompts, "resources": resources}
         return Listening(self, [kind for kind, wanted in chosen.items() if wanted], list(uris))
-
     def _open_connection(self) -> Connection:
         connection = self._connection
         if connection is None:
@@ -3916,8 +3748,7 @@ class Client:
                on_progress: Callable[..., Any] | None = None) -> Call:
         version, row = self.protocol_version, METHODS.get(method)
         if row is not None:
-            if not row.since <= version <= row.until:
-                raise MethodNotFound(f"{method} is not in {version}")
+            if not row.since <= version <= row.until: raise MethodNotFound(f"{method} is not in {version}")
             # In the oldest revision, completion had no capability.
             needed = "" if row.capability == "completions" and version == OLDEST else row.capability
             if needed and not self._declares(needed, version):
@@ -4057,14 +3888,11 @@ class Client:
         on_log, on_notification, row = self._on_log, self._on_notification, METHODS.get(method)
         if on_log is not None and row is not None and row.handler == "_logged":
             self._call_back(lambda: on_log(params.get("level"), params.get("data"), params.get("logger")))
-        elif on_notification is not None:
-            self._call_back(lambda: on_notification(method, params))
-
+        elif on_notification is not None: self._call_back(lambda: on_notification(method, params))
     def _call_back(self, job: Callable[[], Any]) -> None:
         if len(self._callbacks) < MAX_QUEUED:
             self._callbacks.submit(job)
-        else:
-            self._log.warning(f"a notification was dropped: {MAX_QUEUED} wait for the callbacks")
+        else: self._log.warning(f"a notification was dropped: {MAX_QUEUED} wait for the callbacks")
 
     # Answering the server: the rest of the Connection's endpoint
 
@@ -4075,13 +3903,11 @@ class Client:
             message = result_message(request.id, result)
         except McpError as error: message = error_message(request.id, error)
         connection.respond(request, message)
-
     def output_lost(self, connection: Connection) -> None:
         """The server reads no more: nothing that waits will be answered."""
         child, why = self._child, "the server closed its input"
         connection.helpers.submit(
             lambda: connection.fail_pending(child.closed(why) if child else ConnectionClosed(why)))
-
     def _answer_all(self, connection: Connection, questions: Any) -> Json:
         """The answers to a modern result's inputRequests, one after the other: there is one user."""
         if not isinstance(questions, dict) or not all(isinstance(each, dict) for each in questions.values()):
@@ -4101,9 +3927,7 @@ class Client:
         finally:
             with connection._lock: connection.answering.discard(threading.get_ident())
 
-    def _ping(self, params: Json) -> Json:
-        return {}
-
+    def _ping(self, params: Json) -> Json: return {}
     def _roots_list(self, params: Json) -> Json:
         if self._roots is None: raise MethodNotFound("roots/list: this client did not declare roots")
         return {"roots": [_root(each) for each in (self._roots() if callable(self._roots) else self._roots)]}
@@ -4129,8 +3953,7 @@ class Client:
         answer = self._on_elicit(params) or {"action": "cancel"}
         if not isinstance(answer, dict) or answer.get("action") not in ("accept", "decline", "cancel"):
             raise TypeError(f"on_elicit: action: expected accept, decline or cancel, got {show(answer)}")
-        if answer["action"] != "accept" or not isinstance(schema, dict):
-            return {"action": answer["action"]}
+        if answer["action"] != "accept" or not isinstance(schema, dict): return {"action": answer["action"]}
         defaults = {name: sub["default"] for name, sub in schema["properties"].items() if "default" in sub}
         content = {**defaults, **(answer.get("content") or {})}
         errors = Schema(schema).errors(content)
