@@ -267,7 +267,6 @@ class _Log:
     def __init__(self) -> None:
         self._lines: deque[tuple[int, str, Any]] = deque(maxlen=MAX_QUEUED)
         self._busy = threading.Lock()            # held by the thread that hands over
-
     def write(self, level: int, text: str, exc_info: Any = None) -> None:
         """Queue one line, with a traceback if `exc_info` is an exception. Levels as Python's. Never
         blocks."""
@@ -371,11 +370,12 @@ def error_message(request_id: RequestId | None, error: McpError) -> Json:
 # else is a method's name compared.
 
 class Method:
-    """A row of the table. `who` sends it, and whether it is a request or a notification; `capability` what the
-    receiver of a request must have declared; `params` the types of its parameters, a question mark after the
-    optional ones; `since` and `until` the revisions that have it. An `inline` request is answered at once, in
-    order, by the reading thread; `paged` names a paged result's list; a `cacheable` result says how long it may
-    be kept; a handler that `asks` may question the client; a `droppable` notification goes first under load."""
+    """A row of the table. `who` sends it, and whether it is a request or a notification; `capability` what
+    the receiver of a request must have declared; `params` the types of its parameters, a question mark after
+    the optional ones; `since` and `until` the revisions that have it. An `inline` request is answered at
+    once, in order, by the reading thread; `paged` names a paged result's list; a `cacheable` result says how
+    long it may be kept; a handler that `asks` may question the client; a `droppable` notification goes first
+    under load."""
     __slots__ = ("name", "sender", "kind", "handler", "since", "until", "capability", "params", "inline",
                  "paged", "cacheable", "asks", "droppable")
     def __init__(self, name: str, who: str, handler: str, capability: str = "",
@@ -388,7 +388,7 @@ class Method:
         self.since, self.until, self.inline, self.paged = since, until, inline, paged
         self.cacheable, self.asks, self.droppable = cacheable, asks, droppable
 
-_PAGE, _URI, _LAST = {"cursor?": str}, {"uri": str}, LAST_LEGACY
+_PAGE, _URI, _CALL, _LAST = {"cursor?": str}, {"uri": str}, {"name": str, "arguments?": dict}, LAST_LEGACY
 METHODS: dict[str, Method] = {row.name: row for row in (
     # Lifecycle: basic/lifecycle.md of the legacy revisions; server/discover.md of the modern one.
     Method("initialize", "client request", "_initialize", inline=True, until=_LAST,
@@ -396,21 +396,23 @@ METHODS: dict[str, Method] = {row.name: row for row in (
     Method("notifications/initialized", "client notification", "_initialized", until=_LAST),
     Method("initialized", "client notification", "_initialized", until=_LAST),     # as some tutorials say it
     Method("ping", "both request", "_ping", inline=True, until=_LAST),
-    Method("server/discover", "client request", "_server_discover", since=MODERN, inline=True, cacheable=True),
+    Method("server/discover", "client request", "_discover", since=MODERN, inline=True, cacheable=True),
 
     # The server's features.
     Method("tools/list", "client request", "_list", "tools", _PAGE, paged="tools", cacheable=True),
-    Method("tools/call", "client request", "_tools_call", "tools", {"name": str, "arguments?": dict}, asks=True),
-    Method("resources/list", "client request", "_list", "resources", _PAGE, paged="resources", cacheable=True),
-    Method("resources/templates/list", "client request", "_list", "resources", _PAGE, paged="resourceTemplates",
+    Method("tools/call", "client request", "_tools_call", "tools", _CALL, asks=True),
+    Method("resources/list", "client request", "_list", "resources", _PAGE, paged="resources",
            cacheable=True),
-    Method("resources/read", "client request", "_resources_read", "resources", _URI, cacheable=True, asks=True),
+    Method("resources/templates/list", "client request", "_list", "resources", _PAGE,
+           paged="resourceTemplates", cacheable=True),
+    Method("resources/read", "client request", "_resources_read", "resources", _URI, cacheable=True,
+           asks=True),
     Method("resources/subscribe", "client request", "_resources_subscribe", "resources.subscribe", _URI,
            inline=True, until=_LAST),
     Method("resources/unsubscribe", "client request", "_resources_unsubscribe", "resources.subscribe", _URI,
            inline=True, until=_LAST),
     Method("prompts/list", "client request", "_list", "prompts", _PAGE, paged="prompts", cacheable=True),
-    Method("prompts/get", "client request", "_prompts_get", "prompts", {"name": str, "arguments?": dict}, asks=True),
+    Method("prompts/get", "client request", "_prompts_get", "prompts", _CALL, asks=True),
     Method("completion/complete", "client request", "_completion_complete", "completions",
            {"ref": dict, "argument": dict, "context?": dict}),
     Method("logging/setLevel", "client request", "_logging_set_level", "logging", {"level": str}, inline=True,
@@ -436,7 +438,7 @@ METHODS: dict[str, Method] = {row.name: row for row in (
     Method("notifications/resources/list_changed", "server notification", "_changed"),
     Method("notifications/resources/updated", "server notification", "_changed"),
     Method("notifications/prompts/list_changed", "server notification", "_changed"),
-    Method("notifications/elicitation/complete", "server notification", "_changed", since="2025-11-25", until=_LAST),
+    Method("notifications/elicitation/complete", "server notification", "_changed", since=_LAST, until=_LAST),
     Method("notifications/subscriptions/acknowledged", "server notification", "_changed", since=MODERN),
     Method("notifications/roots/list_changed", "client notification", "_changed", until=_LAST),
 )}
@@ -504,7 +506,8 @@ class Schema:
         """What is wrong with the value: at most MAX_ERRORS texts, none when it is valid."""
         if self._quick is not None and type(value) is dict:
             types, required = self._quick
-            if required <= value.keys() and all(types.get(name) is type(value[name]) for name in value): return []
+            if required <= value.keys() and all(types.get(each) is type(value[each]) for each in value):
+                return []
         try: return [_tell(*error) for error in _Run(self).check(self.schema, value)]
         except (RecursionError, OverflowError, ValueError) as error:
             return ["nested too deeply for the schema" if isinstance(error, RecursionError) else str(error)]
@@ -546,10 +549,11 @@ class Schema:
 def _quick(schema: Any) -> tuple[dict[str, Any], set[str]] | None:
     """For an object of plain scalars, which most arguments are: each member's type, and the required ones."""
     members = schema.get("properties") if isinstance(schema, dict) else None
-    if members is None or schema.keys() - {"type", "properties", "required", "additionalProperties"}: return None
+    if members is None or schema.keys() - {"type", "properties", "required", "additionalProperties"}:
+        return None
     scalars = {"string": str, "integer": int, "boolean": bool}
     return {name: scalars.get(str(sub.get("type"))) for name, sub in members.items()
-            if isinstance(sub, dict) and not sub.keys() - {"type", "description", "default", "x-mcp-header"}}, \
+            if isinstance(sub, dict) and sub.keys() <= {"type", "description", "default", "x-mcp-header"}}, \
         set(schema.get("required", ()))
 
 def _rows(node: Json, parts: Json, marks: bool) -> Any:
@@ -1035,7 +1039,6 @@ class Scope:
             try: return hint if text is None else eval(text, self.names)
             except TypeError: return eval(*_respell(str(text), self.names))
         except Exception as error: raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
-
     def _annotated(self, hint: Any, notes: Any) -> Hint:
         nouns, found = {"string": "Length", "array": "Items", "object": "Properties"}, self.describe(hint)
         for note in [Param(note) if isinstance(note, str) else note for note in notes]:
@@ -1044,7 +1047,6 @@ class Scope:
                           for kind in found.kinds() & nouns.keys()}
                 found = Hint({**found, **note.wire, **limits}, found.make)
         return found
-
     def _scalar(self, cls: Any, _: Any) -> Hint:
         schema, expected, read, _ = _SCALARS[_name(cls)]
 
@@ -1083,7 +1085,6 @@ class Scope:
         item = hints[0] if hints else Hint({})
         schema = _with({"type": "array"}, items=item or None, uniqueItems=make in (set, frozenset) or None)
         return Hint(schema, lambda value: make(map(item.make, value)))
-
     def _mapping(self, _: Any, args: Any) -> Hint:
         key, item = map(self.describe, args or (str, object))
         if key not in ({}, {"type": "string"}):
@@ -1249,7 +1250,6 @@ class Signature:
         if errors: raise InvalidParams("; ".join(errors[:20]))
         try: return self._make(arguments)
         except ValueError as error: raise InvalidParams(str(error)) from None
-
     def bind_text(self, arguments: Json) -> Json:
         """The same from strings, as prompts and URI templates have them: "3" may stand for an integer."""
         return self.bind({name: self._from_text(name, value) for name, value in arguments.items()})
@@ -1492,7 +1492,7 @@ class Answer:
         self.pending, self.result, self.error = pending, result, error
 
 class Refusal(namedtuple("Refusal", "why reply", defaults=[None])):
-    """A message that may not come now: `why`, for the log, and what to `reply`; None where silence is the rule."""
+    """A message that may not come now: `why`, for the log, and what to `reply`, or None."""
 
 class Batch:
     """A JSON-RPC batch of 2025-03-26 in work: its answers leave as one array when the last is there."""
@@ -1614,7 +1614,6 @@ class Protocol:
         self.version = request.version = wanted if wanted in LEGACY_VERSIONS else LAST_LEGACY
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
-
     def _receive_notification(self, message: Json) -> Notification | Refusal:
         method, params = message["method"], {} if message.get("params") is None else message["params"]
         row = METHODS.get(method)
@@ -1624,7 +1623,6 @@ class Protocol:
             return Refusal(f"{method} is no notification that a {self._peer} may send")
         if row is not None and row.handler == "_initialized": self.initialized = bool(self.version)
         return Notification(method, params, row)
-
     def _receive_response(self, message: Json) -> Answer | Refusal:
         pending = self.pending.pop(message.get("id"), None)      # type: ignore[arg-type]
         if pending is None:
@@ -1670,7 +1668,6 @@ class Workers:
         self._threads: dict[int, threading.Thread] = {}       # id(its lock) -> thread
         self._waking = self._closed = False                   # one is on its way; no more jobs
         self._names = itertools.count(1).__next__
-
     def __len__(self) -> int: return len(self._backlog)
     def submit(self, job: Callable[[], Any]) -> None:
         """Have a worker run the job. Never blocks. After close() nothing runs any more."""
@@ -1823,7 +1820,6 @@ class Connection:
         for line in self._framer.feed(data): self._receive_line(line)
         ready, self._ready = self._ready, []
         return ready
-
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
         if len(self._outbox) >= MAX_BACKLOG:
@@ -1833,7 +1829,6 @@ class Connection:
                 full = InternalError("too many requests wait already")
                 self.cut_short(request, error_message(request.id, full))
             else: self.workers.submit(self._job(request))
-
     def _job(self, request: Request) -> Callable[[], Any]:
         # Cancelled while it was queued: nobody runs it.
         return lambda: request.cancelled or self.endpoint.serve_request(self, request)
@@ -1960,7 +1955,6 @@ class Connection:
             batch.answers += [answer] if answer is not None else []
             if not batch.open and batch.answers:
                 self._outbox.append((b"[" + b",".join(batch.answers) + b"]", False))
-
     def notify(self, method: str, params: Json | None, request: Request | None = None, *,
                block: bool = True) -> bool:
         """Send a notification; with `request`, only while that is in flight ("MUST stop after completion").
@@ -2033,7 +2027,8 @@ class Connection:
             raise
         if not sent and self.protocol.pending.pop(waiter.id, None) is not None:
             if about is not None and about.cancelled: raise Cancelled("the request was cancelled")
-            raise self.closed if isinstance(self.closed, ConnectionClosed) else ConnectionClosed("no connection")
+            closed = self.closed
+            raise closed if isinstance(closed, ConnectionClosed) else ConnectionClosed("no connection")
         return waiter
 
     def wait(self, waiter: Waiter, seconds: float, on_progress: Callable[..., Any] | None = None) -> Json:
@@ -2248,7 +2243,6 @@ class Context:
         if not self._request.modern: params["elicitationId"] = os.urandom(16).hex()
         answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
         return {"action": answer["action"], "content": None}
-
     def sample(self, messages: Any, max_tokens: int = 1000, key: str | None = None, **params: Any) -> Json:
         """Have the client's model answer: client/sampling.md. `messages` is text, a Message, a wire message,
         or a list of those; `params` are the wire's others, in either spelling: system_prompt=, temperature=,
@@ -2257,7 +2251,6 @@ class Context:
                 for name, value in params.items()}
         question = {"messages": prompt_messages(messages), "maxTokens": max_tokens, **wire}
         return self._ask_one(key, "sample", "sampling/createMessage", question)
-
     def roots(self, key: str | None = None) -> list[Json]:
         """The directories that the client works in: [{"uri", "name"}]: client/roots.md."""
         found: list[Json] = self._ask_one(key, "roots", "roots/list", {})["roots"]
@@ -2267,7 +2260,6 @@ class Context:
         methods are elicitation/create, sampling/createMessage and roots/list."""
         for method, params in questions.values(): self._require(method, params)
         return self._ask_modern(questions) if self._request.modern else self._ask_legacy(questions)
-
     def once(self, key: str, fn: Callable[[], Any]) -> Any:
         """The value of fn(), computed once for this request, even when the handler runs again after a
         question. In the modern era the value travels through the client, signed but readable: a JSON value,
@@ -2277,7 +2269,6 @@ class Context:
             encode_json(value)
             self._once[key] = value
         return self._once[key]
-
     def _ask_one(self, key: str | None, kind: str, method: str, params: Json) -> Json:
         if key is None:
             self._asked += 1
@@ -2377,12 +2368,10 @@ class Signer:
         if any(len(key) < 16 for key in self._keys):
             raise ValueError("state_key: expected at least 16 bytes")
         self._keys = self._keys or [os.urandom(32)]
-
     @staticmethod
     def _sign(key: bytes, payload: str, binding: str) -> str:
         import hmac
         return hmac.new(key, f"{binding}.{payload}".encode("ascii"), "sha256").hexdigest()
-
     def seal(self, state: Json, binding: str) -> str:
         """The state as text that only `open` with the same binding takes. Raises ValueError when it is too
         large."""
@@ -2581,7 +2570,6 @@ class Pump:
         try: self._away.remove(request)
         except ValueError: return False
         return True
-
     def _read_meanwhile(self) -> str:
         """Read until the reader is back; "ended" if the input is."""
         for data in iter(self._next, b""):
@@ -2702,7 +2690,6 @@ class Child:
         for stream in (self._stdout, self._process.stderr):
             if stream and not (stream is self._process.stderr and self._stderr_thread.is_alive()):
                 stream.close()
-
     def _end(self, number: int) -> None:
         """Signal the whole group; on Windows, end the process, or with 9 the tree of its children."""
         if os.name == "posix":
@@ -2911,7 +2898,6 @@ class Server:
     def remove_prompt(self, name: str) -> None:
         """Stop offering a prompt; clients are told. Raises KeyError for an unknown name."""
         self._change("prompts", name, None)
-
     def completion(self, ref: str, argument: str) -> Any:
         """Decorator: complete an argument of a prompt (by name) or of a template (by URI), as of
         server/utilities/completion.md. The function gets the text so far, and the other arguments if it takes
@@ -2921,7 +2907,6 @@ class Server:
             with self._lock: self._completers = {**self._completers, (ref, argument): function}
             return function
         return register
-
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to this URI that the resource has changed."""
         self._tell("notifications/resources/updated", {"uri": uri},
@@ -2973,7 +2958,6 @@ class Server:
         with PrivateWire() as (read, write):
             self._serve(read, write)
             self._log.flush(1.0)
-
     def serve(self, reader: Any, writer: Any) -> None:
         """Serve one client over a pair of binary streams, a message a line, until the input ends: a TCP or
         Unix socket's makefile("rb") and makefile("wb"), say. Blocks; for several clients, call it on a thread
@@ -3007,7 +2991,7 @@ class Server:
         if not isinstance(request, Request): return request.reply if isinstance(request, Refusal) else None
         try:
             answer = self._answer(connection, request)
-            if connection._outbox: answer = json.loads(connection._outbox[0][0])      # cut short by its timeout
+            if connection._outbox: answer = json.loads(connection._outbox[0][0])      # its timeout's
         finally:
             self.disconnect(connection)
             connection.close(connection.closed)
@@ -3069,7 +3053,7 @@ class Server:
         return _with({"protocolVersion": version, "capabilities": self.capabilities(),
                       "serverInfo": fit_members(self._info, version)}, instructions=self.instructions)
     def _ping(self, ctx: Context, params: Json) -> Json: return {}
-    def _server_discover(self, ctx: Context, params: Json) -> Json:
+    def _discover(self, ctx: Context, params: Json) -> Json:
         return _with({"supportedVersions": list(MODERN_VERSIONS), "capabilities": self.capabilities()},
                      instructions=self.instructions)
     def _logging_set_level(self, ctx: Context, params: Json) -> Json:
@@ -3234,7 +3218,7 @@ class Server:
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
             raise InvalidParams(f"notifications.resourceSubscriptions: expected strings, got {show(uris)}")
         if uris and has_capability(declared, "resources.subscribe"): granted["resourceSubscriptions"] = uris
-        if len(self._listeners) >= MAX_LISTENERS: raise InvalidRequest(f"more than {MAX_LISTENERS} subscriptions")
+        if len(self._listeners) >= MAX_LISTENERS: raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         listener = _Listener(ctx._connection, ctx._request, granted)
         # "MUST NOT send any notification on the subscription before" the acknowledgement.
         listener.tell("notifications/subscriptions/acknowledged", {"notifications": granted})
@@ -3375,18 +3359,20 @@ class Listening:
 class Client:
     """An MCP client with blocking calls: `with Client(target) as client: client.call("tool", x=1)`.
 
-    `target`: a command as a list, "server.py" or a command line, {"command":, "args":, "env":}, a Server in this
-    process, or (reader, writer), two binary streams. `timeout` in seconds is for each request. `version` is
-    "auto", or the one revision to speak. `env` is added to this process's environment, for a child in `cwd`.
+    `target`: a command as a list, "server.py" or a command line, {"command":, "args":, "env":}, a Server in
+    this process, or (reader, writer), two binary streams. `timeout` in seconds is for each request. `version`
+    is "auto", or the one revision to speak. `env` is added to this process's environment, for a child in
+    `cwd`.
 
-    Callbacks: on_elicit(params) returns {"action":, "content":} (the form's defaults are filled in), or None for
-    "cancel"; on_sample(params) the wire's result, or text; `roots` is a list of paths, URIs or {"uri":, "name":},
-    or a function that returns one. Each makes the client declare that capability, and runs on a worker, so that
-    it may call the client. on_log(level, data, logger) and on_notification(method, params) run in order on a
-    thread of their own, on_progress(progress, total, message) in the thread that waits. `trace(direction, line)`
-    sees every message; True writes them to stderr. `validate=False` takes structured results as they come.
+    Callbacks: on_elicit(params) returns {"action":, "content":} (the form's defaults are filled in), or None
+    for "cancel"; on_sample(params) the wire's result, or text; `roots` is a list of paths, URIs or {"uri":,
+    "name":}, or a function that returns one. Each makes the client declare that capability, and runs on a
+    worker, so that it may call the client. on_log(level, data, logger) and on_notification(method, params)
+    run in order on a thread of their own, on_progress(progress, total, message) in the thread that waits.
+    `trace(direction, line)` sees every message; True writes them to stderr. `validate=False` takes structured
+    results as they come.
 
-    Safe from any thread. Errors: McpError and its subclasses, ToolError, Timeout, Cancelled, ConnectionClosed."""
+    Safe from any thread. Raises McpError (and subclasses), ToolError, Timeout, Cancelled, ConnectionClosed."""
     def __init__(self, target: Any, *, timeout: float = 60.0, headers: dict[str, str] | None = None,
                  env: dict[str, str] | None = None, cwd: Any = None, version: str = "auto",
                  name: str = "mcp_lite", client_version: str = __version__, roots: Any = None,
@@ -3591,7 +3577,7 @@ class Client:
         elicits = self._on_elicit is not None and version >= METHODS["elicitation/create"].since
         return _with({}, elicitation=({"form": {}, "url": {}} if full else {}) if elicits else None,
                      sampling=({"tools": {}} if full else {}) if self._on_sample is not None else None,
-                     roots=({"listChanged": True} if version < MODERN else {}) if self._roots is not None else None)
+                     roots=None if self._roots is None else {"listChanged": True} if version < MODERN else {})
     def _meta(self, version: str) -> Json:
         meta = {META_VERSION: version, META_CLIENT_INFO: self._info, META_CAPABILITIES: self._capabilities()}
         return {**meta, META_LOG_LEVEL: self._log_level} if self._log_level else meta
@@ -3629,7 +3615,6 @@ class Client:
     def notify(self, method: str, params: Json | None = None) -> None:
         """Send any notification."""
         self._open_connection().notify(method, params)
-
     def call(self, name: str, /, **arguments: Any) -> Any:
         """Call a tool for its value: structured content unwrapped, else its text, else its content blocks
         (one, or a list). Raises ToolError when the tool says that it failed."""
@@ -3682,7 +3667,6 @@ class Client:
         """A resource as on the wire: {"contents": [{"uri", "mimeType", "text" or "blob"}]}. Raises
         NotFound."""
         return self._get("resource", uri, self._start("resources/read", {"uri": uri}))
-
     def read(self, uri: str) -> str | bytes:
         """A resource's text, or its bytes. Of several contents, the texts joined, else the first's bytes."""
         contents = _objects(self.read_resource(uri), "contents")
@@ -3691,7 +3675,6 @@ class Client:
         import base64
         try: return base64.b64decode(str(contents[0].get("blob", "")), validate=True)
         except ValueError as error: raise InternalError(f"{uri}: blob: not base64: {error}") from None
-
     def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
         """A prompt's messages: {"description", "messages": [{"role", "content"}]}. Raises NotFound,
         InvalidParams."""
@@ -3708,7 +3691,7 @@ class Client:
                        context={"arguments": context} if context else None)
         completion = self.request("completion/complete", params).get("completion")
         values = completion.get("values") if isinstance(completion, dict) else None
-        if not isinstance(values, list): raise InternalError(f"completion: expected values, got {show(completion)}")
+        if not isinstance(values, list): raise InternalError(f"expected values, got {show(completion)}")
         return values
 
     def ping(self) -> None:

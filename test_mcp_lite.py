@@ -508,10 +508,8 @@ def fake_server(script):
         theirs.sendall(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
 
     def run():
-        try:
+        with contextlib.suppress(OSError, ValueError):
             script(read, write)
-        except (OSError, ValueError):
-            pass
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     reader, writer = ours.makefile("rb"), ours.makefile("wb")
@@ -528,7 +526,7 @@ def fake_server(script):
 
 
 def legacy_server(version="2025-11-25", capabilities=None, **answers):
-    """A script that does the handshake, then answers each method with answers[method], or what that returns."""
+    """A script that does the handshake, then answers by answers[method], or by what that returns."""
 
     def script(read, write):
         while True:
@@ -667,7 +665,8 @@ class TestSchema:
         ({"multipleOf": 0.1}, [0.3, 1], [0.25]),
         ({"items": {"type": "string"}, "minItems": 1}, [["a"], 1], [[], [1]]),
         ({"prefixItems": [{"type": "integer"}], "items": False}, [[1], []], [[1, 2], ["a"]]),
-        ({"uniqueItems": True}, [[1, True], [{"a": 1}, {"a": 2}]], [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]]),
+        ({"uniqueItems": True}, [[1, True], [{"a": 1}, {"a": 2}]],
+         [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]]),
         ({"contains": {"type": "integer"}, "maxContains": 1}, [[1, "a"]], [["a"], [1, 2]]),
         ({"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False},
          [{"a": 1}], [{}, {"a": "x"}, {"a": 1, "b": 2}]),
@@ -682,7 +681,8 @@ class TestSchema:
         ({"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"minimum": 2}}, ["ab", 2], ["a", 1]),
         ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "integer"}}}, [1], ["a"]),
         ({"$ref": "#node", "$defs": {"n": {"$anchor": "node", "properties": {"next": {"$ref": "#node"}},
-                                           "type": "object"}}}, [{"next": {"next": {}}}], [{"next": {"next": 1}}]),
+                                           "type": "object"}}},
+         [{"next": {"next": {}}}], [{"next": {"next": 1}}]),
         (True, [1], []), (False, [], [1, None])])
     def test_keywords(self, schema, good, bad):
         """Each keyword takes what it should and refuses what it should."""
@@ -701,7 +701,7 @@ class TestSchema:
             "cty: unknown; known: days, tags, when", 'when: expected integer or null, got "x"',
             "city: required, but missing"]
 
-    @pytest.mark.parametrize("schema", [1, {"type": "strin"}, {"$ref": "http://example.com/x"}, {"$ref": "#/a"},
+    @pytest.mark.parametrize("schema", [1, {"type": "strin"}, {"$ref": "http://a.example/x"}, {"$ref": "#/a"},
                                         {"pattern": "("}, {"required": "a"}, {"enum": 1}])
     def test_a_wrong_schema_is_told(self, schema):
         """A schema that cannot be used raises ValueError, and nothing is fetched."""
@@ -1384,7 +1384,8 @@ class TestProtocol:
         """Whatever is wrong with a message, the request that owns its id is not answered by that."""
         protocol = self.server()
         protocol.receive(request("tools/list", modern()))
-        for wrong in (request("nope", modern()), {"jsonrpc": "2.0", "id": 1, "method": 5}, request("tools/list")):
+        broken = {"jsonrpc": "2.0", "id": 1, "method": 5}
+        for wrong in (request("nope", modern()), broken, request("tools/list")):
             assert "id" not in protocol.receive(wrong).reply
         assert list(protocol.in_flight) == [1]
 
@@ -1556,7 +1557,8 @@ class TestServerOnTheWire:
         """`$/cancelRequest` gets -32800."""
         with Wire() as wire:
             wire.open()
-            wire.send(request("tools/call", {"name": "wait"}, 7), request("tools/call", {"name": "is_waiting"}, 6))
+            wire.send(request("tools/call", {"name": "wait"}, 7))
+            wire.send(request("tools/call", {"name": "is_waiting"}, 6))
             assert wire.read()["id"] == 6
             wire.send(
                       {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}})
@@ -2110,7 +2112,7 @@ class TestEverywhere:
         assert wanted not in heard
 
     def test_a_callback_s_own_call_times_out(self):
-        """The clock stands for who waits for an answer from the user, not for the calls that the callback makes."""
+        """The clock stands for who waits for the user, not for the calls that the callback makes."""
         for version in ("2025-11-25", MODERN):
             holder = []
 
@@ -2135,7 +2137,8 @@ class TestEverywhere:
 
             client = Client(build_server(), version=version, on_elicit=on_elicit).connect()
             try:
-                for end, raised in ((lambda call: call.cancel(), Cancelled), (lambda call: client.close(), None)):
+                ends = ((mcp_lite.Call.cancel, Cancelled), (lambda call: call._client.close(), None))
+                for end, raised in ends:
                     call = client.start_call("form")
                     assert asked.wait(SECONDS)
                     asked.clear()
