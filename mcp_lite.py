@@ -3372,7 +3372,7 @@ class Client:
     `trace(direction, line)` sees every message; True writes them to stderr. `validate=False` takes structured
     results as they come.
 
-    Safe from any thread. Raises McpError (and subclasses), ToolError, Timeout, Cancelled, ConnectionClosed."""
+    Safe from any thread. Raises McpError or a subclass, ToolError, Timeout, Cancelled, ConnectionClosed."""
     def __init__(self, target: Any, *, timeout: float = 60.0, headers: dict[str, str] | None = None,
                  env: dict[str, str] | None = None, cwd: Any = None, version: str = "auto",
                  name: str = "mcp_lite", client_version: str = __version__, roots: Any = None,
