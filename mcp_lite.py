@@ -1039,6 +1039,7 @@ class Scope:
             try: return hint if text is None else eval(text, self.names)
             except TypeError: return eval(*_respell(str(text), self.names))
         except Exception as error: raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
+
     def _annotated(self, hint: Any, notes: Any) -> Hint:
         nouns, found = {"string": "Length", "array": "Items", "object": "Properties"}, self.describe(hint)
         for note in [Param(note) if isinstance(note, str) else note for note in notes]:
@@ -1047,6 +1048,7 @@ class Scope:
                           for kind in found.kinds() & nouns.keys()}
                 found = Hint({**found, **note.wire, **limits}, found.make)
         return found
+
     def _scalar(self, cls: Any, _: Any) -> Hint:
         schema, expected, read, _ = _SCALARS[_name(cls)]
 
@@ -1085,6 +1087,7 @@ class Scope:
         item = hints[0] if hints else Hint({})
         schema = _with({"type": "array"}, items=item or None, uniqueItems=make in (set, frozenset) or None)
         return Hint(schema, lambda value: make(map(item.make, value)))
+
     def _mapping(self, _: Any, args: Any) -> Hint:
         key, item = map(self.describe, args or (str, object))
         if key not in ({}, {"type": "string"}):
@@ -1614,6 +1617,7 @@ class Protocol:
         self.version = request.version = wanted if wanted in LEGACY_VERSIONS else LAST_LEGACY
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
+
     def _receive_notification(self, message: Json) -> Notification | Refusal:
         method, params = message["method"], {} if message.get("params") is None else message["params"]
         row = METHODS.get(method)
@@ -1623,6 +1627,7 @@ class Protocol:
             return Refusal(f"{method} is no notification that a {self._peer} may send")
         if row is not None and row.handler == "_initialized": self.initialized = bool(self.version)
         return Notification(method, params, row)
+
     def _receive_response(self, message: Json) -> Answer | Refusal:
         pending = self.pending.pop(message.get("id"), None)      # type: ignore[arg-type]
         if pending is None:
@@ -1820,6 +1825,7 @@ class Connection:
         for line in self._framer.feed(data): self._receive_line(line)
         ready, self._ready = self._ready, []
         return ready
+
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
         if len(self._outbox) >= MAX_BACKLOG:
@@ -2243,6 +2249,7 @@ class Context:
         if not self._request.modern: params["elicitationId"] = os.urandom(16).hex()
         answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
         return {"action": answer["action"], "content": None}
+
     def sample(self, messages: Any, max_tokens: int = 1000, key: str | None = None, **params: Any) -> Json:
         """Have the client's model answer: client/sampling.md. `messages` is text, a Message, a wire message,
         or a list of those; `params` are the wire's others, in either spelling: system_prompt=, temperature=,
@@ -2690,6 +2697,7 @@ class Child:
         for stream in (self._stdout, self._process.stderr):
             if stream and not (stream is self._process.stderr and self._stderr_thread.is_alive()):
                 stream.close()
+
     def _end(self, number: int) -> None:
         """Signal the whole group; on Windows, end the process, or with 9 the tree of its children."""
         if os.name == "posix":
@@ -3272,7 +3280,7 @@ class Call:
                  on_progress: Callable[..., Any] | None) -> None:
         self._client, self._connection, self._params = client, client._open_connection(), params
         self._on_progress = on_progress
-        self._rounds, self._cancelled = 0, False
+        self._rounds = 0                         # of questions
         self._outcome: Any = None                # the result or the exception, once result() has it
         self._waiter = Waiter(method, on_progress is not None, self._on_answer)
         self._connection.request(self._waiter, params)
@@ -3283,9 +3291,7 @@ class Call:
         if self._outcome is None:
             seconds = self._client.timeout if timeout is None else timeout
             try: self._outcome = self._connection.wait(self._waiter, seconds, self._on_progress)
-            except BaseException as error:
-                self._cancelled = True
-                self._outcome = error
+            except BaseException as error: self._outcome = error
         if isinstance(self._outcome, BaseException): raise self._outcome
         found: Json = self._outcome
         return found
@@ -3293,8 +3299,8 @@ class Call:
     def cancel(self, reason: str | None = None) -> None:
         """Tell the server to stop; result() raises Cancelled. Nothing happens if the answer is already
         here."""
-        self._cancelled = True
         if self._connection.abandon(self._waiter, reason): self._waiter.inbox.put(("cancelled", None))
+
     def done(self) -> bool:
         """Whether result() would return, or raise, at once."""
         return self._outcome is not None or (self._waiter.id not in self._connection.protocol.pending
@@ -3971,6 +3977,7 @@ def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
         raise TypeError("target: expected a command, a script, a dict, a Server or (reader, writer), "
                         f"got {target!r}")
     text = os.fspath(target)
+    if re.match("(?i)https?://", text): raise ValueError(f"target: {text}: no HTTP yet, only commands")
     if text.endswith(".py") and (" " not in text or os.path.exists(text)):
         # Inside a host program, sys.executable may be the host.
         python = sys.executable if "python" in os.path.basename(sys.executable or "").lower() else "python3"

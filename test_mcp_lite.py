@@ -2684,7 +2684,7 @@ class TestClient:
         """Wrong targets and versions are told at once."""
         for wrong in (
             lambda: Client(5).connect(),
-            lambda: Client({}).connect(),
+            lambda: Client({}).connect(), lambda: Client("http://localhost:1/mcp").connect(),
             lambda: Client("x", version="1"),
             lambda: Client([]).connect(),
         ):
