@@ -55,8 +55,9 @@ Who runs what, and how it ends:
                                          serves; each client call, its progress callback
     reader      a server's Pump          reads; a lone request's handler                    end of the input
     reader      a Client over streams    reads, wakes waiters; never your code              end of the input
-    worker      Connection, on demand;   one request's handler; one question's callback;    idle for a while,
-                the latest idle first    a write that might block                           or close()
+    worker      Connection, on demand;   one request's handler; one question's callback     idle for a while,
+                the latest idle first                                                       or close()
+    helper      the same                 a write that might block; on_cancel functions      the same
     callbacks   Client, at need          on_log and on_notification, in order               close()
     stderr      Client, over a process   keeps the child's last lines                       end of the stream
     timer       a tool with a timeout    ends one overdue call                              with the call
@@ -447,15 +448,14 @@ METHODS: dict[str, Method] = {row.name: row for row in (
 LIST_CHANGES = {kind: (f"{kind}ListChanged", f"notifications/{kind}/list_changed", f"{kind}.listChanged")
                 for kind in ("tools", "prompts", "resources")}
 
-def check_params(row: Method, params: Json) -> None:
-    """Check a request's own parameters against its row. Raises InvalidParams naming the first that is
-    wrong."""
-    for name, required, kind in row.params:
-        value = params.get(name)
+def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
+    """Check members, (name, required, type) each. Raises InvalidParams naming the first that is wrong."""
+    for name, required, kind in rules:
+        value = members.get(name)
         if value is None and not required: continue
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            found = f"got {show(value)}" if name in params else "but it is missing"
-            raise InvalidParams(f"{name}: expected {TYPE_NAMES[kind]}, {found}")
+            found = f"got {show(value)}" if name in members else "but it is missing"
+            raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {found}")
 
 def has_capability(capabilities: Json, path: str) -> bool:
     """Whether declared capabilities have a dotted path, such as "resources.subscribe". An empty object
@@ -1505,6 +1505,8 @@ class Batch:
         self.open = 1                            # requests not yet answered, and one for the reading
         self.answers: list[bytes] = []
 
+_MODERN_META = ((META_VERSION, True, str), (META_CAPABILITIES, True, dict), (META_CLIENT_INFO, False, dict))
+
 class Protocol:
     """One side of one conversation. `role` is "client" or "server"; `capabilities()` tells what this side
     declares.
@@ -1580,7 +1582,7 @@ class Protocol:
         if "progressToken" in meta and request.progress_token is None:
             raise InvalidParams("_meta.progressToken: expected string or integer, got "
                                 + show(meta["progressToken"]))
-        check_params(row, request.params)
+        check_members(row.params, request.params)
         if row.handler == "_initialize": self._open_session(request)
 
     @property
@@ -1589,11 +1591,7 @@ class Protocol:
     @staticmethod
     def _admit_modern(request: Request) -> None:
         meta = request.meta
-        for key, kind, required in ((META_VERSION, str, True), (META_CAPABILITIES, dict, True),
-                                    (META_CLIENT_INFO, dict, False)):
-            if not isinstance(meta.get(key), kind) and (required or key in meta):
-                found = f"got {show(meta[key])}" if key in meta else "but it is missing"
-                raise InvalidParams(f"_meta.{key}: expected {TYPE_NAMES[kind]}, {found}")
+        check_members(_MODERN_META, meta, "_meta.")
         if meta[META_VERSION] not in MODERN_VERSIONS:
             raise UnsupportedVersion(f"unsupported protocol version {show(meta[META_VERSION])}",
                                      {"supported": list(MODERN_VERSIONS), "requested": meta[META_VERSION]})
@@ -1601,7 +1599,7 @@ class Protocol:
         if level != "" and level not in LOG_LEVELS:
             raise InvalidParams(f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}")
         request.modern, request.version, request.log_level = True, meta[META_VERSION], level
-        request.capabilities, request.client_info = meta[META_CAPABILITIES], meta.get(META_CLIENT_INFO, {})
+        request.capabilities, request.client_info = meta[META_CAPABILITIES], meta.get(META_CLIENT_INFO) or {}
 
     def _admit_legacy(self, request: Request) -> None:
         handler = request.row.handler if request.row else ""
@@ -1675,7 +1673,7 @@ class Workers:
         self._names = itertools.count(1).__next__
     def __len__(self) -> int: return len(self._backlog)
     def submit(self, job: Callable[[], Any]) -> None:
-        """Have a worker run the job. Never blocks. After close() nothing runs any more."""
+        """Have a worker run the job. Never blocks. After close() it is dropped."""
         with self._lock:
             if self._closed: return
             self._backlog.append(job)
@@ -1719,7 +1717,7 @@ class Workers:
                 if not self._waking: self.between()
             woken = wake.acquire(timeout=IDLE_SECONDS)
             with self._lock:
-                if self._closed or (not woken and wake in self._idle):
+                if (self._closed and not self._backlog) or (not woken and wake in self._idle):
                     self._idle = [each for each in self._idle if each is not wake]
                     del self._threads[id(wake)]
                     return
@@ -1738,12 +1736,12 @@ class Workers:
         return job
 
     def close(self, seconds: float) -> None:
-        """Drop the backlog, let the workers go, and wait for them, but no longer than `seconds` in all."""
+        """Take no more jobs, let the workers go when those that wait are done, and wait for them, but no
+        longer than `seconds` in all."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 for wake in self._idle: wake.release()
-            self._backlog.clear()
             threads = list(self._threads.values())
         until = time.monotonic() + seconds
         for thread in threads:
@@ -1972,22 +1970,20 @@ class Connection:
 
     def _send(self, data: bytes, droppable: bool = False, request: Request | None = None,
               block: bool = True) -> bool:
+        dropped = 0
         with self._lock:
             gone = request is not None and self.protocol.in_flight.get(request.id) is not request
             if gone or self.closed is not None: return False
-            if len(self._outbox) >= MAX_QUEUED and self._droppable: self._drop_locked()
+            if len(self._outbox) >= MAX_QUEUED and self._droppable:
+                dropped, self._droppable = self._droppable, 0
+                self._outbox = [item for item in self._outbox if not item[1]]
             self._outbox.append((data, droppable))
             self._droppable += droppable
+        if dropped: self.log.warning(f"{dropped} notifications dropped: the reader is slow")
         if block and (self._may_write is None or self._may_write(len(data) + 1)):
             self.flush()
         else: self._nudge()
         return True
-
-    def _drop_locked(self) -> None:
-        assert self._lock.locked()
-        kept = [item for item in self._outbox if not item[1]]
-        self.log.warning(f"{len(self._outbox) - len(kept)} notifications dropped: the reader is slow")
-        self._outbox, self._droppable = kept, 0
 
     def flush(self) -> None:
         """Write what is queued, unless another thread is at it: that one then writes ours too."""
@@ -2006,7 +2002,8 @@ class Connection:
 
     def _lose_output(self, error: Exception) -> None:
         with self._lock:
-            first, self.closed, self._outbox = self.closed is None, self.closed or error, []
+            first, self.closed = self.closed is None, self.closed or error
+            self._outbox, self._droppable = [], 0
         if first:
             self.log.debug(f"the output is closed: {error}")
             self.endpoint.output_lost(self)
@@ -2480,7 +2477,7 @@ def stream_writer(stream: Any) -> Callable[[bytes], None]:
 
 class Pump:
     """Reads a server's input. A lone request is served on the reading thread itself: no hand-over, so one
-    call at a time costs one thread, and twice the speed. Should its handler take long, the caller of run()
+    call at a time meets one thread. Should its handler take long, the caller of run()
     reads on in the meantime; that one never runs handlers, so a deaf one cannot keep run() from returning."""
 
     TICK = 0.005                   # how long a handler may keep the input waiting: as long as the GIL may
@@ -2544,9 +2541,7 @@ class Pump:
             self._signals.put("away")
         self._connection.endpoint.serve_request(self._connection, request)
         self._connection.flush()
-        try: self._away.remove(request)
-        except ValueError: return False
-        return True
+        return self._take_over(request)
 
     def _wait_for_turn(self) -> bool:
         self._waiting = True
@@ -2574,6 +2569,7 @@ class Pump:
                     signal, idle = take(self._signals, None), 0
 
     def _take_over(self, request: Request) -> bool:
+        """Take the reading from whoever serves this request, or back; False if the other did first."""
         try: self._away.remove(request)
         except ValueError: return False
         return True
@@ -2846,22 +2842,22 @@ class Server:
         return register if fn is None else register(fn)
 
     add_tool = tool
-
     def remove_tool(self, name: str) -> None:
         """Stop offering a tool; clients are told. Raises KeyError for an unknown name."""
         self._change("tools", name, None)
 
-    def resource(self, uri: str, *, name: str | None = None, title: str | None = None,
+    def resource(self, uri: Any, fn: Any = None, *, name: str | None = None, title: str | None = None,
                  description: str | None = None, mime_type: str | None = None, size: int | None = None,
                  annotations: Json | None = None, icons: list[Json] | None = None,
                  meta: Json | None = None) -> Any:
-        """Decorator: offer what a function returns as the resource `uri` (server/resources.md). Clients are
-        told.
+        """Offer what a function returns as the resource `uri` (server/resources.md): a decorator, and with
+        the function, in either order, a plain call, which `add_resource` names too. Clients are told.
 
         A URI with {expressions} is a template; its names are the function's parameters: {x} is one step of a
         path or less, {+x} anything, {/x*} a list of steps, {?a,b} optional query values. The function returns
         text, bytes, an EmbeddedResource, a list of those, or any value with a JSON form."""
-        if callable(uri): raise TypeError('resource needs its URI: @server.resource("config://app")')
+        uri, fn = (fn, uri) if callable(uri) else (uri, fn)
+        if uri is None: raise TypeError('resource needs its URI: @server.resource("config://app")')
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             signature = Signature(function, Context)
@@ -2874,11 +2870,9 @@ class Server:
             offer = _Offer(wire, signature, template=template)
             self._change("resources" if fixed else "resourceTemplates", uri, offer)
             return function
-        return register
+        return register if fn is None else register(fn)
 
-    def add_resource(self, fn: Callable[..., Any], uri: str, **options: Any) -> None:
-        """Offer a resource or template, now. Options as of `resource`."""
-        self.resource(uri, **options)(fn)
+    add_resource = resource
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource or template; clients are told. Raises KeyError for an unknown URI."""
         self._change("resources" if uri in self._offers["resources"] else "resourceTemplates", uri, None)
@@ -2902,7 +2896,6 @@ class Server:
         return register if fn is None else register(fn)
 
     add_prompt = prompt
-
     def remove_prompt(self, name: str) -> None:
         """Stop offering a prompt; clients are told. Raises KeyError for an unknown name."""
         self._change("prompts", name, None)
@@ -2951,9 +2944,10 @@ class Server:
         class ContextHandler(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
                 context = getattr(current, "context", None)
-                if context is not None and record.name != "mcp_lite":
-                    names = ("debug", "debug", "info", "warning", "error", "critical")
-                    context.log(names[min(record.levelno // 10, 5)], self.format(record), record.name)
+                if context is None or record.name == "mcp_lite": return
+                names = ("debug", "debug", "info", "warning", "error", "critical")
+                try: context.log(names[min(record.levelno // 10, 5)], self.format(record), record.name)
+                except Exception: self.handleError(record)
         return ContextHandler(level)
 
     # Running
@@ -3322,22 +3316,27 @@ class Call:
         return False
 
     def _answer_questions(self, asked: Json) -> None:
-        pending, waiter = self._connection.protocol.pending, self._waiter
+        connection, waiter = self._connection, self._waiter
+        if waiter.id not in connection.protocol.pending: return      # cancelled, or closed, in the queue
         try:
-            self._rounds += 1
-            if self._rounds > MAX_ROUNDS:
-                raise InternalError(f"{waiter.method}: the server asked more than {MAX_ROUNDS} times")
-            params, questions = dict(self._params), asked.get("inputRequests")
-            if questions is None:                # not a question, but "not yet": do not hurry
-                time.sleep(min(0.05 * 2 ** self._rounds, 1.0))
-            else: params["inputResponses"] = self._client._answer_all(self._connection, questions)
-            if "requestState" in asked: params["requestState"] = asked["requestState"]
-            if waiter.id in pending: self._connection.send_request(waiter, params)
+            params = self._next_params(asked)
+            if waiter.id in connection.protocol.pending: connection.send_request(waiter, params)
         except Exception as error:
+            connection.protocol.pending.pop(waiter.id, None)
             if isinstance(error, (ValueError, TypeError)): error = InternalError(f"cannot retry: {error}")
-            # Whoever has popped the waiter has told it already; a failed send has popped it here.
-            if pending.pop(waiter.id, None) is not None or waiter.sent or isinstance(error, InternalError):
-                waiter.inbox.put(("answer", Answer(waiter, None, error)))
+            waiter.inbox.put(("answer", Answer(waiter, None, error)))      # unread, if it was cancelled
+
+    def _next_params(self, asked: Json) -> Json:
+        """The parameters of the next request, with the answers to what was asked."""
+        params, questions = dict(self._params), asked.get("inputRequests")
+        self._rounds += 1
+        if self._rounds > MAX_ROUNDS:
+            raise InternalError(f"{self._waiter.method}: the server asked more than {MAX_ROUNDS} times")
+        if questions is None:                    # not a question, but "not yet": do not hurry
+            time.sleep(min(0.05 * 2 ** self._rounds, 1.0))
+        else: params["inputResponses"] = self._client._answer_all(self._connection, questions)
+        if "requestState" in asked: params["requestState"] = asked["requestState"]
+        return params
 
 class Listening:
     """An iterator over a server's notifications, as `Client.listen` returns it. A context manager, too."""
@@ -3395,7 +3394,7 @@ class Client:
         self._info = {"name": name, "version": client_version}
         self._roots, self._on_elicit, self._on_sample = roots, on_elicit, on_sample
         self._on_log, self._on_progress, self._on_notification = on_log, on_progress, on_notification
-        self._trace, self._validate, self._log = None, validate, _Log()
+        self._validate, self._log = validate, _Log()
         self._trace = _tracer(trace, self._log)
         self._lock = threading.Lock()
         self._connection: Connection | None = None  # guarded by _lock
@@ -3707,7 +3706,7 @@ class Client:
         """Ask for log messages of this level and above: one of debug, info, notice, warning, error, critical,
         alert, emergency. In the modern era each later request carries it."""
         if level not in LOG_LEVELS:
-            raise ValueError(f"level: expected one of {', '.join(LOG_LEVELS)}, got {show(level)}")
+            raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
         if self.protocol_version < MODERN: self.request("logging/setLevel", {"level": level})
         self._log_level = level
     def subscribe(self, uri: str) -> None:
@@ -3773,11 +3772,12 @@ class Client:
         seen, member = set(), METHODS[method].paged
         params: Json = {}
         for _ in range(MAX_PAGES):
-            result = self.request(method, params)
+            try: result = self.request(method, params)
+            except ValueError as error: raise InternalError(f"{method}: nextCursor: {error}") from None
             found.extend(_objects(result, member))
             cursor = result.get("nextCursor")
             if cursor is None: return found
-            if not isinstance(cursor, str) or not cursor.isascii() and "\\ud" in ascii(cursor):
+            if not isinstance(cursor, str):
                 raise InternalError(f"{method}: nextCursor: expected a string, got {show(cursor)}")
             if cursor in seen:
                 raise InternalError(f"{method}: the pages do not end: the cursor {show(cursor)} came twice")

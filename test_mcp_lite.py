@@ -2528,6 +2528,31 @@ class TestClient:
         with fake_server(script) as target, Client(target) as client:
             assert client.call("x") is None
 
+    def test_a_cursor_may_be_in_any_language(self):
+        """Whatever the server's text is, it comes back as it was."""
+        pages = {None: {"tools": [], "nextCursor": "\ud55c"}, "\ud55c": {"tools": [{"name": "b"}]}}
+        peer = fake_server(legacy_server(tools_list=lambda m, *a: pages[m["params"].get("cursor")]))
+        with peer as target, Client(target) as client:
+            assert client.list_tools() == [{"name": "b"}]
+
+    def test_nothing_queued_is_lost_at_the_end(self):
+        """close() runs the callbacks for what came before it, and a cancelled handler's own functions."""
+        logs, cancelled = [], threading.Event()
+        server = build_server()
+
+        @server.tool
+        def held(ctx: Context) -> str:
+            ctx.on_cancel(cancelled.set)
+            ctx.info("held")
+            ctx.sleep(60)
+
+        with Client(server, version="2025-11-25", on_log=lambda *a: (time.sleep(0.002), logs.append(a))) as client:
+            for _ in range(20):
+                client.call("logs")
+            client.start_call("held")
+            eventually(lambda: len(server._connections[0].protocol.in_flight) == 1)
+        assert len(logs) >= 20 * 7 and cancelled.wait(SECONDS)
+
     def test_endless_pages_are_left(self):
         """A cursor that comes twice, and pages without end, are errors."""
         same = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
