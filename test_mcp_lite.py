@@ -2537,20 +2537,20 @@ class TestClient:
 
     def test_nothing_queued_is_lost_at_the_end(self):
         """close() runs the callbacks for what came before it, and a cancelled handler's own functions."""
-        logs, cancelled = [], threading.Event()
+        logs, started, cancelled = [], threading.Event(), threading.Event()
         server = build_server()
 
         @server.tool
         def held(ctx: Context) -> str:
             ctx.on_cancel(cancelled.set)
-            ctx.info("held")
+            started.set()
             ctx.sleep(60)
 
-        with Client(server, version="2025-11-25", on_log=lambda *a: (time.sleep(0.002), logs.append(a))) as client:
+        with Client(server, version="2025-11-25", on_log=lambda *a: logs.append(a)) as client:
             for _ in range(20):
                 client.call("logs")
             client.start_call("held")
-            eventually(lambda: len(server._connections[0].protocol.in_flight) == 1)
+            assert started.wait(SECONDS)
         assert len(logs) >= 20 * 7 and cancelled.wait(SECONDS)
 
     def test_endless_pages_are_left(self):
