@@ -5,24 +5,36 @@ promises over memory and stdio, and in every revision.
 """
 import collections
 import contextlib
+import copy
 import dataclasses
 import datetime
 import decimal
 import enum
+import functools
+import gc
+import http.client
+import importlib.util
+import io
 import itertools
 import json
 import logging
 import os
 import pathlib
+import random
 import re
 import shlex
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import traceback
+import tracemalloc
+import types
 import typing
 import uuid
 
@@ -396,21 +408,57 @@ def eventually(condition, what="the condition"):
         time.sleep(0.005)
 
 
+def descriptors():
+    """What this process has open, as far as the system tells: {number: what it is}."""
+    found = {}
+    for number in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+        with contextlib.suppress(OSError):       # the one for the listing has gone
+            found[number] = os.readlink("/proc/self/fd/" + number)
+    return found
+
+
+def has_children():
+    """Whether a child process lives, or has ended and nobody has looked."""
+    try:
+        return hasattr(os, "waitid") and [os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)]
+    except ChildProcessError:
+        return []
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind():
-    """No thread of the library's outlives its test."""
-    before = set(threading.enumerate())
+    """No thread, descriptor or child process outlives its test."""
+    threads, before = set(threading.enumerate()), descriptors()
     yield
+    eventually(lambda: not [thread for thread in threading.enumerate()
+                            if thread not in threads and thread.name.startswith("mcp-")],
+               "the end of every thread")
+    eventually(lambda: not has_children(), "the end of every child")
+    with contextlib.suppress(AssertionError):    # to say which ones
+        eventually(lambda: not descriptors().keys() - before.keys(), "the end of every descriptor")
+    assert {number: what for number, what in descriptors().items() if number not in before} == {}
 
-    def left():
-        return [t for t in set(threading.enumerate()) - before if t.name.startswith("mcp-") and t.is_alive()]
-    eventually(lambda: not left(), "the end of every thread")
 
-
-@pytest.fixture(params=["memory", "stdio"])
+@pytest.fixture(params=["memory", "stdio", "http", "sse"])
 def target(request):
-    """The same server in this process, and as a child."""
-    return build_server() if request.param == "memory" else SERVE
+    """The same server in this process, as a child, and on a port: streamable HTTP, and the old HTTP+SSE."""
+    if request.param == "stdio":
+        yield SERVE
+        return
+    server = build_server()
+    if request.param == "memory":
+        yield server
+        return
+    with server.start_http() as http:
+        versions = "version" in request.fixturenames and request.getfixturevalue("version")
+        if request.param == "sse" and versions == MODERN:
+            pytest.skip("older than the modern era")
+        yield http.url if request.param == "http" else http.url.replace("/mcp", "/sse")
+
+
+def eras(target):
+    """The revisions to try what differs between the eras; the old HTTP+SSE has but one."""
+    return ("2025-11-25",) if str(target).endswith("/sse") else ("2025-11-25", MODERN)
 
 
 @pytest.fixture(params=EVERY)
@@ -435,9 +483,9 @@ def supports(version, since):
 class Wire:
     """A raw conversation with a server on stdio."""
 
-    def __init__(self, command=SERVE, **options):
+    def __init__(self, command=SERVE, stderr=subprocess.DEVNULL, **options):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, bufsize=0, **options)
+                                        stderr=stderr, bufsize=0, **options)
         self.out = self.process.stdout
         self.watchdog = threading.Timer(SECONDS * 2, self.process.kill)
         self.watchdog.start()
@@ -710,10 +758,10 @@ class TestSchema:
 
     @pytest.mark.parametrize("schema, good, bad", [
         ({"items": [{"type": "integer"}], "additionalItems": False}, [[1], []], [["a"], [1, 2]]),
-        ({"dependencies": {"a": ["b"], "c": {"maxProperties": 1}}}, [{"a": 1, "b": 1}, {"c": 1}],
-         [{"a": 1}, {"c": 1, "d": 1}]),
-        ({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#x",
-          "definitions": {"a": {"$id": "#x", "type": "null"}}}, [None], [1]),
+        ({"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"maxProperties": 1}}},
+         [{"a": 1, "b": 1}, {"c": 1}], [{"a": 1}, {"c": 1, "d": 1}]),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a",
+          "definitions": {"a": {"type": "null"}}}, [None], [1]),
         ({"$id": "http://x/a", "$ref": "b#/$defs/c",
           "$defs": {"b": {"$id": "b", "$defs": {"c": {"const": 1}}}}}, [1], [2]),
         ({"$ref": "#/components/a", "components": {"a": {"$ref": "#/components/b"}, "b": {"type": "null"}}},
@@ -730,8 +778,17 @@ class TestSchema:
         ({"pattern": "^a.$"}, ["ab"], ["ab\n", "a\u2028"]),
         ({"pattern": "^\\d\\w$"}, ["1a"], ["\u0661a", "1\u00e4"]),
         ({"pattern": "^\\p{Letter}\\s$"}, ["\u00e4\ufeff"], ["1 ", "a\x1f"]),
-        ({"pattern": "\\cJ\\u{1F600}"}, ["\n\U0001F600"], ["J"]),
-        ({"pattern": "(?<y>\\d)[^]"}, ["1\n"], ["1"]),
+        ({"pattern": "(?<y>\\d)[^a]"}, ["1\n"], ["1"]),
+        ({"pattern": "^[\\s[&&]{2}\\cI\\u{41}\\u0042\\x43$"}, ["[&\tABC", "\xa0\ufeff\tABC"], ["[a\tABC"]),
+        ({"pattern": "^(\\p{Nd}|\\p{L})+$"}, ["\u0661\u00e4"], ["_", " "]),
+        ({"pattern": "a[]|^[^]$"}, ["\n"], ["a!", ""]),
+        ({"pattern": "^a{,2}$"}, ["a{,2}"], ["aa"]),
+        ({"pattern": "^(.)\\1$"}, ["aa"], ["ab"]),
+        ({"pattern": "^(?=.*\\d)(?!.*\\s).{4,6}$"}, ["pas5", "5words"], ["pass", "p 55", "pa5", "pa5word"]),
+        ({"$ref": "#a", "definitions": {"a": {"$id": "#a", "type": "null"}}}, [None], [1]),
+        ({"properties": {"a": {"$recursiveRef": "#"}}, "type": "object"}, [{"a": {}}], [{"a": 1}]),
+        ({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
+         [{"a": 1, "b": 1}, {"c": 1, "d": 1}, {}], [{"a": 1}, {"c": 1}]),
         ({"multipleOf": 1e-8}, [1e308, 3e-8], [1e-9, float("inf")])])
     def test_rarer_keywords(self, schema, good, bad):
         """Older drafts, documents within documents, dynamic references, unevaluated members, patterns."""
@@ -740,9 +797,13 @@ class TestSchema:
 
     @pytest.mark.parametrize("schema, text", [
         ({"properties": {"a": {"type": "strin"}}}, 'properties.a.type: expected one of ["object", "array"'),
-        ({"$schema": "http://json-schema.org/draft-04/schema#"}, "$schema: expected one of"),
+        ({"$schema": "http://json-schema.org/draft-04/schema#"}, "$schema: expected text that matches"),
         ({"pattern": "\\p{Greek}"}, 'pattern "\\\\p{Greek}": bad escape'),
         ({"pattern": 1}, "pattern: expected string, got 1"),
+        ({"pattern": "((a{1000}){1000}){1000}"}, 'pattern "((a{1000}){1000}){1000}": too large'),
+        ({"pattern": "(?<=a)b+"}, 'pattern "(?<=a)b+": a lookbehind beside repeats'),
+        ({"pattern": "\\u{110000}"}, 'pattern "\\\\u{110000}": '),
+        ({"dependencies": {"a": 1}}, "dependencies.a: expected object or boolean, got 1"),
         ({"$ref": "other.json"}, '$ref "other.json" is not in this document, and nothing is fetched'),
         ({"required": ["a", 1]}, "required[1]: expected string, got 1"),
         ([], "expected object or boolean, got []"),
@@ -769,6 +830,7 @@ class TestSchema:
         ([{"a": 1}, {"b": 1}], {"items": {"properties": {"a": {}}, "unevaluatedProperties": False}},
          ["[1].b: unknown; known: a"]),
         ({"a": 1}, {"properties": {"a": False}}, ["a: nothing is allowed here, got 1"]),
+        ({}, {"type": ["string", "null"], "properties": {"a": {}}}, ["expected string or null, got {}"]),
         (1, {"not": {"minimum": 0}}, ['expected anything but what matches {"minimum": 0}, got 1'])])
     def test_texts(self, value, schema, texts):
         """The nearest alternative tells why; names are quoted where they must be."""
@@ -784,7 +846,36 @@ class TestSchema:
         assert validate(list(range(100000)), {"uniqueItems": True}) == []
         assert validate([2 ** 61 * n - n for n in range(100000)], {"uniqueItems": True}) == []
         assert len(validate(["x"] * 100000, {"items": {"type": "integer"}})) == mcp_lite.MAX_ERRORS
-        assert "too many for the pattern" in validate("a" * 100000, {"pattern": "(a*)*b"})[0]
+
+    @pytest.mark.parametrize("pattern, text, fits", [
+        ("^(a+)+$", "a" * 5000 + "!", False), ("^(a|a|b)*$", "a" * 5000, True),
+        ("a*a*a*b", "a" * 5000, False), ("^(a?){30}a{30}$", "a" * 30, True), ("(x+x+)+y", "x" * 5000, False),
+        ("^(\\w+\\.)*\\w+$", "ab." * 2000 + "c", True),
+        ("^(?=(a+)+$)", "a" * 5000 + "!", False)])
+    def test_hostile_texts(self, pattern, text, fits):
+        """What takes `re` for ever costs no more here than the text is long."""
+        assert (validate(text, {"pattern": pattern}) == []) is fits
+
+    def test_patterns_match_as_those_of_re(self):
+        """Random ones, wherever Python and ECMA 262 agree."""
+        dice = random.Random(262)
+
+        def pattern(depth=0):
+            kind = dice.random()
+            if depth > 3 or kind < 0.35:
+                return dice.choice(["a", "b", "c", "[ab]", "[^a]", r"\w", r"\b", r"\B", "^", "", "[b-c]"])
+            if kind < 0.6:
+                return pattern(depth + 1) + pattern(depth + 1)
+            if kind < 0.7:
+                return f"({pattern(depth + 1)}|{pattern(depth + 1)})"
+            if kind < 0.76:
+                return f"({dice.choice(['?=', '?!'])}{pattern(depth + 1)})"
+            return f"(?:{pattern(depth + 1)})" + dice.choice(
+                ["", "*", "+", "?", "*?", "{2}", "{1,2}", "{0,3}", "{2,}", "{0}"])
+        for _ in range(2000):
+            tried, text = pattern(), "".join(dice.choice("abc -") for _ in range(dice.randrange(9)))
+            found = re.search(tried, text, re.ASCII) is not None
+            assert (validate(text, {"pattern": tried}) == []) is found, (tried, text)
 
     def test_the_official_suite(self):
         """Only those official tests fail that need something fetched, or another dialect."""
@@ -929,6 +1020,13 @@ class TestSignatures:
             self.schema(int).bind({"x": "3"})
         assert self.schema(int).bind_text({"x": "3"}) == {"x": 3}
 
+    def test_what_is_not_to_be_structured(self):
+        """With structured=False: blocks as they are, anything else as text."""
+        output = mcp_lite.Output(lambda: 0, None, False, "x")
+        for value, text in ((7, "7"), ({"a": 1}, '{"a":1}'), ("t", "t"), ({"type": "text", "text": "b"}, "b"),
+                            ({"type": 5}, '{"type":5}')):
+            assert output.result(value) == {"content": [{"type": "text", "text": text}]}
+
     def test_methods_and_callables_are_functions_too(self):
         """self is no parameter; an object with __call__ and a wrapped function count."""
         class Thing:
@@ -992,6 +1090,7 @@ class TestSignatures:
         (datetime.time, ["03:04:05"], ["25:00", 3]),
         (datetime.timedelta, ["PT90S", "PT0S", "PT0.5S", "PT-5S"], ["P1Y", "P", "PT", "90", 90]),
         (uuid.UUID, ["12345678-1234-5678-1234-567812345678"], ["1234", 1]), (pathlib.Path, ["a.txt"], [1]),
+        (pathlib.PurePath, ["a/b"], [None]), (typing.MutableSet[int], [[1, 2]], [[1, 1]]),
         (decimal.Decimal, ["1.50", "-3", "1E+3"], ["a", 1.5, "NaN"]), (bytes, ["aGk=", ""], ["a", "a?==", 1]),
         ("int", [1], ["a"]), ("list[int]", [[1]], [["a"]]),
         ("dict[str, int | None]", [{"a": None}], [{"a": "b"}]),
@@ -1217,6 +1316,7 @@ class TestSignatures:
             "type": "resource_link", "uri": "x://y", "name": "n", "size": 3}
         assert Message(["a", Audio(WAV)]) == {"role": "user", "content": [
             {"type": "text", "text": "a"}, {"type": "audio", "data": sound, "mimeType": "audio/wav"}]}
+        assert Image(b'<?xml version="1.0"?>\n<svg/>')["mimeType"] == "image/svg+xml"
         with pytest.raises(TypeError):
             Message(3)
         with pytest.raises(ValueError, match="mime_type="):
@@ -1251,20 +1351,18 @@ class TestSignatures:
             ("x://{a}", "x://a%00", None),
             ("x://{a}", "x://C%3A%5Cx", None),
             ("x://{a}", "x://%FF", None),
-            ("x://f{/p*}", "x://f/a/b%20c", {"p": ["a", "b c"]}),
-            ("x://f{/p*}", "x://f/a/..", None),
             ("x://{a}{?q,r}", "x://1?r=2&z=3", {"a": "1", "r": "2"}),
             ("x://{a}{?q}", "x://1", {"a": "1"}),
             ("x://{a}/{b}", "x://1/2", {"a": "1", "b": "2"}),
             ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"}),
-            ("x://{a,b}", "x://1,2", {"a": "1", "b": "2"}),
         ],
     )
     def test_uri_templates(self, template, uri, values):
         """Literals are literal, values are decoded, and nothing is smuggled."""
         assert mcp_lite.UriTemplate(template).match(uri) == values
 
-    @pytest.mark.parametrize("wrong", ["x://{", "x://{a}{a}", "x://{a b}", "x://}"])
+    @pytest.mark.parametrize("wrong", ["x://{", "x://{a}{a}", "x://{a b}", "x://}", "x://{a}{?a}", "x://{a*}",
+                                       "x://{/a}", "x://{&a}", "x://{a,b}"])
     def test_wrong_templates_are_refused(self, wrong):
         """A template that cannot be read fails when it is registered."""
         with pytest.raises(ValueError):
@@ -1292,6 +1390,125 @@ class TestFraming:
             lines += framer.feed(piece)
             assert sum(map(len, framer._parts)) <= 20
         assert lines == [None, b"ok", None, b"fine"]
+
+    def test_any_split_gives_the_same_events(self):
+        """CR, LF, CRLF, comments, several data lines, no values: split anywhere, they say the same."""
+        text = (
+            ": a comment\nid: 1\ndata: one\n\nevent: other\ndata:two\ndata\ndata:  three\n\n"
+            "retry: 250\nretry: x\n"
+            "id: no\0pe\nid\ndata:\n\nunknown: y\nevent: lost\n\nid: 7\ndata: é\n\ndata: unfinished"
+        )
+        for end in ("\n", "\r", "\r\n"):
+            data = text.replace("\n", end).encode()
+            for size in (1, 2, 3, 7, 1000):
+                parser, events = mcp_lite.EventParser(), []
+                for at in range(0, len(data), size):
+                    events += parser.feed(data[at : at + size])
+                assert events == [
+                    ("message", b"one"),
+                    ("other", b"two\n\n three"),
+                    ("message", b""),
+                    ("message", "é".encode()),
+                ]
+                assert parser.last_id == "7" and parser.retry == 0.25
+
+    def test_a_byte_order_mark_is_skipped(self):
+        """One at the start of the stream is no part of the first field's name."""
+        for size in (1, 100):
+            parser, data, events = mcp_lite.EventParser(), b"\xef\xbb\xbfdata: a\n\n", []
+            for at in range(0, len(data), size):
+                events += parser.feed(data[at : at + size])
+            assert events == [("message", b"a")]
+
+    def test_a_byte_order_mark_before_any_field(self):
+        """The first field may as well be a type."""
+        assert mcp_lite.EventParser().feed(b"\xef\xbb\xbfevent: endpoint\ndata: /x\n\n") == [
+            ("endpoint", b"/x")
+        ]
+
+    def test_an_unfinished_event_has_no_id(self):
+        """An id counts when its event is complete: else a client that comes back would miss that event."""
+        parser = mcp_lite.EventParser()
+        assert parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n") == [("message", b"a")]
+        assert parser.last_id == "1"
+
+    def test_a_long_event_is_refused(self):
+        """It is not kept in memory without end, in one line or in many."""
+        for piece in (b"data: " + b"x" * 500, b"data: x\n" * 100):
+            parser = mcp_lite.EventParser(1000)
+            with pytest.raises(ValueError, match="more than 1000 bytes"):
+                for _ in range(10):
+                    parser.feed(piece)
+
+    @pytest.mark.parametrize(
+        "value, header",
+        [
+            ("us-west1", "us-west1"),
+            ("two words", "two words"),
+            (42, "42"),
+            (-7, "-7"),
+            (True, "true"),
+            ("", ""),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ],
+    )
+    def test_mirrored_values(self, value, header):
+        """The specification's examples, there and back."""
+        assert mcp_lite.encode_header(value) == header
+        assert mcp_lite.is_mirrored(header, value)
+
+    def test_mirrored_values_that_lie(self):
+        """Numbers are compared as numbers; base64 that is none is told; nothing else will do."""
+        assert mcp_lite.is_mirrored("42.0", 42) and not mcp_lite.is_mirrored("41", 42)
+        assert not mcp_lite.is_mirrored("True", True) and not mcp_lite.is_mirrored("1", True)
+        assert not mcp_lite.is_mirrored("nan", 1) and not mcp_lite.is_mirrored("x", 1)
+        assert not mcp_lite.is_mirrored("=?base64?%%%?=", "x")
+        assert not mcp_lite.is_mirrored("=?base64?/w==?=", "x")
+        assert mcp_lite.is_mirrored("=?BASE64?YQ==?=", "=?BASE64?YQ==?=")
+
+    @pytest.mark.parametrize(
+        "schema, found",
+        [
+            ({"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}, [(["a"], "A")]),
+            (
+                {"properties": {"o": {"properties": {"b": {"type": "integer", "x-mcp-header": "B"}}}}},
+                [(["o", "b"], "B")],
+            ),
+            (
+                {"properties": {"properties": {"type": "boolean", "x-mcp-header": "P"}}},
+                [(["properties"], "P")],
+            ),
+            ({"properties": {"x-mcp-header": {"type": "string"}}}, []),
+            ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, None),
+            ({"properties": {"a": {"type": "string", "x-mcp-header": "A B"}}}, None),
+            ({"properties": {"a": {"type": "string", "x-mcp-header": ""}}}, None),
+            ({"properties": {"a": {"type": "string", "x-mcp-header": 5}}}, None),
+            ({"properties": {"a": {"type": "string", "x-mcp-header": "A\r\nB: c"}}}, None),
+            ({"properties": {"a": {"items": {"type": "string", "x-mcp-header": "A"}}}}, None),
+            ({"properties": {"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}}}, None),
+            ({"$defs": {"d": {"type": "string", "x-mcp-header": "A"}}}, None),
+            (
+                {
+                    "properties": {
+                        "a": {"type": "string", "x-mcp-header": "A"},
+                        "b": {"type": "string", "x-mcp-header": "a"},
+                    }
+                },
+                None,
+            ),
+        ],
+    )
+    def test_mirrored_parameters(self, schema, found):
+        """Where a header's parameter may stand, and which names it may have."""
+        if found is None:
+            with pytest.raises(ValueError, match="x-mcp-header"):
+                mcp_lite.header_parameters(schema)
+        else:
+            assert mcp_lite.header_parameters(schema) == found
+
 
 
 class TestProtocol:
@@ -1578,7 +1795,7 @@ class TestServerOnTheWire:
             assert found["id"] == 1 and (found["error"]["code"] == -32603)
 
     def test_an_id_with_a_lone_surrogate_cannot_hurt(self):
-        """It cannot be echoed, so the error has no id."""
+        """It gets an error, and the next request its answer."""
         with Wire() as wire:
             wire.send(b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}\n')
             assert "error" in wire.read()
@@ -1633,7 +1850,9 @@ class TestServerOnTheWire:
             assert len(names) == len(set(names)) > 10
             other = wire.ask("resources/list", {})["result"]
             assert "nextCursor" not in other and len(other["resources"]) == 3
-            for bad in ("x", "", "AAAA", 5, "dG9vbHMvbGlzdDotMQ==", "cmVzb3VyY2VzL2xpc3Q6Mw==", "é"):
+            assert wire.ask("tools/list", {"cursor": "tools/list:3"})["result"]["tools"]
+            for bad in ("x", "", ":3", 5, "tools/list:-1", "tools/list:0", "tools/list:\u0663",
+                        "resources/list:3", "tools/list:" + "9" * 5000, "é"):
                 assert wire.ask("tools/list", {"cursor": bad})["error"]["code"] == -32602, bad
 
     def test_not_found_as_each_revision_codes_it(self):
@@ -1851,6 +2070,10 @@ class TestServerOnTheWire:
             == -32601
         )
         assert server.handle({"x": 1})["error"]["code"] == -32600
+        late = server.handle(request("tools/call", modern(name="slow")))
+        assert "timed out" in late["result"]["content"][0]["text"]
+        broken = server.handle(request("tools/call", modern(name="bad", arguments={"kind": "surrogate"})))
+        assert broken["error"]["code"] == -32603
 
 
 class TestEverywhere:
@@ -1973,7 +2196,7 @@ class TestEverywhere:
 
     def test_refusals_of_questions(self, target):
         """None cancels, decline declines, and a callback that fails breaks nothing."""
-        for version in ("2025-11-25", MODERN):
+        for version in eras(target):
             for given, action in ((None, "cancel"), ({"action": "decline"}, "decline")):
                 with Client(target, version=version, on_elicit=lambda params, given=given: given) as client:
                     assert client.call("form") == {"action": action, "content": None}
@@ -2180,7 +2403,7 @@ class TestEverywhere:
 
     def test_a_callback_may_call_the_client(self, target):
         """A question is answered on a worker, so it may use the client again."""
-        for version in ("2025-11-25", MODERN):
+        for version in eras(target):
             holder = []
 
             def on_sample(params, holder=holder):
@@ -2192,6 +2415,21 @@ class TestEverywhere:
 
 class TestServerInProcess:
     """Room 12, what needs no wire."""
+
+    def test_workers_end_while_one_begins(self):
+        """A thread that is just being started is no obstacle."""
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            for _ in range(300):
+                workers = mcp_lite.Workers("mcp-test", 4, mcp_lite.nothing, None)
+                starter = threading.Thread(target=workers.submit, args=(mcp_lite.nothing,))
+                starter.start()
+                for _ in range(3):
+                    workers.close(1.0)
+                starter.join()
+        finally:
+            sys.setswitchinterval(interval)
 
     def test_run_on_the_main_thread(self):
         """MainThread runs handlers where the host says; exceptions travel; close() fails the waiting."""
@@ -2320,33 +2558,15 @@ class TestServerInProcess:
                                                            requestState=first["requestState"])))
         assert found["error"]["code"] == -32602 and "expired" in found["error"]["message"]
 
-    def test_python_logging_reaches_the_client(self):
-        """What a handler logs with `logging` goes to the request's client."""
-        server, logs = Server("s"), []
-        logger = logging.getLogger("test_bridge")
-        handler = server.logging_handler()
-        logger.addHandler(handler)
-
-        @server.tool
-        def work() -> str:
-            logger.warning("careful %d", 1)
-            return "done"
-        try:
-            with Client(server, on_log=lambda *a: logs.append(a)) as client:
-                client.set_log_level("info")
-                client.call("work")
-                eventually(lambda: logs)
-        finally:
-            logger.removeHandler(handler)
-        assert logs == [("warning", "careful 1", "test_bridge")]
-        logger.warning("outside of a request")
-
     def test_the_elicitation_schema_is_a_form(self):
         """Nested objects and lists of objects are refused where they are asked for."""
         for wrong in ({"type": "string"}, {"type": "object", "properties": {"a": {"type": "object"}}},
-                      {"type": "object", "properties": {}, "required": ["x"]}, int):
-            with pytest.raises((ValueError, TypeError)):
+                      {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}},
+                      {"type": "object"}, int):
+            with pytest.raises(ValueError, match="requestedSchema"):
                 mcp_lite.elicitation_schema(wrong)
+        choice = {"type": "array", "items": {"enum": ["x"]}}
+        mcp_lite.elicitation_schema({"type": "object", "properties": {"a": choice, "b": {"type": "number"}}})
         schema, convert = mcp_lite.elicitation_schema(Person)
         assert convert({"name": "x", "age": 1}) == Person("x", 1)
 
@@ -2527,6 +2747,59 @@ class TestClient:
                 write({"jsonrpc": "2.0", "id": message["id"], "result": result})
         with fake_server(script) as target, Client(target) as client:
             assert client.call("x") is None
+
+    @pytest.mark.parametrize("method", ["initialize", "initialized", "tools/list", "what", "roots/list"])
+    def test_what_is_no_question(self, method):
+        """Inside a result as by a request, with nothing declared."""
+        def modern(read, write):
+            for message in iter(read, None):
+                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
+                if message["method"] == "tools/call":
+                    result = {"resultType": "input_required", "inputRequests": {"q": {"method": method}}}
+                write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        with fake_server(modern) as target, Client(target) as client, pytest.raises(
+                MethodNotFound, match="no question"):
+            client.call("x")
+
+    def test_a_server_may_end_a_subscription(self):
+        """By a result, by a cancellation, before its acknowledgement or after; or refuse it."""
+        changed = "notifications/tools/list_changed"
+
+        def script(read, write):
+            for message in iter(read, None):
+                result = {"supportedVersions": [MODERN], "capabilities": {}, "resultType": "complete"}
+                answer = {"result": result}
+                if message["method"] == "subscriptions/listen" and how != "early":
+                    if how == "refuse":
+                        answer = {"error": {"code": -32600, "message": "full"}}
+                    else:
+                        tag = {"notifications": {}, "_meta": {mcp_lite.META_SUBSCRIPTION: message["id"]}}
+                        for method in ("notifications/subscriptions/acknowledged", changed):
+                            write({"jsonrpc": "2.0", "method": method, "params": tag})
+                    if how == "cancel":
+                        write({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                               "params": {"requestId": message["id"]}})
+                        continue
+                write({"jsonrpc": "2.0", "id": message["id"], **answer})
+
+        for how in ("early", "result", "cancel", "refuse"):
+            with fake_server(script) as target, Client(target) as client:
+                if how == "refuse":
+                    with pytest.raises(InvalidRequest, match="full"):
+                        client.listen()
+                else:
+                    heard = [event["method"] for event in client.listen()]
+                    assert heard == ([] if how == "early" else [changed])
+                assert client._listenings == []
+
+    def test_what_a_callback_answers_is_checked(self):
+        """Against the question's schema; what is wrong is the callback's failure, and not sent."""
+        server = build_server()
+        for given in (5, {"content": {}}, {"action": "maybe"}, {"action": "accept", "content": {"name": 1}}):
+            for version in ("2025-11-25", MODERN):
+                options = {"version": version, "on_elicit": lambda params, given=given: given}
+                with Client(server, **options) as client, pytest.raises(InternalError, match="TypeError"):
+                    client.call("form")
 
     def test_a_cursor_may_be_in_any_language(self):
         """Whatever the server's text is, it comes back as it was."""
@@ -2709,7 +2982,7 @@ class TestClient:
         """Wrong targets and versions are told at once."""
         for wrong in (
             lambda: Client(5).connect(),
-            lambda: Client({}).connect(), lambda: Client("http://localhost:1/mcp").connect(),
+            lambda: Client({}).connect(),
             lambda: Client("x", version="1"),
             lambda: Client([]).connect(),
         ):
@@ -2739,6 +3012,4839 @@ class TestClient:
             eventually(waiting.done)
             assert waiting.result()["content"][0]["text"] == "done"
         assert len(seen) == mcp_lite.MAX_QUEUED and seen[-1][0] == 29_999
+
+
+class Web:
+    """A raw HTTP conversation with a server on a port; `session` is a legacy session's id."""
+
+    def __init__(self, http, session=None, version=None, **headers):
+        self.port, self.session, self.version, self.headers = http.port, session, version, headers
+
+    def connect(self, method, message=None, path="/mcp", **headers):
+        """Send a request; the connection, and the response, whose body was not read."""
+        body = message if isinstance(message, (bytes, type(None))) else json.dumps(message).encode()
+        sent = {} if body is None else {"Content-Type": "application/json"}
+        sent["Accept"] = "text/event-stream" if method == "GET" else "application/json, text/event-stream"
+        meta = message.get("params", {}).get("_meta", {}) if isinstance(message, dict) else {}
+        if mcp_lite.META_VERSION in meta:
+            params = message["params"]
+            sent["MCP-Protocol-Version"], sent["Mcp-Method"] = meta[mcp_lite.META_VERSION], message["method"]
+            if message["method"] in ("tools/call", "resources/read", "prompts/get"):
+                sent["Mcp-Name"] = str(params.get("name", params.get("uri")))
+        elif self.session:
+            sent["Mcp-Session-Id"] = self.session
+            sent["MCP-Protocol-Version"] = self.version
+        sent.update((name.replace("_", "-"), value) for name, value in {**self.headers, **headers}.items())
+        conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        conn.request(method, path, body, {name: value for name, value in sent.items() if value is not None})
+        return conn, conn.getresponse()
+
+    def send(self, method, message=None, path="/mcp", **headers):
+        """One exchange: the status, the headers, and the body, decoded if it is JSON."""
+        conn, response = self.connect(method, message, path, **headers)
+        with contextlib.closing(conn):
+            body = response.read()
+            kind = response.getheader("Content-Type")
+            return response.status, response.headers, json.loads(body) if kind == "application/json" else body
+
+    def post(self, message, **headers):
+        return self.send("POST", message, **headers)
+
+    @contextlib.contextmanager
+    def stream(self, method="GET", message=None, path="/mcp", **headers):
+        """The response as next_event() reads it; to leave is to hang up."""
+        conn, response = self.connect(method, message, path, **headers)
+        try:
+            assert (response.status, response.getheader("Content-Type")) == (200, "text/event-stream")
+            yield response
+        finally:
+            response.close()
+            conn.close()
+
+    def open(self, version="2025-11-25", capabilities=None):
+        params = {
+            "protocolVersion": version,
+            "capabilities": capabilities or {},
+            "clientInfo": {"name": "t", "version": "0"},
+        }
+        status, headers, body = self.post(request("initialize", params, 0))
+        assert (status, body["result"]["protocolVersion"]) == (200, version)
+        self.session, self.version = headers["Mcp-Session-Id"], version
+        assert self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[0] == 202
+        return self
+
+
+def next_event(response):
+    """The next event of a stream, {field: value}, and its message; None at the end. Comments are under ""."""
+    fields = {}
+    for line in iter(response.readline, b""):
+        name, _, value = line.decode().rstrip("\r\n").partition(":")
+        if line.strip():
+            fields[name] = value.strip()
+        elif fields:
+            return {
+                **fields,
+                "message": json.loads(fields["data"]) if fields.get("data", "")[:1] == "{" else None,
+            }
+    return None
+
+
+def events_of(response):
+    """The events that are left."""
+    return list(iter(lambda: next_event(response), None))
+
+
+def next_message(response):
+    """The next message in a stream."""
+    return next(event["message"] for event in iter(lambda: next_event(response), None) if event["message"])
+
+
+def raw_http(port, data, until=b""):
+    """Send these bytes; what comes back until the server closes, or until these bytes."""
+    with socket.create_connection(("127.0.0.1", port), SECONDS) as sock:
+        found = b""
+        with contextlib.suppress(ConnectionError):  # what was not read makes a reset of the server's close
+            sock.sendall(data)
+        with contextlib.suppress(ConnectionError):
+            for piece in iter(lambda: sock.recv(65536), b""):
+                found += piece
+                if until and until in found:
+                    break
+        return found
+
+
+def head_of(message, *lines, path="/mcp", length=True):
+    """A whole modern POST, as bytes, with these lines in its head."""
+    body = json.dumps(message).encode()
+    head = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"MCP-Protocol-Version: {MODERN}",
+        f"Mcp-Method: {message['method']}",
+        *lines,
+    ]
+    return "\r\n".join(head + ([f"Content-Length: {len(body)}"] if length else []) + ["", ""]).encode() + body
+
+
+def call_tool(tool, id=1, capabilities=None, meta=None, **arguments):
+    """A modern tools/call."""
+    return request("tools/call", modern(capabilities, name=tool, arguments=arguments, _meta=meta or {}), id)
+
+
+def call_legacy(tool, id=1, meta=None, **arguments):
+    """A legacy tools/call."""
+    return request(
+        "tools/call", {"name": tool, "arguments": arguments, **({"_meta": meta} if meta else {})}, id
+    )
+
+
+LISTEN = request("subscriptions/listen", modern(notifications={"toolsListChanged": True}), 9)
+
+
+@pytest.fixture
+def server():
+    """One of everything."""
+    return build_server()
+
+
+@pytest.fixture
+def web(server):
+    """A server on a port, and a conversation with it."""
+    with server.start_http() as http:
+        yield Web(http)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for localhost that signs itself: (server's context, client's context)."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert = str(folder / "key.pem"), str(folder / "cert.pem")
+    try:
+        subprocess.run(
+            [
+                "openssl",
+                "req",
+                "-x509",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-days",
+                "2",
+                "-keyout",
+                key,
+                "-out",
+                cert,
+                "-subj",
+                "/CN=localhost",
+                "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no openssl command that makes certificates")
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(cert, key)
+    return theirs, ssl.create_default_context(cafile=cert)
+
+
+class TestHttpServer:
+    """Room 12, as raw HTTP sees it."""
+
+    def test_one_url_serves_every_revision(self, web):
+        """Modern requests, sessions of each legacy revision and HTTP+SSE live side by side."""
+        sessions = [Web(web).open(version) for version in LEGACY]
+        assert len({session.session for session in sessions}) == 4
+        assert all(re.fullmatch("[!-~]{32,}", session.session) for session in sessions)
+        with web.stream(path="/sse") as old:
+            endpoint = next_event(old)
+            assert endpoint["event"] == "endpoint"
+            assert web.send("POST", request("ping"), path=endpoint["data"])[0] == 202
+            assert next_message(old) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+            for session in sessions:
+                assert "2" in str(session.post(call_legacy("add", a=1))[2]["result"]["content"])
+            status, headers, body = web.post(call_tool("add", a=1))
+            assert (status, body["result"]["structuredContent"]) == (200, {"result": 2})
+            assert "Mcp-Session-Id" not in headers
+
+    def test_a_request_leaves_nothing_behind(self, web):
+        """What is made for a request goes with it: nothing is left to the garbage collector."""
+        Web(web).send("POST", call_tool("add", a=1))
+        gc.disable()
+        try:
+            gc.collect()
+            before = len(gc.get_objects())
+            for _ in range(50):
+                assert web.post(call_tool("add", a=1))[0] == 200
+            eventually(lambda: len(gc.get_objects()) - before < 500)
+        finally:
+            gc.enable()
+
+    def test_json_at_once_else_events(self, web):
+        """An answer alone is JSON; from the first notification on it is a stream, which the answer ends."""
+        status, headers, body = web.post(call_tool("greet", name="Bo", meta={"progressToken": 5}))
+        assert (status, headers["Content-Type"]) == (200, "application/json") and body["id"] == 1
+        for conversation, call in ((web, call_tool), (Web(web).open(), call_legacy)):
+            with conversation.stream("POST", call("count", to=2, meta={"progressToken": 5})) as response:
+                assert response.getheader("X-Accel-Buffering") == "no"
+                assert "no-cache" in response.getheader("Cache-Control")
+                found = events_of(response)
+            messages = [event["message"] for event in found if event["message"]]
+            assert [message.get("params", {}).get("progress") for message in messages] == [1, 2, None]
+            assert messages[-1]["id"] == 1 and "counted" in str(messages[-1]["result"])
+            assert all("id" not in event for event in found) == (conversation is web)
+
+    @pytest.mark.parametrize(
+        "method, message, headers, status",
+        [
+            ("POST", b"{", {}, 400),
+            ("POST", b"\xff", {}, 400),
+            ("POST", b"[" * 100_000, {}, 400),
+            ("POST", b"", {}, 400),
+            ("POST", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}', {}, 400),
+            ("POST", b"{}", {}, 400),
+            ("POST", b"5", {}, 400),
+            ("POST", b"[]", {}, 400),
+            ("POST", request("ping"), {"Content_Type": "text/plain"}, 415),
+            ("POST", request("ping"), {"Content_Type": None}, 415),
+            ("POST", request("ping"), {"Content_Type": "application/json-patch+json"}, 415),
+            ("POST", request("ping"), {"Accept": "text/html"}, 406),
+            ("POST", request("ping"), {"Accept": "application/json"}, 406),
+            ("GET", None, {"Accept": "application/json"}, 406),
+            ("POST", request("ping"), {}, 400),
+            ("GET", None, {}, 400),
+            ("DELETE", None, {}, 400),
+            ("POST", request("ping"), {"Mcp_Session_Id": "x"}, 404),
+            ("GET", None, {"Mcp_Session_Id": "x"}, 404),
+            ("DELETE", None, {"Mcp_Session_Id": "x"}, 404),
+            ("PUT", b"", {}, 405),
+            ("PATCH", b"", {}, 405),
+            ("POST", request("no/such", modern()), {}, 404),
+            ("POST", request("tools/list", modern()), {"MCP_Protocol_Version": "1900-01-01"}, 400),
+            (
+                "POST",
+                request("tools/list", modern()),
+                {"Content_Type": "Application/JSON; charset=utf-8"},
+                200,
+            ),
+            ("POST", request("tools/list", modern()), {"Accept": "*/*"}, 200),
+            ("POST", request("tools/list", modern()), {"Accept": None}, 200),
+            (
+                "POST",
+                {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": modern(requestId=5)},
+                {},
+                202,
+            ),
+        ],
+    )
+    def test_statuses(self, web, method, message, headers, status):
+        """What is wrong has a status that says so, a JSON-RPC error that explains, and ends nothing."""
+        found, sent, body = web.send(method, message, **headers)
+        assert found == status
+        if status >= 400:
+            assert body["error"]["message"] and body["error"]["code"] < 0
+        if status == 202:
+            assert body == b""
+        if status == 405:
+            assert sorted(sent["Allow"].split(", ")) == ["DELETE", "GET", "POST"]
+        assert web.post(call_tool("add", a=1))[0] == 200
+
+    def test_head(self, web):
+        """A HEAD gets the head alone, and its connection lives on."""
+        with socket.create_connection(("127.0.0.1", web.port), SECONDS) as sock, sock.makefile("rb") as file:
+            for _ in range(2):
+                sock.sendall(b"HEAD /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert file.readline() == b"HTTP/1.1 405 Method Not Allowed\r\n"
+                assert b"Allow: POST, GET, DELETE\r\n" in [*iter(file.readline, b"\r\n")]
+
+    def test_modern_errors(self, web):
+        """Each error of the modern era has its code, its status and the request's id."""
+        unknown = request("tools/list", modern(_meta={mcp_lite.META_VERSION: "2099-01-01"}), 7)
+        for message, status, code in (
+            (request("no/such", modern(), 7), 404, -32601),
+            (request("initialize", modern(), 7), 404, -32601),
+            (unknown, 400, -32022),
+            (call_tool("form", 7), 400, -32021),
+            (call_tool("no", 7), 200, -32602),
+        ):
+            found, _, body = web.post(message)
+            assert (found, body["error"]["code"], body["id"]) == (status, code, 7)
+        assert MODERN in web.post(unknown)[2]["error"]["data"]["supported"]
+
+    def test_paths(self, server):
+        """The endpoint has one path, with or without a slash at its end; what is elsewhere is 404."""
+        with server.start_http(path="/a/b", legacy_sse=False) as http:
+            web = Web(http)
+            assert http.url == f"http://127.0.0.1:{http.port}/a/b"
+            for path, status in (
+                ("/a/b", 200),
+                ("/a/b/", 200),
+                ("/a/b?x=1", 200),
+                ("/a", 404),
+                ("/a/b/c", 404),
+                ("/mcp", 404),
+                ("/messages", 404),
+            ):
+                assert web.send("POST", call_tool("add", a=1), path=path)[0] == status
+            assert web.send("GET", path="/sse")[0] == 404
+
+    # Headers that mirror the body
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"MCP_Protocol_Version": None},
+            {"MCP_Protocol_Version": "2025-11-25"},
+            {"Mcp_Method": None},
+            {"Mcp_Method": "tools/list"},
+            {"Mcp_Method": "Tools/call"},
+            {"Mcp_Name": None},
+            {"Mcp_Name": "greet2"},
+            {"Mcp_Name": "=?base64?%%?="},
+            {"Mcp_Param_Region": None},
+            {"Mcp_Param_Region": "oslo"},
+            {"Mcp_Param_N": "43"},
+            {"Mcp_Param_N": None},
+            {"Mcp_Param_Deep": "false"},
+            {"Mcp_Param_Region": ""},
+        ],
+    )
+    def test_mirrored_headers_are_compared(self, server, headers):
+        """A header that is missing, or says something else than the body, is a HeaderMismatch."""
+        schema = {
+            "type": "object",
+            "properties": {
+                "region": {"type": "string", "x-mcp-header": "Region"},
+                "n": {"type": "integer", "x-mcp-header": "N"},
+                "o": {"type": "object", "properties": {"deep": {"type": "boolean", "x-mcp-header": "Deep"}}},
+            },
+        }
+        server.add_tool(lambda region, n, o: "here", name="place", input_schema=schema, description="x")
+        right = {
+            "Mcp_Name": "=?base64?cGxhY2U=?=",
+            "Mcp_Param_Region": "Oslo",
+            "Mcp_Param_N": "42.0",
+            "Mcp_Param_Deep": "true",
+            "Mcp_Param_Other": "x",
+        }
+        message = call_tool("place", region="Oslo", n=42, o={"deep": True})
+        with server.start_http() as http:
+            web = Web(http)
+            status, _, body = web.post(message, **right)
+            assert (status, body["result"]["content"][0]["text"]) == (200, "here")
+            status, _, body = web.post(message, **{**right, **headers})
+            assert (status, body["error"]["code"], body["id"]) == (400, -32020, 1)
+            session = Web(http).open()
+            legacy = call_legacy("place", region="Oslo", n=42, o={"deep": True})
+            assert session.post(legacy)[0] == 200
+            if None not in headers.values() and "MCP_Protocol_Version" not in headers:
+                status, _, body = session.post(legacy, **headers)
+                assert (status, body["error"]["code"], body["id"]) == (400, -32001, 1)
+
+    def test_null_is_not_mirrored(self, server):
+        """What is null or absent in the arguments has no header, and must have none."""
+        schema = {"type": "object", "properties": {"region": {"type": ["string", "null"]}}}
+        schema["properties"]["region"] = {"type": "string", "x-mcp-header": "Region"}
+        server.add_tool(lambda region=None: str(region), name="place", input_schema=schema, description="x")
+        with server.start_http() as http:
+            assert Web(http).post(call_tool("place"))[2]["result"]["content"][0]["text"] == "None"
+
+    @pytest.mark.skipif(sys.version_info < (3, 9), reason="Annotated is newer")
+    def test_headers_by_annotation(self, server):
+        """Param(header=) is x-mcp-header in the schema, and checked."""
+
+        def place(region: typing.Annotated[str, Param("where", header="Region")]) -> str:
+            return region
+
+        server.add_tool(place)
+        with server.start_http() as http:
+            assert Web(http).post(call_tool("place", region="Oslo"))[2]["error"]["code"] == -32020
+            assert Web(http).post(call_tool("place", region="Oslo"), Mcp_Param_Region="Oslo")[0] == 200
+
+    # Sessions
+
+    def test_a_session_and_its_end(self, web):
+        """initialize opens it, DELETE ends it, and then its id is unknown."""
+        session = Web(web).open()
+        assert session.post(request("ping"))[2]["result"] == {}
+        assert session.post(request("ping"), MCP_Protocol_Version=None)[0] == 200
+        assert session.post(request("ping"), MCP_Protocol_Version="1999-01-01")[0] == 400
+        assert session.post({"jsonrpc": "2.0", "id": 99, "result": {}})[0] == 202
+        assert session.post(request("no/such"))[2]["error"]["code"] == -32601
+        assert session.send("DELETE")[0] in (200, 204)
+        for found in (session.post(request("ping")), session.send("GET"), session.send("DELETE")):
+            assert found[0] == 404
+
+    def test_a_failed_handshake_leaves_no_session(self, web, server):
+        """A refused initialize is forgotten, so that nobody can fill the server with those."""
+        for params in ({}, {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}}):
+            assert "error" in web.post(request("initialize", params))[2]
+        eventually(lambda: not server._connections)
+
+    def test_a_handshake_with_wrong_headers_leaves_no_session(self, server):
+        """A HeaderMismatch is no handshake."""
+        client = {"name": "t", "version": "0"}
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+        with server.start_http() as http:
+            found = Web(http).post(request("initialize", params), Mcp_Method="tools/list")
+            assert (found[0], found[2]["error"]["code"]) == (400, -32001)
+            assert not http.endpoint._sessions
+
+    def test_sessions_are_capped_and_expire(self, server):
+        """Beyond the cap: 503 with Retry-After; who is idle for too long is forgotten."""
+        with server.start_http(max_sessions=2) as http:
+            first, _ = Web(http).open(), Web(http).open()
+            status, headers, _ = Web(http).post(request("initialize"))
+            assert status == 503 and int(headers["Retry-After"]) > 0
+            assert first.post(request("ping"))[0] == 200
+            assert first.send("DELETE")[0] == 200
+            Web(http).open()
+        with server.start_http(max_sessions=2, session_seconds=0) as http:
+            idle, listening = Web(http).open(), Web(http).open()
+            with listening.stream() as response:
+                Web(http).open()
+                assert idle.post(request("ping"))[0] == 404
+                server.add_tool(lambda: "x", name="extra", description="x")
+                assert next_message(response)["method"] == "notifications/tools/list_changed"
+
+    def test_batches_of_2025_03_26(self, web):
+        """A batch is answered with an array, in JSON or in events; notifications alone with 202."""
+        session = Web(web).open("2025-03-26")
+        status, _, body = session.post(json.dumps([request("ping"), request("no", id=2)]).encode())
+        assert (status, sorted(each["id"] for each in body)) == (200, [1, 2])
+        note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+        assert session.post(json.dumps([note, note]).encode())[0] == 202
+        body = json.dumps(
+            [call_legacy("count", to=1, meta={"progressToken": 1}), request("ping", id=2)]
+        ).encode()
+        with session.stream("POST", body) as response:
+            lines = [json.loads(event["data"]) for event in events_of(response) if event.get("data")]
+        assert lines[0]["method"] == "notifications/progress"
+        answers = [each for line in lines[1:] for each in (line if isinstance(line, list) else [line])]
+        assert sorted(each["id"] for each in answers) == [1, 2]
+        for version in ("2025-06-18", "2025-11-25"):
+            body = Web(web).open(version).post(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')[2]
+            assert body["error"]["code"] == -32600
+
+    def test_questions_in_a_session(self, web):
+        """A question comes on its request's stream; its answer is a POST of its own: 202."""
+        for version in ("2025-06-18", "2025-11-25"):
+            session = Web(web).open(version, {"elicitation": {}})
+            with session.stream("POST", call_legacy("form")) as response:
+                asked = next_message(response)
+                assert asked["method"] == "elicitation/create"
+                answer = {"action": "accept", "content": {"name": "Bo"}}
+                assert session.post({"jsonrpc": "2.0", "id": asked["id"], "result": answer})[0] == 202
+                assert next_message(response)["result"]["structuredContent"]["content"]["name"] == "Bo"
+                assert next_event(response) is None
+
+    def test_missed_events_come_exactly_once(self, web):
+        """A stream is primed with an id; who comes back after any event gets what followed, and no more."""
+        session = Web(web).open()
+        with session.stream("POST", call_legacy("count", to=4, meta={"progressToken": 1})) as response:
+            events = events_of(response)
+        assert (events[0]["data"], len(events)) == ("", 6) and len({event["id"] for event in events}) == 6
+        assert session.send("GET", Last_Event_ID=events[-1]["id"])[0] == 204
+        for at, event in enumerate(events[:-1]):
+            with session.stream(Last_Event_ID=event["id"]) as response:
+                again = events_of(response)
+            assert [each["id"] for each in again if each["message"]] == [
+                each["id"] for each in events[at + 1 :]
+            ]
+            assert [each["message"] for each in again if each["message"]] == [
+                each["message"] for each in events[at + 1 :]
+            ]
+
+    def test_a_hang_up_cancels_in_the_modern_era_alone(self, server):
+        """Modern: who leaves has cancelled. Legacy: the handler goes on, and the client may come back."""
+        gate, ended = threading.Event(), []
+
+        @server.tool
+        def work(ctx: Context) -> str:
+            ctx.progress(1)
+            try:
+                for _ in range(1000):
+                    ctx.sleep(0.02)
+                    if gate.is_set():
+                        break
+            except Cancelled:
+                ended.append("cancelled")
+                raise
+            ctx.progress(2)
+            ended.append("done")
+            return "worked"
+
+        with server.start_http() as http:
+            with Web(http).stream("POST", call_tool("work", meta={"progressToken": 1})) as response:
+                next_message(response)
+            eventually(lambda: ended == ["cancelled"])
+            session = Web(http).open()
+            with session.stream("POST", call_legacy("work", meta={"progressToken": 1})) as response:
+                seen = [next_event(response), next_event(response)]
+            assert [event["message"] is None for event in seen] == [True, False]
+            eventually(
+                lambda: not any(each.stream.exchange for each in list(http.endpoint._held)), "the hang-up"
+            )
+            gate.set()
+            with session.stream(Last_Event_ID=seen[1]["id"]) as response:
+                found = [next_message(response), next_message(response)]
+                assert next_event(response) is None
+            assert found[0]["params"]["progress"] == 2 and "worked" in str(found[1]["result"])
+            assert ended == ["cancelled", "done"]
+
+    def test_polling(self, server):
+        """ctx.close_stream() ends the response with a retry; the answer waits for the client to come back."""
+        gate = threading.Event()
+
+        @server.tool
+        def poll(ctx: Context) -> str:
+            ctx.close_stream(retry_ms=70)
+            return "waited" if gate.wait(SECONDS) else "late"
+
+        with server.start_http() as http:
+            session = Web(http).open()
+            with session.stream("POST", call_legacy("poll")) as response:
+                assert response.getheader("Connection") == "close"       # its thread stays in the tool
+                events = events_of(response)
+            assert events[-1]["retry"] == "70" and not any(event["message"] for event in events)
+            last = [event["id"] for event in events if "id" in event][-1]
+            gate.set()
+            with session.stream(Last_Event_ID=last) as response:
+                assert "waited" in str(next_message(response)["result"])
+            assert "waited" in str(Web(http).post(call_tool("poll"))[2]["result"])
+
+    def test_what_is_kept_is_bounded(self, web, monkeypatch):
+        """A stream keeps the last of its events, a session the last of its streams."""
+        monkeypatch.setattr(mcp_lite, "MAX_EVENTS", 3)
+        monkeypatch.setattr(mcp_lite, "MAX_STREAMS", 2)
+        session = Web(web).open()
+        first = []
+        for n in range(3):
+            with session.stream("POST", call_legacy("count", n, to=6, meta={"progressToken": 1})) as response:
+                first.append(events_of(response)[0]["id"])
+        with session.stream(Last_Event_ID=first[2]) as response:
+            again = [event["message"] for event in events_of(response) if event["message"]]
+        assert [message.get("params", {}).get("progress") for message in again] == [5, 6, None]
+        assert session.send("GET", Last_Event_ID=first[0])[0] == 404
+        assert session.send("GET", Last_Event_ID="rubbish")[0] in (400, 404)
+
+    def test_each_message_on_one_stream(self, server):
+        """With two GET streams a change is told on one; a request's progress on none of them."""
+        with server.start_http() as http:
+            session = Web(http).open()
+            with session.stream() as one:
+                assert next_event(one) == {"": "", "message": None}
+                with session.stream() as two:
+                    assert next_event(two) == {"": "", "message": None}
+                    with session.stream(
+                        "POST", call_legacy("count", to=1, meta={"progressToken": 1})
+                    ) as response:
+                        events_of(response)
+                    server.add_tool(lambda: "x", name="extra", description="x")
+                    assert next_message(two)["method"] == "notifications/tools/list_changed"
+                    session.send("DELETE")
+                    assert not [event for event in events_of(two) if event["message"]]
+
+    def test_a_second_stream_ends_the_first(self, server):
+        """A client that comes back while its old GET stream is still open sees that one end."""
+        with server.start_http() as http:
+            session = Web(http).open()
+            with session.stream() as one:
+                assert next_event(one) == {"": "", "message": None}
+                with session.stream() as two:
+                    assert next_event(two) == {"": "", "message": None}
+                    one.fp.raw._sock.settimeout(1)
+                    assert next_event(one) is None
+
+    def test_what_nobody_heard_waits(self, server):
+        """A change that happens while no GET stream is open is told to the next one."""
+        with server.start_http() as http:
+            session = Web(http).open()
+            server.add_tool(lambda: "x", name="extra", description="x")
+            with session.stream() as response:
+                assert next_message(response)["method"] == "notifications/tools/list_changed"
+
+    def test_silent_streams_have_comments(self, server, monkeypatch):
+        """A comment now and then, so that nobody on the way closes a stream for being idle."""
+        monkeypatch.setattr(mcp_lite, "COMMENT_SECONDS", 0.02)
+        with server.start_http() as http, Web(http).stream("POST", LISTEN) as one, Web(
+            http
+        ).open().stream() as two:
+            for response in (one, two):
+                comments = 0
+                while comments < 3:
+                    comments += response.readline()[:1] == b":"
+
+    def test_listening(self, server):
+        """subscriptions/listen acknowledges, tells, and ends with a result when the server closes."""
+        with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
+            assert next_message(response)["method"] == "notifications/subscriptions/acknowledged"
+            eventually(lambda: server._listeners)
+            server.add_tool(lambda: "x", name="extra", description="x")
+            told = next_message(response)
+            assert told["method"] == "notifications/tools/list_changed"
+            assert told["params"]["_meta"][mcp_lite.META_SUBSCRIPTION] == 9
+            http.close()
+            assert next_message(response)["id"] == 9
+            assert next_event(response) is None
+
+    def test_nothing_is_missed_after_the_acknowledgement(self, server, monkeypatch):
+        """What changes once the client has the acknowledgement is told."""
+        write, tell, changed = mcp_lite._Handler.write, mcp_lite._Listener.tell, threading.Event()
+
+        def write_and_change(shell, data, ending):
+            write(shell, data, ending)
+            if b"acknowledged" in data:
+                server.add_tool(lambda: "x", name="extra", description="x")
+                changed.set()
+
+        def tell_slowly(listener, method, params):
+            tell(listener, method, params)
+            changed.wait(1)
+
+        monkeypatch.setattr(mcp_lite._Handler, "write", write_and_change)
+        monkeypatch.setattr(mcp_lite._Listener, "tell", tell_slowly)
+        with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
+            assert next_message(response)["method"] == "notifications/subscriptions/acknowledged"
+            eventually(lambda: server._listeners)
+            http.close()
+            assert next_message(response)["method"] == "notifications/tools/list_changed"
+
+    def test_who_listened_is_forgotten(self, server):
+        """A subscription that ended, with the client or with the server, leaves nothing in memory."""
+        with server.start_http() as http:
+            with Web(http).stream("POST", LISTEN) as response:
+                next_message(response)
+                eventually(lambda: server._listeners)
+            eventually(lambda: not http.endpoint._held)
+        assert server._listeners == []
+
+    def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
+        """What another thread reads first does not stop the accepting thread."""
+        looked, hung_up = threading.Semaphore(0), mcp_lite._Handler.hung_up
+
+        def look(shell):
+            looked.release()
+            return hung_up(shell)
+
+        monkeypatch.setattr(mcp_lite, "is_ready", lambda stream, writing=False: True)
+        monkeypatch.setattr(mcp_lite._Handler, "hung_up", look)
+        with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
+            assert next_message(response)["method"] == "notifications/subscriptions/acknowledged"
+            assert looked.acquire(timeout=SECONDS) and looked.acquire(timeout=SECONDS)
+            assert Web(http).post(call_tool("add", a=1))[0] == 200
+
+    def test_stateless(self, server):
+        """No sessions: every request stands alone, GET and DELETE are 405, and both eras are served."""
+        with server.start_http(stateless=True) as http:
+            web = Web(http)
+            params = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "0"},
+            }
+            status, headers, body = web.post(request("initialize", params))
+            assert (status, body["result"]["protocolVersion"]) == (200, "2025-06-18")
+            assert "Mcp-Session-Id" not in headers
+            assert web.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[0] == 202
+            for version in (None, "2025-06-18", "2025-11-25"):
+                found = web.post(call_legacy("add", a=1), MCP_Protocol_Version=version)
+                assert found[0] == 200 and found[2]["result"]["content"][0]["text"] == "2"
+            assert web.post(call_tool("add", a=1))[0] == 200
+            for method in ("GET", "DELETE"):
+                status, headers, _ = web.send(method)
+                assert (status, headers["Allow"]) == (405, "POST")
+            assert web.send("GET", path="/sse")[0] == 404
+            assert server._connections == []
+
+    def test_the_old_transport(self, web, server):
+        """GET tells where to POST; all messages come on that stream; whoever leaves has ended the session."""
+        with web.stream(path="/sse") as response:
+            where = next_event(response)["data"]
+
+            def post(message, path=where):
+                return web.send("POST", message, path=path)[0]
+
+            params = {
+                "protocolVersion": "2024-11-05",
+                "capabilities": {"sampling": {}},
+                "clientInfo": {"name": "t", "version": "0"},
+            }
+            assert post(request("initialize", params)) == 202
+            assert next_message(response)["result"]["protocolVersion"] == "2024-11-05"
+            assert post({"jsonrpc": "2.0", "method": "notifications/initialized"}) == 202
+            assert post(call_legacy("count", 2, to=1, meta={"progressToken": 1})) == 202
+            assert [next_message(response).get("method") for _ in range(2)] == [
+                "notifications/progress",
+                None,
+            ]
+            assert post(call_legacy("think", 3)) == 202
+            asked = next_message(response)
+            answer = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "four"}}
+            assert post({"jsonrpc": "2.0", "id": asked["id"], "result": answer}) == 202
+            assert "four" in str(next_message(response)["result"])
+            assert post(request("ping"), "/messages?session_id=0") == 404
+            assert post(request("ping"), "/messages") == 400
+            assert post(b"{") == 400
+        eventually(lambda: not server._connections)
+        assert web.send("POST", request("ping"), path=where)[0] == 404
+
+    # Whoever may come
+
+    @pytest.mark.parametrize(
+        "headers, status",
+        [
+            ({"Host": "evil.example"}, 403),
+            ({"Host": "localhost.evil.example"}, 403),
+            ({"Host": ""}, 403),
+            ({"Host": "127.0.0.1:99"}, 200),
+            ({"Host": "LOCALHOST:80"}, 200),
+            ({"Host": "[::1]:80"}, 200),
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Origin": "http://localhost:3000"}, 200),
+            ({"Origin": "http://localhost.evil.example"}, 403),
+            ({"Origin": "http://127.0.0.1"}, 200),
+            ({"Origin": "http://evil.example/localhost"}, 403),
+            ({"Origin": "evil://localhost@evil.example"}, 403),
+            ({"Host": "api.example:8443"}, 200),
+            ({"Origin": "https://app.example"}, 200),
+            ({"Origin": "http://app.example"}, 403),
+            ({"Origin": "https://app.example:444"}, 403),
+        ],
+    )
+    def test_hosts_and_origins(self, server, headers, status):
+        """Only this machine's names, and those that are allowed: a page elsewhere cannot reach the server."""
+        with server.start_http(
+            allowed_hosts=["api.example"], allowed_origins=["https://app.example"]
+        ) as http:
+            web = Web(http)
+            found, sent, body = web.post(call_tool("add", a=1), **headers)
+            assert found == status
+            assert "error" in body if status == 403 else "result" in body
+            named = headers.get("Origin") == "https://app.example"
+            assert sent["Access-Control-Allow-Origin"] == ("https://app.example" if named else None)
+            for method, path in (("GET", "/sse"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp")):
+                if status == 403:
+                    assert web.send(method, path=path, **headers)[0] == 403
+
+    def test_browsers_are_told(self, server):
+        """A page of an allowed origin gets an answer to its preflight, any other does not."""
+        with server.start_http(allowed_origins=["https://app.example"]) as http:
+            status, headers, _ = Web(http).send(
+                "OPTIONS", Origin="https://app.example", Access_Control_Request_Method="POST"
+            )
+            assert status in (200, 204) and "POST" in headers["Access-Control-Allow-Methods"]
+            assert (
+                headers["Vary"] == "Origin"
+                and headers["Access-Control-Allow-Origin"] == "https://app.example"
+            )
+            status, headers, _ = Web(http).send("OPTIONS", Origin="http://localhost")
+            assert status == 405 and headers["Access-Control-Allow-Origin"] is None
+
+    def test_loopback_only(self, server):
+        """By default nobody else can connect."""
+        with server.start_http() as http:
+            assert http.socket.getsockname() == ("127.0.0.1", http.port)
+
+    @pytest.mark.parametrize(
+        "data, status",
+        [
+            (b"rubbish\r\n\r\n", 400),
+            (b"\r\n\r\n", 400),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\r\n\r\n", 400),
+            (b"POST /mcp\r\n\r\n", 400),
+            (b"POST /mcp HTTP/2.0\r\n\r\n", 400),
+            (b"POST /m cp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+            (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 414),
+            (b"POST /mcp HTTP/1.1\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\nHost: localhost\n\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX : y\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: y\r\n folded\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000 + b"\r\n", 431),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", 431),
+            *(
+                (head_of(request("ping"), *lines, length=False), 400)
+                for lines in (
+                    ["Content-Length: -1"],
+                    ["Content-Length: +5"],
+                    ["Content-Length: 0x5"],
+                    ["Content-Length: 5, 5"],
+                    ["Content-Length: 1e3"],
+                    ["Content-Length: 5", "Content-Length: 5"],
+                    ["Content-Length: " + "9" * 30],
+                    ["Content-Length: "],
+                    ["Content-Length: 40", "Transfer-Encoding: chunked"],
+                    ["Transfer-Encoding: gzip"],
+                    ["Transfer-Encoding: chunked, chunked"],
+                    ["Transfer-Encoding: identity"],
+                    ["Transfer-Encoding: gzip, chunked"],
+                    ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"],
+                    ["Content-Type: text/plain"],
+                    ["Mcp-Method: ping"],
+                    ["Mcp-Session-Id: a", "Mcp-Session-Id: a"],
+                    ["Authorization: a", "Authorization: b"],
+                    ["Origin: http://localhost", "Origin: http://localhost"],
+                    ["Mcp-Name: a", "Mcp-Name: a"],
+                )
+            ),
+            *(
+                (
+                    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    b"Transfer-Encoding: chunked\r\n\r\n"
+                    + chunks,
+                    400,
+                )
+                for chunks in (
+                    b"2\r\n{}{}\r\n0\r\n\r\n",
+                    b"-2\r\n{}\r\n0\r\n\r\n",
+                    b"0x2\r\n{}\r\n0\r\n\r\n",
+                    b"\r\n\r\n",
+                    b"2\n{}\n0\n\n",
+                    b"fffffffff\r\n{}",
+                    b"2 2\r\n{}\r\n0\r\n\r\n",
+                    b"+2\r\n{}\r\n0\r\n\r\n",
+                )
+            ),
+        ],
+    )
+    def test_broken_requests(self, web, data, status):
+        """What could be read in two ways is refused, the connection is closed, and the server lives on."""
+        found = raw_http(web.port, data)
+        head, _, body = found.partition(b"\r\n\r\n")
+        assert re.match(rb"HTTP/1.1 (\d+) ", head) and int(found.split()[1]) == status
+        assert found.count(b"HTTP/1.1 ") == 1 and b"connection: close" in head.lower()
+        assert json.loads(body)["error"]["message"]
+        assert web.post(call_tool("add", a=1))[0] == 200
+
+    def test_bodies(self, server):
+        """Chunks in any pieces are one body; trailers and extensions are ignored; the cap holds."""
+        body = json.dumps(call_tool("greet", name="Bo")).encode()
+        head = head_of(
+            call_tool("greet", name="Bo"), "Transfer-Encoding: chunked", "Mcp-Name: greet", length=False
+        )
+        head = head[: head.index(b"\r\n\r\n") + 4]
+        with server.start_http(max_body=1000) as http:
+            for size in (1, 7, 1000):
+                pieces = [body[at : at + size] for at in range(0, len(body), size)]
+                chunks = b"".join(b"%X;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+                assert b"hello Bo" in raw_http(http.port, head + chunks + b"0\r\nX: y\r\n\r\n", b"hello Bo")
+            full = b" " * (1000 - len(body)) + body
+            assert b"hello Bo" in raw_http(
+                http.port,
+                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1000") + full,
+                b"hello Bo",
+            )
+            for long in (
+                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1001") + b" " + full,
+                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 999999999999"),
+                head + b"3e9\r\n" + full,
+                head + b"1f4\r\n" + b" " * 500 + b"\r\n1f5\r\n",
+                head + b"ffffffff\r\n",
+            ):
+                assert raw_http(http.port, long).startswith(b"HTTP/1.1 413 ")
+
+    def test_a_body_that_was_refused_is_not_a_request(self, server):
+        """What follows a refused head is never taken for another request."""
+        inner = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
+        with server.start_http(max_body=10) as http:
+            found = raw_http(http.port, head_of(request("ping"), "Content-Length: 500", length=False) + inner)
+            assert found.count(b"HTTP/1.1 ") == 1 and b"hello" not in found
+
+    def test_connections_are_kept_alive(self, web):
+        """Requests that are sent at once are answered in turn, until the client wants no more."""
+        data = b"".join(head_of(call_tool("greet", id=n, name=f"B{n}"), "Mcp-Name: greet") for n in range(3))
+        found = raw_http(web.port, data + head_of(request("no", modern()), "Connection: close"))
+        assert list(dict.fromkeys(re.findall(rb"hello B\d", found))) == [
+            b"hello B0",
+            b"hello B1",
+            b"hello B2",
+        ]
+        assert found.count(b"HTTP/1.1 200 OK") == 3 and found.count(b"HTTP/1.1 404 ") == 1
+        assert found.lower().count(b"connection: close") == 1
+
+    def test_old_clients(self, web):
+        """HTTP/1.0 gets no chunks: the end of the connection ends a stream; Expect is answered."""
+        data = head_of(call_tool("count", to=2, meta={"progressToken": 1}), "Mcp-Name: count")
+        found = raw_http(web.port, data.replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+        head, _, body = found.partition(b"\r\n\r\n")
+        assert b"chunked" not in head and body.startswith(b"event: message\ndata: {") and b"counted" in body
+        found = raw_http(
+            web.port,
+            head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet", "Expect: 100-continue"),
+            b"hello Bo",
+        )
+        assert found.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+    @pytest.mark.parametrize(
+        "name, start",
+        [
+            ("IDLE_SECONDS", b"POST /"),
+            ("HEAD_SECONDS", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "),
+            ("BODY_SECONDS", head_of(request("ping"), "Content-Length: 100000", length=False)[:-80]),
+            (
+                "BODY_SECONDS",
+                head_of(request("ping"), "Transfer-Encoding: chunked", length=False)[:-60] + b"ffff\r\n",
+            ),
+        ],
+    )
+    def test_a_drip_is_cut_off(self, server, monkeypatch, name, start):
+        """The deadline is for the whole head or body: a byte now and then does not prolong it."""
+        monkeypatch.setattr(mcp_lite, name, 0.3)
+        with server.start_http() as http, socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+            start = start.split(b"\r\n\r\n")[0] + b"\r\n\r\n" if name == "BODY_SECONDS" else start
+            sock.sendall(start)
+            sock.settimeout(0.05)
+            found, sent = None, 0
+            while found != b"" and sent < 200:
+                with contextlib.suppress(socket.timeout):
+                    try:
+                        sock.sendall(b"1")
+                        sent += 1
+                        found = sock.recv(65536)
+                    except ConnectionError:
+                        found = b""
+            assert sent < 200
+            eventually(lambda: not http._serving)
+            assert Web(http).post(call_tool("add", a=1))[0] == 200
+
+    def test_a_reader_that_does_not_read_is_cut_off(self, server, monkeypatch):
+        """Who takes nothing of what is written holds a thread for a while only."""
+        monkeypatch.setattr(mcp_lite, "SEND_SECONDS", 0.3)
+        with server.start_http() as http, socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+            sock.sendall(head_of(call_tool("echo", value="x" * 8_000_000), "Mcp-Name: echo"))
+            eventually(lambda: http._serving)
+            eventually(lambda: not http._serving, "the end of the connection")
+
+    def test_an_idle_connection_is_closed(self, server, monkeypatch):
+        """A connection that is kept alive, but not used."""
+        monkeypatch.setattr(mcp_lite, "IDLE_SECONDS", 0.2)
+        with server.start_http() as http:
+            assert raw_http(http.port, head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")).endswith(
+                b"}"
+            )
+
+    def test_connections_are_capped(self, server):
+        """Beyond the cap: 503 with Retry-After; whoever goes makes room."""
+        with server.start_http(max_connections=2) as http:
+            with Web(http).stream("POST", LISTEN), Web(http).stream("POST", LISTEN):
+                found = raw_http(http.port, b"")
+                assert found.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1\r\n" in found
+            eventually(lambda: not http._serving)
+            assert Web(http).post(call_tool("add", a=1))[0] == 200
+
+    def test_many_clients_at_once(self, server):
+        """Sixteen threads, each with its own connection and session."""
+        found = []
+
+        def work(web, n):
+            web = web.open() if n % 2 else web
+            call = call_legacy if n % 2 else call_tool
+            found.append([web.post(call("greet", k, name=f"{n}-{k}"))[2] for k in range(5)])
+
+        with server.start_http() as http:
+            threads = [threading.Thread(target=work, args=(Web(http), n)) for n in range(16)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(SECONDS)
+        texts = [
+            (answer["id"], answer["result"]["content"][0]["text"]) for answers in found for answer in answers
+        ]
+        assert sorted(texts) == sorted((k, f"hello {n}-{k}") for n in range(16) for k in range(5))
+
+    # Who may call
+
+    def test_tokens(self, server):
+        """verify= decides: 401 and 403 challenge as the RFCs say, its claims are ctx.auth."""
+
+        def verify(token):
+            if token == "weak":
+                raise PermissionError("files:write")
+            return {"sub": token} if token in ("ann", "bob") else None
+
+        @server.tool
+        def who(ctx: Context) -> dict:
+            return {"auth": ctx.auth}
+
+        metadata = {"resource": "https://api.example/mcp", "authorization_servers": ["https://auth.example"]}
+        with server.start_http(verify=verify, resource_metadata=metadata, legacy_sse=False) as http:
+            web = Web(http)
+            for given, status in (
+                (None, 401),
+                ("Bearer", 401),
+                ("Bearer eve", 401),
+                ("Basic ann", 401),
+                ("Bearer weak", 403),
+                ("Bearer ann", 200),
+                ("bearer bob", 200),
+            ):
+                found, headers, body = web.post(call_tool("who"), Authorization=given)
+                assert found == status
+                if status == 200:
+                    assert body["result"]["structuredContent"] == {"auth": {"sub": given[7:]}}
+                    continue
+                challenge = headers["WWW-Authenticate"]
+                assert challenge.startswith("Bearer ") and "eve" not in challenge + str(body)
+                assert (
+                    'resource_metadata="https://api.example/.well-known/oauth-protected-resource/mcp"'
+                    in challenge
+                )
+                assert ('error="insufficient_scope"' in challenge) == (status == 403)
+                assert ('scope="files:write"' in challenge) == (status == 403)
+                assert ('error="invalid_token"' in challenge) == (given == "Bearer eve")
+            for method in ("GET", "DELETE"):
+                assert web.send(method)[0] == 401
+            for path in (
+                "/.well-known/oauth-protected-resource",
+                "/.well-known/oauth-protected-resource/mcp",
+            ):
+                assert web.send("GET", path=path)[::2] == (200, metadata)
+
+    def test_a_broken_verify_lets_nobody_in(self, server):
+        """What verify raises is 500, and told to the log alone."""
+        with server.start_http(verify=lambda token: 1 / 0) as http:
+            status, _, body = Web(http, Authorization="Bearer x").post(call_tool("add", a=1))
+            assert status == 500 and b"Zero" not in body
+
+    def test_others_cannot_use_what_is_mine(self, server):
+        """Sessions and requestState belong to the principal that got them, also with a renewed token."""
+        claims = {"a1": {"sub": "ann", "exp": 1}, "a2": {"sub": "ann", "exp": 2}, "b": {"sub": "bob"}}
+        with server.start_http(verify=claims.get) as http:
+            ann = Web(http, Authorization="Bearer a1").open()
+            assert ann.post(request("ping"), Authorization="Bearer a2")[0] == 200
+            for method in ("POST", "GET", "DELETE"):
+                found = ann.send(
+                    method, request("ping") if method == "POST" else None, Authorization="Bearer b"
+                )
+                assert found[0] == 404
+            assert ann.post(request("ping"))[0] == 200
+            asking = call_tool("form", capabilities={"elicitation": {}})
+            state = Web(http, Authorization="Bearer a1").post(asking)[2]["result"]
+            key = next(iter(state["inputRequests"]))
+            asking["params"].update(
+                requestState=state["requestState"],
+                inputResponses={key: {"action": "accept", "content": {"name": "x"}}},
+            )
+            for token, told in (("b", -32602), ("a2", None)):
+                body = Web(http, Authorization="Bearer " + token).post(asking)[2]
+                assert body.get("error", {}).get("code") == told
+
+    def test_tls(self, server, certificate):
+        """With ssl_context= the same over TLS; who speaks plain HTTP gets nothing, and ends nothing."""
+        theirs, ours = certificate
+        with server.start_http(ssl_context=theirs) as http:
+            assert http.url == f"https://127.0.0.1:{http.port}/mcp"
+            assert b"200 OK" not in raw_http(
+                http.port, head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
+            )
+            for version in ("2025-11-25", MODERN):
+                with Client(http.url, version=version, ssl_context=ours) as client:
+                    assert client.call("greet", name="Bo") == "hello Bo"
+                    assert client.call_tool("count", {"to": 1}, on_progress=lambda *_: None)
+            with pytest.raises(ConnectionClosed, match="certificate"):
+                Client(http.url).connect()
+
+    # The end
+
+    def test_close_frees_the_port(self, server):
+        """Twenty times on the same port, with clients that listen, or have sent half a request."""
+        port = 0
+        for _ in range(20):
+            with server.start_http(port=port) as http:
+                port = http.port
+                with Web(http).stream("POST", LISTEN) as response, Web(
+                    http
+                ).open().stream(), socket.create_connection(("127.0.0.1", port), SECONDS) as half:
+                    half.sendall(b"POST /mcp HTTP/1.1\r\nHost:")
+                    next_message(response)
+                    http.close()
+                    http.close()
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection(("127.0.0.1", port), SECONDS)
+
+    def test_close_from_a_handler(self, server):
+        """It returns: it does not wait for itself."""
+        for version in ("2025-11-25", MODERN):
+            http, closed = server.start_http(), threading.Event()
+
+            @server.tool
+            def close(http=http, closed=closed) -> str:
+                http.close()
+                closed.set()
+
+            with contextlib.closing(http), Client(http.url, version=version) as client:
+                client.start_call("close", {})
+                assert closed.wait(SECONDS)
+            server.remove_tool("close")
+
+    def test_close_lets_handlers_finish(self, server):
+        """Work in flight is answered, though the port is free already."""
+        here, gate, answers = threading.Event(), threading.Event(), []
+
+        @server.tool
+        def quick() -> str:
+            here.set()
+            return "finished" if gate.wait(SECONDS) else "late"
+
+        http = server.start_http()
+        data = head_of(call_tool("quick"), "Mcp-Name: quick")
+        caller = threading.Thread(target=lambda: answers.append(raw_http(http.port, data)))
+        caller.start()
+        assert here.wait(SECONDS)
+        closer = threading.Thread(target=http.close)
+        closer.start()
+        eventually(lambda: http.socket.fileno() < 0, "the end of listening")
+        gate.set()
+        for thread in (caller, closer):
+            thread.join(SECONDS)
+        assert b"finished" in answers[0]
+
+    def test_close_cancels_what_takes_too_long(self, server, monkeypatch):
+        """After half of DRAIN_SECONDS."""
+        monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.4)
+        cancelled = threading.Event()
+
+        @server.tool
+        def endless(ctx: Context) -> str:
+            ctx.on_cancel(cancelled.set)
+            ctx.sleep(600)
+            return "never"
+
+        for message in (call_tool("endless"), call_legacy("endless")):
+            cancelled.clear()
+            with server.start_http() as http:
+                web = Web(http) if "_meta" in message["params"] else Web(http).open()
+                caller = threading.Thread(target=lambda w=web, m=message: w.connect("POST", m)[0].close())
+                caller.start()
+                eventually(lambda h=http: h.endpoint._held)
+            caller.join(SECONDS)
+            assert cancelled.wait(SECONDS)
+
+    def test_close_leaves_the_deaf(self, server, monkeypatch):
+        """A handler that hears nothing is left behind, but its client is not: its response ends."""
+        monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.4)
+        release = threading.Event()
+        server.add_tool(lambda: str(release.wait(SECONDS)), name="deaf", description="x")
+        http = server.start_http()
+        with contextlib.closing(http), socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+            try:
+                sock.sendall(head_of(call_tool("deaf"), "Mcp-Name: deaf"))
+                eventually(lambda: http.endpoint._held)
+                http.close()
+                found = b""
+                while not found.endswith(b"0\r\n\r\n"):
+                    piece = sock.recv(65536)
+                    assert piece and not release.is_set()
+                    found += piece
+            finally:
+                release.set()
+
+    def test_wrong_options_are_told_at_once(self, server):
+        """And so is a port that is taken."""
+        with pytest.raises(ValueError, match="resource_metadata"):
+            server.start_http(resource_metadata={"resource": "x"})
+        with server.start_http() as http, pytest.raises(OSError):
+            server.start_http(port=http.port)
+        with pytest.raises(ValueError, match="transport"):
+            server.run("carrier pigeon")
+
+    def test_run_serves_until_ctrl_c(self, tmp_path):
+        """server.run("http") blocks; one Ctrl-C ends it, quietly."""
+        script = tmp_path / "server.py"
+        script.write_text(
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            + textwrap.dedent("""
+            import socket, test_mcp_lite
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            print(port, flush=True)
+            test_mcp_lite.build_server().run("http", port=port)
+        """)
+        )
+        with subprocess.Popen(
+            [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            try:
+                port = int(process.stdout.readline())
+
+                def is_open():
+                    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), SECONDS):
+                        return True
+
+                eventually(is_open)
+                with Client(f"http://127.0.0.1:{port}/mcp") as client:
+                    assert client.call("greet", name="Bo") == "hello Bo"
+                process.send_signal(signal.SIGINT)
+                assert process.communicate(timeout=SECONDS)[1] == b"" and process.returncode == 0
+            finally:
+                process.kill()
+
+
+@contextlib.contextmanager
+def web_server(script):
+    """A scripted HTTP server: script(seen, sock) gets {"method", "path", "headers", "message", "connection"}
+    of each request, returns (status, headers, body) or None, when it has written what it wants: then the
+    connection is closed. Yields its address and what was seen."""
+    listener, seen, socks, threads = socket.create_server(("127.0.0.1", 0)), [], [], []
+
+    def serve(sock, number):
+        with contextlib.suppress(OSError, ValueError), sock.makefile("rb") as reader:
+            while True:
+                method, path, _ = reader.readline().decode().split(" ")
+                lines = (
+                    line.decode().rstrip("\r\n").partition(":") for line in iter(reader.readline, b"\r\n")
+                )
+                headers = {name.lower(): value.strip() for name, _, value in lines}
+                body = reader.read(int(headers.get("content-length", 0)))
+                if len(body) < int(headers.get("content-length", 0)):
+                    break                        # the client has hung up
+                seen.append(
+                    {
+                        "method": method,
+                        "path": path,
+                        "headers": headers,
+                        "connection": number,
+                        "message": json.loads(body) if body[:1] == b"{" else body,
+                    }
+                )
+                answer = script(seen[-1], sock)
+                if answer is None:
+                    break
+                status, more, body = answer
+                body = json.dumps(body).encode() if isinstance(body, dict) else body
+                kind = "application/json" if body[:1] == b"{" else "text/event-stream"
+                head = {"Content-Type": kind, "Content-Length": len(body), **more}
+                sock.sendall(
+                    "\r\n".join(
+                        [f"HTTP/1.1 {status} X", *(f"{k}: {v}" for k, v in head.items()), "", ""]
+                    ).encode()
+                    + body
+                )
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            for number in itertools.count():
+                socks.append(listener.accept()[0])
+                threads.append(threading.Thread(target=serve, args=(socks[-1], number), daemon=True))
+                threads[-1].start()
+
+    acceptor = threading.Thread(target=accept, daemon=True)
+    acceptor.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", seen
+    finally:
+        for sock in [listener, *socks]:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        acceptor.join(SECONDS)
+        for thread in threads:
+            thread.join(SECONDS)
+        for sock in [listener, *socks]:
+            sock.close()
+
+
+def result_of(seen, **result):
+    """A JSON answer to what was seen."""
+    return (
+        200,
+        {},
+        {"jsonrpc": "2.0", "id": seen["message"]["id"], "result": {"resultType": "complete", **result}},
+    )
+
+
+def event_of(message, **fields):
+    """A server-sent event."""
+    return (
+        "".join(f"{name}: {value}\n" for name, value in fields.items()) + f"data: {json.dumps(message)}\n\n"
+    )
+
+
+def modern_site(**answers):
+    """A script for web_server: a modern server that answers by answers[method](seen, sock)."""
+
+    def script(seen, sock):
+        method = seen["message"]["method"] if isinstance(seen["message"], dict) else seen["method"]
+        if method == "server/discover":
+            return result_of(
+                seen,
+                supportedVersions=[MODERN],
+                capabilities={"tools": {}},
+                _meta={mcp_lite.META_SERVER_INFO: {"name": "fake", "version": "1"}},
+            )
+        return answers[method.replace("/", "_")](seen, sock)
+
+    return script
+
+
+def legacy_site(version="2025-11-25", **answers):
+    """The same for a session; GET and DELETE are answered with 405 if there is no answer for them."""
+
+    def script(seen, sock):
+        message = seen["message"] if isinstance(seen["message"], dict) else {"method": seen["method"]}
+        answer = answers.get(message.get("method", "").replace("/", "_"))
+        if answer is not None:
+            return answer(seen, sock)
+        if message["method"] == "initialize":
+            result = {
+                "protocolVersion": version,
+                "serverInfo": {"name": "fake", "version": "1"},
+                "capabilities": {"tools": {}, "resources": {"subscribe": True}},
+            }
+            return 200, {"Mcp-Session-Id": "s1"}, {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        if message["method"] in ("GET", "DELETE"):
+            return 405, {}, b""
+        if "id" not in message:
+            return 202, {}, b""
+        return 400, {}, {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "what?"}}
+
+    return script
+
+
+def site_of_sessions(initialize, call):
+    """A legacy site with an initialize of its own."""
+    plain = legacy_site(tools_call=call)
+    return lambda seen, sock: (
+        initialize
+        if isinstance(seen["message"], dict) and seen["message"]["method"] == "initialize"
+        else plain
+    )(seen, sock)
+
+
+def text_result(text):
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def begin_stream(sock, *events):
+    """The head of a stream that ends with the connection, and these events."""
+    sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + "".join(events).encode())
+
+
+def answer_to(seen, text):
+    return {
+        "jsonrpc": "2.0",
+        "id": seen["message"]["id"],
+        "result": {"resultType": "complete", **text_result(text)},
+    }
+
+
+@pytest.fixture
+def recorded(server):
+    """A server on a port, and the (method, headers, message) of each request to it."""
+    seen = []
+    with server.start_http() as http:
+        answer = http.endpoint.answer
+
+        def record(exchange):
+            body = json.loads(exchange.body) if exchange.body else None
+            seen.append((exchange.method, exchange.headers, body))
+            answer(exchange)
+
+        http.endpoint.answer = record
+        yield http, seen
+
+
+class TestHttpClient:
+    """Room 13, against this library's server and against servers that do as they like."""
+
+    def test_the_transport_is_found(self, server):
+        """One URL is enough: modern where it is spoken, else a session, else HTTP+SSE."""
+        with server.start_http() as http:
+            for url, version in (
+                (http.url, MODERN),
+                (http.url.replace("/mcp", "/sse"), "2025-11-25"),
+                ({"url": http.url}, MODERN),
+                (http.url.upper().replace("/MCP", "/mcp"), MODERN),
+            ):
+                with Client(url) as client:
+                    assert (
+                        client.protocol_version == version and client.call("greet", name="Bo") == "hello Bo"
+                    )
+
+    @pytest.mark.parametrize(
+        "status, body",
+        [
+            (400, b""),
+            (400, b"what?"),
+            (400, {"error": {"code": -32600, "message": "no"}, "jsonrpc": "2.0", "id": None}),
+            (404, b""),
+            (405, b""),
+            (200, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}),
+            (
+                400,
+                {
+                    "jsonrpc": "2.0",
+                    "id": None,
+                    "error": {
+                        "code": -32022,
+                        "message": "no",
+                        "data": {"supported": ["2025-11-25"], "requested": MODERN},
+                    },
+                },
+            ),
+        ],
+    )
+    def test_it_falls_back_to_a_session(self, status, body):
+        """Whatever a legacy server says to a modern request, initialize comes next, on the same URL."""
+
+        def discover(seen, sock):
+            return status, {}, {**body, "id": seen["message"]["id"]} if isinstance(body, dict) else body
+
+        def call(seen, sock):
+            return result_of(seen, **text_result("called"))
+
+        with web_server(legacy_site(server_discover=discover, tools_call=call)) as (url, seen), Client(
+            url
+        ) as client:
+            assert client.protocol_version == "2025-11-25" and client.call("x") == "called"
+        posts = [each for each in seen if each["method"] == "POST"]
+        assert [each["message"]["method"] for each in posts] == [
+            "server/discover",
+            "initialize",
+            "notifications/initialized",
+            "tools/call",
+        ]
+        assert [each["headers"].get("mcp-session-id") for each in posts] == [None, None, "s1", "s1"]
+        assert [each["headers"].get("mcp-protocol-version") for each in posts[2:]] == ["2025-11-25"] * 2
+        assert {"GET", "DELETE"} <= {each["method"] for each in seen}
+        assert all(
+            each["headers"]["accept"] == "text/event-stream" for each in seen if each["method"] == "GET"
+        )
+
+    @pytest.mark.parametrize("status", [400, 404, 405])
+    def test_it_falls_back_to_the_old_transport(self, status):
+        """POST is refused: GET the same URL, and POST where its first event says, but on no other host."""
+        streams = []
+
+        def script(seen, sock):
+            if seen["method"] == "GET":
+                streams.append(sock)
+                begin_stream(sock, "event: endpoint\ndata: /post?x=1\n\n")
+                streams_end.wait(SECONDS)
+                return None
+            if seen["path"] != "/post?x=1":
+                return status, {}, b""
+            message = seen["message"]
+            if message.get("method") == "initialize":
+                result = {
+                    "protocolVersion": "2024-11-05",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "f", "version": "1"},
+                }
+                streams[0].sendall(
+                    event_of({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+                )
+            elif "id" in message:
+                streams[0].sendall(event_of(answer_to(seen, "old")).encode())
+            return 202, {}, b""
+
+        streams_end = threading.Event()
+        with web_server(script) as (url, _):
+            try:
+                with Client(url) as client:
+                    assert client.protocol_version == "2024-11-05" and client.call("x") == "old"
+                    streams[0].shutdown(socket.SHUT_RDWR)
+                    with pytest.raises(ConnectionClosed):
+                        for _ in range(1000):
+                            client.call_tool("x", timeout=SECONDS)
+            finally:
+                streams_end.set()
+
+    def test_no_endpoint_elsewhere(self):
+        """An endpoint on another host is not followed: the headers may hold secrets."""
+        with web_server(lambda seen, sock: (202, {}, b"")) as (other, stolen):
+
+            def script(seen, sock):
+                if seen["method"] == "GET":
+                    return begin_stream(sock, f"event: endpoint\ndata: {other}\n\n")
+                return 404, {}, b""
+
+            with web_server(script) as (url, _), pytest.raises((McpError, ConnectionClosed)):
+                Client(url, timeout=2, headers={"Authorization": "Bearer secret"}).connect()
+            assert stolen == []
+
+    def test_one_connection_for_many_calls(self):
+        """Connections are kept alive; calls at once have one each, which are used again."""
+        gate = threading.Barrier(4)
+
+        def call(seen, sock):
+            if seen["message"]["params"]["name"] == "together":
+                gate.wait(SECONDS)
+            return result_of(seen, **text_result("x"))
+
+        with web_server(modern_site(tools_call=call)) as (url, seen), Client(url) as client:
+            for _ in range(20):
+                client.call("x")
+            assert {each["connection"] for each in seen} == {0}
+            for _ in range(2):
+                for call in [client.start_call("together", {}) for _ in range(4)]:
+                    call.result()
+            assert len({each["connection"] for each in seen}) == 4
+
+    def test_a_stream_s_connection_is_used_again(self):
+        """A stream that ends with its answer leaves its connection for the next request."""
+
+        def call(seen, sock):
+            return 200, {}, event_of(answer_to(seen, "x")).encode()
+
+        with web_server(modern_site(tools_call=call)) as (url, seen), Client(url) as client:
+            for _ in range(3):
+                assert client.call("x") == "x"
+                eventually(lambda: client._hang_up.__self__._idle)
+            assert {each["connection"] for each in seen} == {0}
+
+    def test_what_was_given_up_is_not_sent_again(self):
+        """A call that timed out on a connection that was used before reaches the server once."""
+        again = threading.Event()
+
+        def call(seen, sock):
+            calls.append(seen)
+            if len(calls) > 1:
+                again.set()
+            else:
+                sock.recv(1)  # until the client hangs up
+
+        calls = []
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(url) as client:
+            with pytest.raises(Timeout):
+                client.call_tool("x", timeout=0.1)
+            assert not again.wait(0.5)
+
+    def test_a_dead_connection_is_replaced(self):
+        """A connection that died while it was kept alive is no reason to fail."""
+        dead = []
+
+        def call(seen, sock):
+            if seen["message"]["params"]["name"] == "dies" and len(dead) < 2:
+                dead.append(seen["connection"])
+                return None  # closed, without a word
+            status, headers, body = result_of(seen, **text_result("x"))
+            return status, headers, body
+
+        with web_server(modern_site(tools_call=call)) as (url, seen), Client(url) as client:
+            assert client.call("x") == "x"
+            with pytest.raises(ConnectionClosed):
+                client.call("dies")  # on the kept one, then on a new one: twice is enough
+            assert len(dead) == 2 and client.call("dies") == "x"
+
+        def close_after(seen, sock):
+            status, headers, body = modern_site(tools_call=call)(seen, sock)
+            body = json.dumps(body).encode()
+            sock.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+                + body
+            )
+
+        with web_server(close_after) as (url, seen), Client(url) as client:
+            for _ in range(5):
+                assert client.call("x") == "x"
+            assert len({each["connection"] for each in seen}) == 6
+
+    def test_an_answer_in_events(self):
+        """Comments, other events and notifications before the answer; what follows is not waited for."""
+        heard, ended = [], threading.Event()
+
+        def call(seen, sock):
+            progress = {
+                "jsonrpc": "2.0",
+                "method": "notifications/progress",
+                "params": {
+                    "progressToken": seen["message"]["params"]["_meta"]["progressToken"],
+                    "progress": 1,
+                },
+            }
+            text = ": hi\n\nevent: other\ndata: {}\n\n" + event_of(progress) + event_of(answer_to(seen, "é"))
+            begin_stream(sock, "")
+            for byte in text.replace("\n", "\r\n").encode():
+                sock.sendall(bytes([byte]))
+            ended.wait(SECONDS)
+
+        with web_server(modern_site(tools_call=call)) as (url, _):
+            try:
+                with Client(url) as client:
+                    result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
+                assert result["content"][0]["text"] == "é" and heard == [1]
+            finally:
+                ended.set()
+
+    @pytest.mark.parametrize(
+        "status, body, error, said",
+        [
+            (500, b"out of order", McpError, "out of order"),
+            (502, b"", McpError, "502"),
+            (401, b"no token", McpError, "no token"),
+            (
+                400,
+                {"jsonrpc": "2.0", "error": {"code": -32602, "message": "wrong days"}},
+                InvalidParams,
+                "wrong days",
+            ),
+            (
+                404,
+                {"jsonrpc": "2.0", "error": {"code": -32601, "message": "no such thing"}},
+                MethodNotFound,
+                "no such thing",
+            ),
+            (202, b"", ConnectionClosed, "without an answer"),
+            (200, b"{", ConnectionClosed, "without an answer"),
+            (200, b"<html>", ConnectionClosed, "without an answer"),
+            (200, b": nothing\n\n", ConnectionClosed, "without an answer"),
+            (200, b"event: x\ndata: y\n\n", ConnectionClosed, "without an answer"),
+        ],
+    )
+    def test_errors_are_told_in_the_server_s_words(self, status, body, error, said):
+        """The status and text, or the JSON-RPC error, of a call that failed; and the next one works."""
+
+        def call(seen, sock):
+            if seen["message"]["params"]["name"] == "x":
+                return result_of(seen, **text_result("x"))
+            return status, {}, {**body, "id": seen["message"]["id"]} if isinstance(body, dict) else body
+
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(url) as client:
+            with pytest.raises(error, match=said):
+                client.call("fails")
+            assert client.call("x") == "x"
+
+    def test_nobody_is_there(self):
+        """A refused connection is a ConnectionClosed that names the URL."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        with pytest.raises(ConnectionClosed, match=f"127.0.0.1:{port}/mcp"):
+            Client(f"http://127.0.0.1:{port}/mcp").connect()
+
+    def test_what_is_too_large_is_told(self, server):
+        """The server refuses a large body before it has read it: its words still reach the caller."""
+        with server.start_http(max_body=100_000) as http, Client(http.url) as client, pytest.raises(
+            McpError, match="more than 100000 bytes"
+        ):
+            client.call("echo", value="x" * 20_000_000)
+
+    # Resuming
+
+    def test_it_comes_back_for_an_answer(self):
+        """A session's stream that ends early is resumed: with the last id, after the server's retry."""
+        calls = []
+
+        def call(seen, sock):
+            calls.append(seen)
+            token = seen["message"]["params"]["_meta"]["progressToken"]
+            progress = {
+                "jsonrpc": "2.0",
+                "method": "notifications/progress",
+                "params": {"progressToken": token, "progress": 1},
+            }
+            return 200, {}, ("id: a1\ndata:\n\nretry: 10\n\n" + event_of(progress, id="a2")).encode()
+
+        def get(seen, sock):
+            last = seen["headers"].get("last-event-id")
+            if last is None:
+                return 405, {}, b""
+            if last == "a2":
+                return 200, {}, b"id: a3\ndata:\n\n"
+            return 200, {}, event_of(answer_to(calls[0], "resumed"), id="a4").encode()
+
+        heard = []
+        with web_server(legacy_site(tools_call=call, GET=get)) as (url, seen):
+            with Client(url, version="2025-11-25") as client:
+                result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
+            assert result["content"][0]["text"] == "resumed" and heard == [1] and len(calls) == 1
+            found = [each["headers"] for each in seen if "last-event-id" in each["headers"]]
+            assert [each["last-event-id"] for each in found] == ["a2", "a3"]
+            assert all(
+                each["mcp-session-id"] == "s1" and each["mcp-protocol-version"] == "2025-11-25"
+                for each in found
+            )
+
+    def test_it_comes_back_to_listen(self):
+        """The GET stream is opened again when it ends, after its last event."""
+        visits, done = [], threading.Event()
+
+        def get(seen, sock):
+            visits.append(seen["headers"].get("last-event-id"))
+            if len(visits) > 2:
+                begin_stream(sock, ": wait\n\n")
+                done.wait(SECONDS)
+                return None
+            change = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            return 200, {}, ("retry: 5\n" + event_of(change, id=f"g{len(visits)}")).encode()
+
+        heard = []
+        with web_server(legacy_site("2025-06-18", GET=get)) as (url, _):
+            try:
+                with Client(
+                    url, version="2025-06-18", on_notification=lambda method, _: heard.append(method)
+                ):
+                    eventually(lambda: len(visits) == 3 and len(heard) == 2)
+            finally:
+                done.set()
+        assert visits == [None, "g1", "g2"] and set(heard) == {"notifications/tools/list_changed"}
+
+    def test_polling_there_and_back(self, server):
+        """ctx.close_stream() costs the caller nothing but time: progress and the answer come once."""
+
+        @server.tool
+        def poll(ctx: Context) -> str:
+            for n in range(3):
+                ctx.progress(n)
+                ctx.close_stream(retry_ms=1)
+            return "done"
+
+        with server.start_http() as http:
+            for version in EVERY:
+                heard = []
+                with Client(http.url, version=version) as client:
+                    result = client.call_tool("poll", on_progress=lambda *a, heard=heard: heard.append(a[0]))
+                assert result["content"][0]["text"] == "done" and heard == [0, 1, 2]
+
+    def test_a_lost_session_is_renewed(self, recorded):
+        """404 for the session: a new one is opened, subscriptions are told again, the call goes through."""
+        http, seen = recorded
+        heard = []
+        with Client(
+            http.url, version="2025-11-25", on_notification=lambda method, _: heard.append(method)
+        ) as client:
+            client.subscribe("x://note")
+            client.set_log_level("error")
+            for connection in list(http.endpoint._sessions.values()):
+                http.endpoint._close_session(connection)
+            assert client.call("greet", name="Bo") == "hello Bo"
+            assert len(http.endpoint._sessions) == 1
+            connection = next(iter(http.endpoint._sessions.values()))
+            eventually(lambda: "x://note" in connection.protocol.subscribed)
+            client.call("change")
+            eventually(lambda: "notifications/resources/updated" in heard)
+        methods = [message["method"] for _, _, message in seen if message]
+        assert methods.count("initialize") == 2 and methods.count("notifications/initialized") == 2
+        assert methods.count("logging/setLevel") == 2
+
+    def test_calls_wait_for_the_new_session(self):
+        """A session is renewed once, however many calls there are; none is sent without one."""
+        renewing, called, sessions = threading.Event(), threading.Event(), ["s1", "s2", "s3"]
+
+        def initialize(seen, sock):
+            if len(sessions) < 3:
+                renewing.set()
+                called.wait(0.5)
+            status, _, body = legacy_site()(seen, sock)
+            return status, {"Mcp-Session-Id": sessions.pop(0)}, body
+
+        def call(seen, sock):
+            session = seen["headers"].get("mcp-session-id")
+            if seen["message"]["params"]["name"] == "second":
+                called.set()
+            if session != "s2":
+                return 404 if session else 400, {}, b"no session"
+            return result_of(seen, **text_result(session))
+
+        with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
+            url, version="2025-11-25"
+        ) as client:
+            first = client.start_call("first", {})
+            assert renewing.wait(SECONDS)
+            second = client.start_call("second", {})
+            for each in (first, second):
+                assert each.result()["content"][0]["text"] == "s2"
+        assert sessions == ["s3"]
+
+    def test_the_session_ends_with_the_client(self, recorded):
+        """close() deletes it."""
+        http, seen = recorded
+        for version in LEGACY:
+            with Client(http.url, version=version):
+                assert len(http.endpoint._sessions) == 1
+            assert not http.endpoint._sessions and seen[-1][0] == "DELETE"
+
+    # Headers
+
+    def test_headers_mirror_the_body(self, recorded, version):
+        """Method and name in every revision, and the parameters that the schema names."""
+        http, seen = recorded
+        schema = {
+            "type": "object",
+            "properties": {
+                "region": {"type": "string", "x-mcp-header": "Region"},
+                "n": {"type": "integer", "x-mcp-header": "N"},
+            },
+        }
+        http.endpoint.server.add_tool(lambda region=None, n=None: "here", name="place", input_schema=schema)
+        with Client(http.url, version=version, headers={"X-Mine": "yes"}) as client:
+            assert "place" in [tool["name"] for tool in client.list_tools()]
+            for arguments in ({"region": "Málaga", "n": 5}, {"region": " a"}, {}):
+                assert client.call("place", **arguments) == "here"
+            client.read("x://note")
+        posts = [(headers, message) for method, headers, message in seen if method == "POST"]
+        assert all(headers["x-mine"] == "yes" for _, headers, _ in seen)
+        assert all(headers["mcp-method"] == message["method"] for headers, message in posts)
+        assert [headers.get("mcp-name") for headers, message in posts if message["method"] != "tools/list"][
+            -4:
+        ] == ["place"] * 3 + ["x://note"]
+        found = [
+            (headers.get("mcp-param-region"), headers.get("mcp-param-n"))
+            for headers, message in posts
+            if message["method"] == "tools/call"
+        ]
+        assert found == [("=?base64?TcOhbGFnYQ==?=", "5"), ("=?base64?IGE=?=", None), (None, None)]
+
+    def test_tools_with_wrong_headers_are_left_out(self, caplog):
+        """One malformed tool is told to the log, and hides no other."""
+
+        def tool(name, header):
+            return {
+                "name": name,
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {"a": {"type": "string", "x-mcp-header": header}},
+                },
+            }
+
+        def list_tools(seen, sock):
+            return result_of(
+                seen, tools=[tool("good", "A"), tool("bad", "A B")], ttlMs=0, cacheScope="private"
+            )
+
+        with caplog.at_level("WARNING", "mcp_lite"):
+            with web_server(modern_site(tools_list=list_tools)) as (url, _), Client(url) as client:
+                assert [each["name"] for each in client.list_tools()] == ["good"]
+                eventually(lambda: "bad" in caplog.text)
+            assert "x-mcp-header" in caplog.text and "good" not in caplog.text
+
+    def test_a_header_mismatch_refreshes_the_list(self, recorded):
+        """-32020: tools/list, and the call once more."""
+        http, seen = recorded
+        schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+        http.endpoint.server.add_tool(lambda region: region, name="place", input_schema=schema)
+        with Client(http.url, version=MODERN) as client:
+            assert client.call("place", region="Oslo") == "Oslo"
+            assert client.call("place", region="Bern") == "Bern"
+        methods = [message["method"] for _, _, message in seen]
+        assert [methods.count("tools/call"), "tools/list" in methods] == [3, True]
+
+        def refuse(seen, sock):
+            return (
+                400,
+                {},
+                {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": {"code": -32020, "message": "no"}},
+            )
+
+        def list_tools(seen, sock):
+            return result_of(seen, tools=[], ttlMs=0, cacheScope="private")
+
+        with web_server(modern_site(tools_call=refuse, tools_list=list_tools)) as (url, found), Client(
+            url
+        ) as client:
+            with pytest.raises(mcp_lite.HeaderMismatch):
+                client.call("x")
+            assert [each["message"]["method"] for each in found][1:] == [
+                "tools/call",
+                "tools/list",
+                "tools/call",
+            ]
+
+    def test_headers_of_the_target(self, recorded):
+        """{"url":, "headers":} as hosts configure it; the client's own headers win."""
+        http, seen = recorded
+        target = {"url": http.url, "headers": {"X-A": "target", "X-B": "target"}}
+        with Client(target, headers={"X-B": "client"}) as client:
+            client.ping()
+        assert {(headers["x-a"], headers["x-b"]) for _, headers, _ in seen} == {("target", "client")}
+
+    # The way there
+
+    def test_proxies_of_the_environment(self, monkeypatch):
+        """http_proxy gets the whole URL; https_proxy is asked for a tunnel; no_proxy is obeyed."""
+
+        def script(seen, sock):
+            return (
+                None
+                if seen["method"] == "CONNECT"
+                else modern_site(tools_call=lambda seen, sock: result_of(seen, **text_result("far")))(
+                    seen, sock
+                )
+            )
+
+        for name in (
+            "http_proxy",
+            "https_proxy",
+            "no_proxy",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "NO_PROXY",
+            "REQUEST_METHOD",
+        ):
+            monkeypatch.delenv(name, raising=False)
+        with web_server(script) as (url, seen):
+            proxy = url.replace("http://", "http://ann:p%40ss@").replace("/mcp", "")
+            monkeypatch.setenv("http_proxy", proxy)
+            monkeypatch.setenv("https_proxy", proxy)
+            with Client("http://far.invalid:81/mcp?x=1") as client:
+                assert client.call("x") == "far"
+            assert {each["path"] for each in seen} == {"http://far.invalid:81/mcp?x=1"}
+            assert {each["headers"]["host"] for each in seen} == {"far.invalid:81"}
+            assert {each["headers"]["proxy-authorization"] for each in seen} == {"Basic YW5uOnBAc3M="}
+            seen.clear()
+            with pytest.raises(ConnectionClosed):
+                Client("https://far.invalid/mcp").connect()
+            assert (seen[0]["method"], seen[0]["path"]) == ("CONNECT", "far.invalid:443")
+            assert seen[0]["headers"]["proxy-authorization"] == "Basic YW5uOnBAc3M="
+            seen.clear()
+            monkeypatch.setenv("no_proxy", "far.invalid")
+            with pytest.raises(ConnectionClosed):
+                Client("http://far.invalid:81/mcp").connect()
+            assert seen == []
+            with Client(url) as client:
+                assert client.call("x") == "far"
+            assert {each["path"] for each in seen} == {"/mcp"}
+
+    # The end of waiting
+
+    @pytest.mark.parametrize(
+        "begin",
+        [
+            lambda sock: None,
+            lambda sock: sock.sendall(b"HTTP/1.1 200 OK\r\nContent-"),
+            lambda sock: sock.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n{"
+            ),
+            lambda sock: begin_stream(sock, "data: {"),
+            lambda sock: begin_stream(sock, ": hi\n\n"),
+        ],
+        ids=["silence", "half a head", "half a body", "half an event", "no event"],
+    )
+    def test_waiting_ends_whatever_the_socket_does(self, begin):
+        """A timeout, cancel(), close() from elsewhere and Ctrl-C end a call that a server never answers."""
+        waiting, release = [], threading.Event()
+
+        def call(seen, sock):
+            begin(sock)
+            waiting.append(sock)
+            release.wait(SECONDS)
+
+        for site, version in ((modern_site, MODERN), (legacy_site, "2025-11-25")):
+            with web_server(site(tools_call=call)) as (url, _):
+                try:
+                    client = Client(url, version=version).connect()
+                    with contextlib.closing(client):
+                        with pytest.raises(Timeout):
+                            client.call_tool("x", timeout=0.1)
+                        waiting.clear()
+                        first, second = client.start_call("x", {}), client.start_call("x", {})
+                        eventually(lambda: len(waiting) >= 2)
+                        first.cancel()
+                        with pytest.raises(Cancelled):
+                            first.result()
+                        closer = threading.Thread(target=client.close)
+                        closer.start()
+                        with pytest.raises(ConnectionClosed):
+                            second.result()
+                        closer.join(SECONDS)
+                        assert not closer.is_alive() and not release.is_set()
+                finally:
+                    release.set()
+            release.clear()
+
+    @pytest.mark.parametrize(
+        "begin", [lambda sock: None, lambda sock: sock.sendall(b"HTTP/1.1 200 OK\r\nContent-")]
+    )
+    def test_connecting_ends_as_well(self, begin):
+        """Neither does a server that never answers hold up connect(), nor does it its close()."""
+        release, here = threading.Event(), threading.Event()
+
+        def script(seen, sock):
+            begin(sock)
+            here.set()
+            release.wait(SECONDS)
+
+        with web_server(script) as (url, _):
+            try:
+                with pytest.raises(Timeout):
+                    Client(url, version=MODERN, timeout=0.1).connect()
+                with pytest.raises((Timeout, ConnectionClosed)):
+                    Client(url, version="2025-11-25", timeout=0.1).connect()
+                here.clear()
+                client, raised = Client(url, version=MODERN), []
+
+                def connect():
+                    with pytest.raises(ConnectionClosed):
+                        client.connect()
+                    raised.append(1)
+
+                thread = threading.Thread(target=connect)
+                thread.start()
+                assert here.wait(SECONDS)
+                client.close()
+                thread.join(SECONDS)
+                assert raised
+            finally:
+                release.set()
+
+    def test_ctrl_c_cancels_over_http(self, server):
+        """Ctrl-C while a call waits: KeyboardInterrupt there, and the handler is cancelled."""
+        stopped = threading.Event()
+
+        @server.tool
+        def endless(ctx: Context) -> str:
+            ctx.on_cancel(stopped.set)
+            ctx.progress(1)
+            ctx.sleep(600)
+            return "never"
+
+        def interrupt(progress, total, message):
+            raise KeyboardInterrupt
+
+        with server.start_http() as http:
+            for path, version in (("/mcp", MODERN), ("/mcp", "2025-11-25"), ("/sse", "2024-11-05")):
+                stopped.clear()
+                with Client(http.url.replace("/mcp", path), version=version) as client:
+                    with pytest.raises(KeyboardInterrupt):
+                        client.call_tool("endless", on_progress=interrupt)
+                    assert stopped.wait(SECONDS)
+                    client.ping()
+
+    def test_the_server_goes_while_a_client_listens(self, server):
+        """The iteration ends, it does not wait for ever."""
+        for path, version in (("/mcp", MODERN), ("/sse", "2024-11-05")):
+            http = server.start_http()
+            client = Client(http.url.replace("/mcp", path), version=version)
+            with contextlib.closing(http), client, client.listen() as events:
+                eventually(lambda version=version: version < MODERN or server._listeners)
+                server.add_tool(lambda: "x", name="extra", description="x")
+                assert next(events)["method"] == "notifications/tools/list_changed"
+                server.remove_tool("extra")
+                next(events)
+                http.close()
+                with contextlib.suppress(ConnectionClosed):
+                    assert list(events) == []
+
+    def test_who_only_listens_comes_back(self, server):
+        """After the server's restart its lost stream brings a new session, though nothing is called."""
+        first = server.start_http()
+        try:
+            with Client(first.url, version="2025-11-25") as client, client.listen() as events:
+                first.close()
+                with server.start_http(port=first.port):
+                    sessions = server._connections
+                    eventually(lambda: any(each.protocol.initialized for each in sessions))
+                    server.add_tool(lambda: "new", name="newcomer")
+                    assert next(events)["method"] == "notifications/tools/list_changed"
+        finally:
+            first.close()
+
+    def test_a_small_answer_takes_little_memory(self, server):
+        """Not room for the largest there may be."""
+        with server.start_http() as http, Client(http.url) as client:
+            client.call("add", a=1)
+            tracemalloc.start()
+            try:
+                client.call("add", a=1)
+                assert tracemalloc.get_traced_memory()[1] < 4 << 20
+            finally:
+                tracemalloc.stop()
+
+    def test_questions_from_callbacks_in_many_threads(self, server):
+        """Eight callers that are each asked back, over one client, in each transport."""
+        with server.start_http() as http:
+            for path, version in (("/mcp", MODERN), ("/mcp", "2025-11-25"), ("/sse", "2025-11-25")):
+                with Client(http.url.replace("/mcp", path), version=version, **CALLBACKS) as client:
+                    calls = [client.start_call("steps", {}) for _ in range(8)]
+                    for call in calls:
+                        assert call.result()["structuredContent"]["result"][1:] == ["first", "second"]
+
+
+def pump(main, condition):
+    """The main loop of a host: run jobs until the condition holds."""
+    until = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < until, "the host waited in vain"
+        main.run_pending(wait=0.01)
+
+
+def hosted(main, fn):
+    """What fn() returns or raises on another thread, while this one runs the host's main loop."""
+    found = []
+
+    def drive():
+        try:
+            found.append((fn(), None))
+        except Exception as error:
+            found.append((None, error))
+    thread = threading.Thread(target=drive)
+    thread.start()
+    pump(main, lambda: not thread.is_alive())
+    value, error = found.pop()
+    if error is not None:
+        raise error
+    return value
+
+
+def text_of(result):
+    """The text of a tool's result."""
+    return result["content"][0]["text"]
+
+
+def is_alive(pid):
+    """Whether there is such a process, not counting one that nobody has asked for its exit code."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def served(server):
+    """Both ends of a socket pair, for a Client; serve() is at the other."""
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(sock) for sock in socket.socketpair()]
+        files = [stack.enter_context(sock.makefile(mode)) for sock in socks for mode in ("rb", "wb")]
+        thread = threading.Thread(target=server.serve, args=files[2:])
+        thread.start()
+        try:
+            yield tuple(files[:2])
+        finally:
+            with contextlib.suppress(OSError):
+                socks[0].shutdown(socket.SHUT_RDWR)
+            thread.join(SECONDS)
+
+
+def write_program(folder, *parts):
+    """A program of these parts, beside nothing: it knows where mcp_lite is."""
+    path = folder / "program.py"
+    code = "".join(map(textwrap.dedent, parts))
+    path.write_text(f"import sys\nsys.path.insert(0, {HERE!r})\n" + code, encoding="utf-8")
+    return path
+
+
+def run_program(folder, *parts, options=(), args=()):
+    """Run a program in a process of its own: it ends with code 0 and says nothing on stderr. Its stdout."""
+    path = write_program(folder, *parts)
+    run = subprocess.run([sys.executable, *options, str(path), *args], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS * 2, cwd=str(folder))
+    assert (run.returncode, run.stderr.decode()) == (0, ""), run.stdout.decode()
+    return run.stdout.decode().strip()
+
+
+# What these programs begin with: a server, in the program and as a child.
+PROGRAM = """
+    import os, socket, threading, time
+    import mcp_lite
+    from mcp_lite import Client, Context, MainThread, Server
+
+    here = threading.Event()
+    def make(name="host"):
+        server = Server(name)
+        @server.tool
+        def add(a: int, b: int = 1) -> int:
+            return a + b
+        @server.tool
+        def deaf() -> str:
+            here.set()
+            time.sleep(600)
+        @server.tool
+        def is_here() -> bool:
+            return here.wait(30)
+        @server.tool
+        def fail() -> str:
+            raise ValueError("told")
+        @server.tool
+        def pid() -> int:
+            return os.getpid()
+        return server
+    def pair(server):
+        ours, theirs = socket.socketpair()
+        threading.Thread(target=server.serve, args=(theirs.makefile("rb"), theirs.makefile("wb")),
+                         daemon=True).start()
+        return ours.makefile("rb"), ours.makefile("wb")
+    if "--serve" in sys.argv:
+        mcp_lite.DRAIN_SECONDS = 0.1
+        make().run()
+        sys.exit()
+    SERVE = [sys.executable, __file__, "--serve"]
+"""
+
+
+class TestInsideHosts:
+    """A server and a client as guests of a program that has threads, streams and a main loop of its own."""
+
+    # The main thread
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("kind", ["memory", "streams", "http"])
+    def test_all_that_is_registered_runs_there(self, kind, version):
+        """Tools, resources, templates, prompts and completions, in every transport."""
+        main, seen = MainThread(), []
+        server = Server("host", run_on=main)
+
+        def note(what):
+            seen.append((what, threading.current_thread()))
+            return what
+        server.add_tool(lambda: note("tool"), name="tool")
+        server.resource("x://fixed")(lambda: note("resource"))
+        server.resource("x://some/{name}")(lambda name: note("template"))
+        server.prompt(lambda code: note("prompt"), name="prompt")
+        server.completion("prompt", "code")(lambda value: (note("completion") + str(n) for n in range(2)))
+        server.completion("x://some/{name}", "name")(lambda value, context: [note("of " + context["a"])])
+
+        def visit(target):
+            with Client(target, version=version) as client:
+                return [client.call("tool"), client.read("x://fixed"), client.read("x://some/a"),
+                        client.get_prompt("prompt", {"code": "c"})["messages"][0]["content"]["text"],
+                        client.complete("prompt", "code", "c"),
+                        client.complete("x://some/{name}", "name", "c", {"a": "b"})]
+        with contextlib.ExitStack() as stack:
+            target = server
+            if kind == "streams":
+                target = stack.enter_context(served(server))
+            elif kind == "http":
+                target = stack.enter_context(server.start_http()).url
+            assert hosted(main, lambda: visit(target)) == [
+                "tool", "resource", "template", "prompt", ["completion0", "completion1"], ["of b"]]
+        whats = ["tool", "resource", "template", "prompt", "completion", "completion", "of b"]
+        assert seen == [(what, threading.current_thread()) for what in whats]
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_questions_from_there(self, version):
+        """A function on the main thread may ask; in the modern era it is there again for the answer."""
+        main, seen = MainThread(), []
+        server = Server("host", run_on=main)
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            seen.append(threading.current_thread())
+            return ctx.elicit("who?", FORM)["content"]["name"]
+        with Client(server, version=version, **CALLBACKS) as client:
+            assert hosted(main, lambda: client.call("ask")) == "who?"
+        assert seen == [threading.current_thread()] * (2 if version == MODERN else 1)
+
+    @pytest.mark.parametrize("times", [1, 2])
+    @pytest.mark.parametrize("waits", [True, False])
+    def test_hosts_that_lose_what_a_job_says(self, waits, times):
+        """Values and exceptions travel in a slot of the library's own: the host returns what it likes."""
+        ran, threads = [], []
+
+        def run_on(job):
+            def swallow():
+                for _ in range(times):
+                    ran.append(job())
+            threads.append(threading.Thread(target=swallow))
+            threads[-1].start()
+            if waits:
+                threads[-1].join(SECONDS)
+            return -1
+        server = Server("host", run_on=run_on)
+
+        @server.tool
+        def work(what: str) -> dict:
+            if what == "told":
+                raise ToolError("told")
+            if what == "code":
+                raise McpError(-32050, "no")
+            return {"what": what}
+        server.resource("x://broken")(lambda: 1 // 0)
+        with Client(server) as client:
+            assert client.call("work", what="value") == {"what": "value"}
+            with pytest.raises(ToolError, match="told"):
+                client.call("work", what="told")
+            with pytest.raises(McpError, match="no") as caught:
+                client.call("work", what="code")
+            assert caught.value.code == -32050
+            with pytest.raises(InternalError):
+                client.read("x://broken")
+        for thread in threads:
+            thread.join(SECONDS)
+        assert ran == [None] * 4 * times         # and nothing escapes into the host
+
+    def test_a_host_that_refuses_a_job(self):
+        """What run_on raises is the answer."""
+        def run_on(job):
+            raise RuntimeError("no main loop today")
+        server = Server("host", run_on=run_on)
+        server.add_tool(lambda: "x", name="tool")
+        server.prompt(lambda: "x", name="prompt")
+        with Client(server) as client:
+            with pytest.raises(ToolError, match="RuntimeError: no main loop today"):
+                client.call("tool")
+            with pytest.raises(InternalError):
+                client.get_prompt("prompt")
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("kind", ["memory", "streams", "http"])
+    def test_a_host_that_never_comes(self, kind, version, monkeypatch):
+        """Jobs that nobody runs hang nobody: timeouts, cancelling, closing end the calls and the workers."""
+        monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.2)
+        lost = []
+        server = Server("host", run_on=lost.append)
+        server.add_tool(lambda: "x", name="tool")
+        with contextlib.ExitStack() as stack:
+            target = server
+            if kind == "streams":
+                target = stack.enter_context(served(server))
+            elif kind == "http":
+                target = stack.enter_context(server.start_http()).url
+            with Client(target, version=version) as client:
+                with pytest.raises(Timeout):
+                    client.call_tool("tool", timeout=0.05)
+                call = client.start_call("tool")
+                eventually(lambda: len(lost) == 2, "the second job")
+                call.cancel()
+                with pytest.raises(Cancelled):
+                    call.result()
+                call = client.start_call("tool")
+                eventually(lambda: len(lost) == 3, "the third job")
+            with pytest.raises(ConnectionClosed):
+                call.result()
+        # That no worker is left in run_on, the fixture sees. A host that comes late runs nothing.
+        ran = []
+        server.add_tool(lambda: ran.append(1), name="tool")
+        assert [job() for job in lost] == [None] * 3 and ran == []
+
+    def test_what_was_cancelled_in_the_queue_is_not_run(self):
+        """The client gave up before the host came by."""
+        main, ran = MainThread(), []
+        server = Server("host", run_on=main)
+        server.add_tool(lambda: ran.append(1), name="tool")
+        with Client(server) as client:
+            call = client.start_call("tool")
+            eventually(lambda: not main._jobs.empty(), "the job")
+            call.cancel()
+            assert main.run_pending() == 1 and ran == []
+
+    def test_a_timeout_starts_with_the_tool(self):
+        """While it is queued no clock runs; once it runs, its time is up though the main thread is busy."""
+        main, release = MainThread(), threading.Event()
+        server = Server("host", run_on=main)
+
+        def timers():
+            return [thread for thread in threading.enumerate() if thread.name == "mcp-timer"]
+
+        @server.tool(timeout=SECONDS)
+        def quick() -> int:
+            return len(timers())
+
+        @server.tool(timeout=0.05)
+        def slow() -> str:
+            assert release.wait(SECONDS)
+            return "late"
+        with Client(server) as client:
+            call = client.start_call("quick")
+            eventually(lambda: not main._jobs.empty(), "the job")
+            assert timers() == []
+            pump(main, call.done)
+            assert unwrap(call.result()) == 1
+            answers = []
+            call = client.start_call("slow")
+            waiter = threading.Thread(target=lambda: (answers.append(call.result()), release.set()))
+            waiter.start()               # it has its answer before the main thread is back
+            pump(main, lambda: not waiter.is_alive())
+            assert answers[0]["isError"] and "timed out after 0.05 seconds" in text_of(answers[0])
+
+    def test_it_wakes_for_a_job(self):
+        """run_pending(wait=) blocks for the first job; without, or at its end, it returns 0."""
+        main, ran = MainThread(), []
+        assert main.run_pending() == 0 == main.run_pending(wait=0.01)
+        thread = threading.Thread(target=lambda: main(lambda: ran.append(threading.current_thread())))
+        thread.start()
+        assert main.run_pending(wait=SECONDS) == 1 and ran == [threading.current_thread()]
+        thread.join(SECONDS)
+
+    def test_it_goes_back_to_the_host(self):
+        """After `max_seconds`, which start with the first job, the rest waits for the next time."""
+        main, ran = MainThread(), []
+        for n in range(3):
+            main(lambda n=n: ran.append(n))
+        assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran == [0]
+        assert main.run_pending(max_seconds=SECONDS) == 2 and ran == [0, 1, 2]
+
+    def test_one_at_a_time(self):
+        """A job that runs the host's loop again, by a dialog say, gets 0; so does a second thread."""
+        main, found = MainThread(), []
+
+        def job():
+            found.append(main.run_pending())
+            thread = threading.Thread(target=lambda: found.append(main.run_pending()))
+            thread.start()
+            thread.join(SECONDS)
+        main(job)
+        main(job)
+        assert main.run_pending(SECONDS) == 2 and found == [0] * 4
+
+    def test_close_fails_what_waits(self):
+        """Every queued call, from whichever connection, and every later one; also from within a job."""
+        main = MainThread()
+        server = Server("host", run_on=main)
+        server.add_tool(lambda: main.close(), name="quit")
+        server.add_tool(lambda: "x", name="tool")
+        with server.start_http() as http, Client(http.url) as far, Client(server) as near:
+            last = near.start_call("quit")
+            eventually(lambda: main._jobs.qsize() == 1, "the first job")
+            calls = [client.start_call("tool") for client in (far, near) for _ in range(8)]
+            eventually(lambda: main._jobs.qsize() == 17, "the jobs")
+            pump(main, last.done)
+            assert not last.result().get("isError")
+            for call in calls + [near.start_call("tool"), far.start_call("tool")]:
+                result = call.result()
+                assert result["isError"] and "main loop is closed" in text_of(result)
+            assert main.run_pending(wait=SECONDS) == 0       # and does not wait
+            main.close()
+
+    def test_the_http_server_is_closed_from_there(self, monkeypatch):
+        """By the host, or by a function that it runs; while calls wait for it. All of them end."""
+        monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.2)
+        for from_a_job in (False, True):
+            main, closed = MainThread(), []
+            server = Server("host", run_on=main)
+            http = server.start_http()
+
+            @server.tool
+            def quit(http=http, closed=closed) -> str:
+                closed.append(http.close())
+                return "quit"
+            with contextlib.closing(http), Client(http.url, timeout=SECONDS) as client:
+                calls = [client.start_call("quit") for _ in range(3)]
+                eventually(lambda main=main: main._jobs.qsize() == 3, "the jobs")
+                if from_a_job:
+                    assert main.run_pending(max_seconds=0.0) == 1 and closed == [None]
+                else:
+                    http.close()
+                for call in calls:               # cut off, by the server or by its end
+                    with pytest.raises(ConnectionClosed):
+                        call.result()
+                assert main.run_pending(SECONDS) == 3 - from_a_job and closed == [None] * from_a_job
+
+    def test_ctrl_c_reaches_the_host(self):
+        """In a function on the main thread it ends that, and then whatever the host wants it to end."""
+        main = MainThread()
+        server = Server("host", run_on=main)
+
+        @server.tool
+        def interrupted() -> str:
+            signal.raise_signal(signal.SIGINT)
+            return "not reached"
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with Client(server) as client:
+                call = client.start_call("interrupted")
+                with pytest.raises(KeyboardInterrupt):
+                    pump(main, lambda: False)
+                assert text_of(call.result()).startswith("KeyboardInterrupt")
+                server.add_tool(lambda: "again", name="tool")
+                assert hosted(main, lambda: client.call("tool")) == "again"
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def test_handle_on_the_main_thread(self):
+        """It waits for no one: there it runs at once, in a job of the host's, too."""
+        main = MainThread()
+        server = Server("host", run_on=main)
+        server.add_tool(lambda: threading.current_thread().name, name="where")
+        question, found = call_tool("where"), []
+
+        def host():
+            main(lambda: found.append(server.handle(question)))
+            main.run_pending()
+            found.append(server.handle(question))
+        thread = threading.Thread(target=host, name="the main thread", daemon=True)
+        thread.start()
+        thread.join(SECONDS)
+        assert [text_of(each["result"]) for each in found] == ["the main thread"] * 2
+
+    def test_several_servers_share_it(self):
+        """Eight servers on free ports and in memory, one main thread: each answers for itself."""
+        main = MainThread()
+        servers = [Server(f"s{n}", run_on=main) for n in range(8)]
+        for server in servers:
+            server.add_tool(lambda name=server.name: name, name="who", input_schema={"type": "object"})
+        with contextlib.ExitStack() as stack:
+            https = [stack.enter_context(server.start_http()) for server in servers]
+            assert len({http.port for http in https}) == 8
+            targets = [http.url for http in https] + servers
+            clients = hosted(main, lambda: [stack.enter_context(Client(target)) for target in targets])
+            names = [server.name for server in servers] * 2
+            assert hosted(main, lambda: [client.call("who") for client in clients]) == names
+            https[0].close()
+            with pytest.raises(ConnectionClosed):
+                hosted(main, lambda: clients[0].call("who"))
+            assert hosted(main, lambda: [client.call("who") for client in clients[1:]]) == names[1:]
+
+    # Event loops
+
+    def test_inside_asyncio(self):
+        """Functions run in the loop's thread, a client's calls in its executor; a closed loop is told."""
+        import asyncio
+        seen = []
+
+        async def program():
+            loop = asyncio.get_running_loop()
+            server = Server("host", run_on=loop.call_soon_threadsafe)
+
+            @server.tool
+            def where(n: int) -> int:
+                assert asyncio.get_running_loop() is loop
+                seen.append(threading.current_thread())
+                return n
+            with server.start_http() as http:
+                client = await loop.run_in_executor(None, Client(http.url).connect)
+                try:
+                    found = await asyncio.gather(*[
+                        loop.run_in_executor(None, lambda n=n: client.call("where", n=n)) for n in range(4)])
+                finally:
+                    await loop.run_in_executor(None, client.close)
+            return server, found
+        server, found = asyncio.run(program())
+        assert found == [0, 1, 2, 3] and seen == [threading.current_thread()] * 4
+        with Client(server) as client, pytest.raises(ToolError, match="loop is closed"):
+            client.call("where", n=1)
+
+    @pytest.mark.parametrize("module", ["idaapi", "bpy", "PySide6.QtCore"])
+    def test_the_recipes(self, module, monkeypatch):
+        """README's for hosts that are not here, with a stand-in that has of them what the recipe uses."""
+        main, timers = MainThread(), []
+        host = types.ModuleType(module)
+
+        def execute_sync(function, flags):
+            done = []
+            main(lambda *refused: done.append(function()))
+            eventually(lambda: done)
+            assert flags == host.MFF_WRITE and type(done[0]) is int
+            return done[0]
+        host.execute_sync, host.MFF_WRITE = execute_sync, 2
+
+        def register(function, first_interval=0, persistent=False):
+            assert persistent
+            timers.append(function)
+        host.app = types.SimpleNamespace(
+            timers=types.SimpleNamespace(register=register, unregister=timers.remove))
+
+        class Signal:
+            def __init__(self, *kinds):
+                assert kinds == (object,)
+
+            def connect(self, slot):
+                self.emit = lambda value: main(lambda *refused: slot(value))
+        host.Signal, host.Slot, host.QObject = Signal, lambda *kinds: lambda slot: slot, object
+        monkeypatch.setitem(sys.modules, module, host)
+        if "." in module:
+            monkeypatch.setitem(sys.modules, "PySide6", types.ModuleType("PySide6"))
+        recipe, = [block for block in TestReadme.blocks("text")
+                   if re.match(f"(import|from) {re.escape(module)}\\b", block)]
+        program = {}
+        exec(compile(recipe.replace("port=8000", "port=0"), module, "exec"), program)
+        try:
+            program["server"].add_tool(lambda: threading.current_thread().name, name="where")
+
+            def visit():
+                with Client(program["http"].url) as client:
+                    return client.call("where")
+            if module == "bpy":                  # whose loop runs timers
+                main = types.SimpleNamespace(run_pending=lambda wait: timers[0]())
+            assert hosted(main, visit) == threading.current_thread().name
+        finally:
+            program.get("unregister", program["http"].close)()
+        assert timers == []
+
+    def test_the_example(self):
+        """examples/host_app.py: a program is drawn in, goes on ticking, and quits; all from outside."""
+        path = os.path.join(HERE, "examples", "host_app.py")
+        run = subprocess.run([sys.executable, "-X", "dev", "-W", "error", path], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS * 2)
+        assert (run.returncode, run.stderr) == (0, b"")
+        assert run.stdout.decode().splitlines() == [
+            "drew circle and there are 1", "drew square and there are 2",
+            'in the scene: ["circle","square"]', "the program's timer goes on",
+            "quit: goodbye", "the program ended with 0"]
+
+    # The process
+
+    def test_nothing_of_the_process_is_touched(self, tmp_path):
+        """Signals, atexit, logging, hooks, streams, threads, files: after a life as before the import."""
+        code = """
+            import atexit, asyncio, gc, http.server, locale, logging, os, signal, socket, socketserver, ssl
+            import select, subprocess, threading, time, urllib.request, uuid, warnings
+
+            def state():
+                gc.collect()
+                root, mine = logging.getLogger(), logging.getLogger("mcp_lite")
+                loggers = [(log.level, log.propagate, log.disabled, list(log.handlers), list(log.filters))
+                           for log in (root, mine)]
+                fds = os.path.isdir("/proc/self/fd") and sorted(os.listdir("/proc/self/fd"))
+                return {
+                    "signals": {n: signal.getsignal(n) for n in signal.Signals},
+                    "wakeup": signal.set_wakeup_fd(-1) if os.name == "posix" else None,
+                    "logging": (loggers, logging.raiseExceptions, logging.lastResort, mine.manager.disable),
+                    "atexit": atexit._ncallbacks(),
+                    "threads": sorted(t.name for t in threading.enumerate()),
+                    "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook, sys.displayhook,
+                              sys.gettrace(), sys.getprofile(), threading._trace_hook),
+                    "streams": (sys.stdin, sys.stdout, sys.stderr),
+                    "limits": (sys.getrecursionlimit(), sys.getswitchinterval(), threading.stack_size(),
+                               socket.getdefaulttimeout(), gc.isenabled(), gc.get_threshold()),
+                    "place": (os.getcwd(), dict(os.environ), list(sys.path), list(sys.meta_path), sys.argv),
+                    "warnings": list(warnings.filters),
+                    "classes": (socketserver.TCPServer.allow_reuse_address, subprocess.Popen, socket.socket),
+                    "locale": locale.setlocale(locale.LC_ALL),
+                    "fds": fds,
+                    "children": subprocess._active[:],
+                }
+
+            before = state()
+        """
+        after = """
+            imported = state()
+            def ignore(*line): pass
+            def live():
+                server = make()
+                with server.start_http() as http:
+                    targets = [server, SERVE, http.url, http.url.replace("/mcp", "/sse")]
+                    for version in ("2025-11-25", "2026-07-28"):
+                        for target in targets[:3 if version > "2026" else 4]:
+                            with Client(target, version=version, on_log=print, trace=ignore) as client:
+                                assert client.call("add", a=2) == 3
+                                assert client.call_tool("fail")["isError"]
+                ours, theirs = socket.socketpair()
+                files = [sock.makefile(mode) for sock in (ours, theirs) for mode in ("rb", "wb")]
+                thread = threading.Thread(target=server.serve, args=files[2:])
+                thread.start()
+                with Client(tuple(files[:2])) as client:
+                    assert client.call("add", a=2) == 3
+                thread.join()
+                for each in (*files, ours, theirs):
+                    each.close()
+            logging.getLogger("mcp_lite").setLevel(60)
+            live()
+            logging.getLogger("mcp_lite").setLevel(0)
+            deadline = time.monotonic() + 30
+            while state() != before and time.monotonic() < deadline:
+                time.sleep(0.01)
+            for after in (imported, state()):
+                for what in before:
+                    assert before[what] == after[what], (what, before[what], after[what])
+            os.write(1, b"untouched")
+        """
+        for options in ([], ["-X", "dev", "-W", "error"]):
+            assert run_program(tmp_path, code, PROGRAM, after, options=options) == "untouched"
+
+    @pytest.mark.parametrize("closed", [False, True])
+    def test_without_standard_streams(self, closed, tmp_path):
+        """As under pythonw: sys.stdin, stdout and stderr are None, and their descriptors may be closed."""
+        code = """
+            sys.stdin = sys.stdout = sys.stderr = None
+            if "closed" in sys.argv and "--serve" not in sys.argv:
+                os.closerange(0, 3)
+            import warnings
+            warnings.simplefilter("always")
+            server = make()
+            with server.start_http() as http:
+                for target in (server, SERVE, http.url, http.url.replace("/mcp", "/sse"), pair(server)):
+                    with Client(target, trace=True) as client:
+                        assert client.call("add", a=2) == 3
+                        assert client.call_tool("fail")["isError"]
+            warnings.simplefilter("ignore")      # the pair's sockets are left to the end of the process
+            with open("found", "w") as file:
+                file.write("served")
+        """
+        run_program(tmp_path, PROGRAM, code, args=["closed"] if closed else [])
+        assert (tmp_path / "found").read_text() == "served"
+
+    def test_two_copies_in_one_process(self):
+        """Two plug-ins with a copy each: servers of one, clients of the other; a foreign Server is told."""
+        copies = []
+        for name in ("first_copy", "second_copy"):
+            spec = importlib.util.spec_from_file_location(name, mcp_lite.__file__)
+            copies.append(importlib.util.module_from_spec(spec))
+            sys.modules[name] = copies[-1]
+            spec.loader.exec_module(copies[-1])
+        def make(copy):
+            server = copy.Server("s")
+
+            @server.tool
+            def fail(ctx: copy.Context) -> str:
+                raise copy.ToolError(ctx.elicit("told", FORM)["content"]["name"])
+            return server
+        try:
+            for one, other in (copies, copies[::-1]):
+                server = make(one)
+                with server.start_http() as http, served(server) as streams:
+                    sse = http.url.replace("/mcp", "/sse")
+                    for target, version in ((http.url, MODERN), (http.url, "2025-11-25"), (sse, "2024-11-05"),
+                                            (streams, "auto")):
+                        if version == "2024-11-05":      # it knows no questions
+                            with other.Client(target, version=version) as client:
+                                assert [tool["name"] for tool in client.list_tools()] == ["fail"]
+                            continue
+                        with other.Client(target, version=version, **CALLBACKS) as client:
+                            with pytest.raises(other.ToolError, match="told"):
+                                client.call("fail")
+                            with pytest.raises(other.NotFound):
+                                client.call("nothing")
+                with pytest.raises(TypeError, match="is not a URL, .* a Server"):
+                    other.Client(server).connect()
+        finally:
+            for name in ("first_copy", "second_copy"):
+                del sys.modules[name]
+
+    def test_reload(self, tmp_path):
+        """What lives goes on: servers, clients, and the call that was in flight; the new module is whole."""
+        code = """
+            import importlib, logging
+            logging.disable()
+            server, gate = make(), threading.Event()
+            @server.tool
+            def gated(ctx: Context) -> str:
+                here.set()
+                gate.wait(30)
+                ctx.check_cancelled()
+                return "through"
+            with server.start_http() as http:
+                old = [Client(target, version=version, timeout=30).connect()
+                       for version in ("2025-11-25", "2026-07-28")
+                       for target in (http.url, SERVE, pair(server), server)]
+                near = [client for client in old if client._target is not SERVE]
+                calls = [client.start_call("gated") for client in near]
+                assert here.wait(30)
+                importlib.reload(mcp_lite)
+                gate.set()
+                assert [call.result()["content"][0]["text"] for call in calls] == ["through"] * 6
+                for client in old:
+                    assert client.call("add", a=2) == 3
+                    assert client.call_tool("fail")["isError"]
+                    try:
+                        client.call_tool("nothing")
+                    except mcp_lite.NotFound as error:
+                        assert "Unknown tool" in str(error)
+                    else:
+                        raise AssertionError("found")
+                new = mcp_lite.Server("new")
+                new.add_tool(lambda: "new", name="tool")
+                for target in (http.url, SERVE, pair(server)):
+                    with mcp_lite.Client(target) as client:
+                        assert client.call("add", a=2) == 3
+                with mcp_lite.Client(new) as client:
+                    assert client.call("tool") == "new"
+                for client in old:
+                    client.close()
+            os.write(1, b"whole")
+        """
+        assert run_program(tmp_path, PROGRAM, code) == "whole"
+
+    # The end
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("kind", ["memory", "child", "streams", "http", "main thread"])
+    def test_the_interpreter_ends_with_all_of_it_open(self, kind, version, tmp_path):
+        """Servers, clients, a deaf handler, a call that waits for it, one that listens: a quiet exit."""
+        code = f"""
+            kind, version = {kind!r}, {version!r}
+            server = make()
+            if kind == "main thread":
+                server = Server("host", run_on=MainThread())
+                server.add_tool(lambda: "x", name="deaf")
+                here.set()
+            http = server.start_http()
+            target = http.url
+            if kind in ("memory", "child", "streams"):
+                target = dict(memory=server, child=SERVE, streams=pair(server))[kind]
+            client = Client(target, version=version, on_log=print, on_notification=print).connect()
+            listening = client.listen()
+            threading.Thread(target=next, args=(listening,), daemon=True).start()
+            call = client.start_call("deaf")
+            threading.Thread(target=call.result, daemon=True).start()
+            assert kind == "main thread" or client.call("is_here")
+            if kind == "child":
+                print(client.call("pid"), flush=True)
+            print("ended", flush=True)
+        """
+        said = run_program(tmp_path, PROGRAM, code).split()
+        assert said.pop() == "ended"
+        for pid in said:
+            eventually(lambda pid=pid: not is_alive(int(pid)), "the end of the child")
+
+    def test_the_end_while_a_thread_reads_stdin(self, tmp_path):
+        """The main thread ends, a server's is inside sys.stdin.buffer: no crash, and no byte was lost."""
+        path, told = write_program(tmp_path, PROGRAM, """
+            first = sys.stdin.buffer.readline()  # and more, which is read ahead
+            server, streams = make(), (sys.stdin.buffer, sys.stdout.buffer)
+            server.add_tool(lambda: first.decode(), name="first")
+            threading.Thread(target=server.serve, args=streams, daemon=True).start()
+            while not os.path.exists("told"):
+                time.sleep(0.01)
+        """), tmp_path / "told"
+        with Wire([sys.executable, str(path)], cwd=str(tmp_path)) as wire:
+            wire.send(b"hello\n" + json.dumps(call_tool("first", 1)).encode() + b"\n")
+            assert text_of(wire.read()["result"]) == "hello\n"
+            wire.send(*[call_tool("add", n, a=n) for n in range(2, 100)], call_tool("first", "x" * 200_000))
+            assert len({wire.read()["id"] for n in range(99)}) == 99
+            told.touch()
+            assert wire.process.wait(SECONDS) == 0
+
+    @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="3.12 starts no more threads by then")
+    def test_threads_outlive_the_main_thread(self, tmp_path):
+        """A thread of the program's goes on when its main thread has ended: a server and clients."""
+        code = """
+            def work():
+                threading.main_thread().join()
+                server = make()
+                with server.start_http() as http:
+                    sse = http.url.replace("/mcp", "/sse")
+                    for target in (server, SERVE, http.url, sse, pair(server)):
+                        with Client(target) as client:
+                            assert client.call("add", a=2) == 3
+                print("worked", flush=True)
+            threading.Thread(target=work).start()
+        """
+        assert run_program(tmp_path, PROGRAM, code) == "worked"
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+    @pytest.mark.parametrize("how", ["os._exit(0)", "sys.exit(0)"])
+    def test_a_fork_does_no_harm(self, how, tmp_path):
+        """A child of the host's that ends at once, whether it cleans up or not: all goes on in the parent."""
+        code = f"""
+            server = make()
+            http = server.start_http()
+            targets = [server, SERVE, http.url, http.url.replace("/mcp", "/sse"), pair(server)]
+            clients = [Client(target).connect() for target in targets]
+            for round in range(5):
+                calls = [client.start_call("is_here") for client in clients]
+                child = os.fork()
+                if child == 0:
+                    {how}
+                assert os.waitpid(child, 0)[1] == 0
+                here.set()
+                calls.pop(1).cancel()            # the child's own event is never set
+                assert all(call.result()["structuredContent"]["result"] for call in calls)
+                assert [client.call("add", a=round) for client in clients] == [round + 1] * 5
+                here.clear()
+            for client in clients:
+                client.close()
+            http.close()
+            http = server.start_http(port=http.port)
+            with Client(http.url) as client:
+                assert client.call("add", a=2) == 3
+            http.close()
+            os.write(1, b"unharmed")
+        """
+        options = ["-W", "ignore:This process:DeprecationWarning"]
+        assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
+
+
+FUZZ = 20260728  # the seed: another one is another fuzz
+DEEP = functools.reduce(lambda inner, _: [inner], range(150), [])
+ODD = [
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    2**63,
+    -(10**400),
+    float("nan"),
+    float("inf"),
+    "",
+    "\0",
+    "\ud800",
+    "é\u2028\n",
+    "x" * 9000,
+    [],
+    {},
+    [[]],
+    {"": None},
+    DEEP,
+    {"a": DEEP},
+    [{}] * 40,
+    "tools/list",
+    "2025-03-26",
+    MODERN,
+]
+SPLICES = [
+    b"",
+    b"\xff",
+    b"\0",
+    b"\n",
+    b"\r",
+    b'"',
+    b"\\",
+    b"}",
+    b"]",
+    b",",
+    b"1e999",
+    b"-",
+    b"NaN",
+    b"null",
+    b"\\ud800",
+    b"\xed\xa0\x80",
+    b"\xef\xbb\xbf",
+    b"[" * 3000,
+    b'{"a":' * 3000,
+    b"9" * 5000,
+    b" " * 3000,
+    b"{}{}",
+]
+OURS = re.compile(r"id\d+\.")
+
+
+def strict_json(data):
+    """Decode what must be JSON as the RFC has it."""
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(data.decode("utf-8"), parse_constant=refuse)
+
+
+class Fuzz:
+    """Valid messages, made invalid: the same for the same seed. Counts ids; keeps the last that was sent."""
+
+    def __init__(self, seed):
+        self.seed, self.dice = seed, random.Random(seed)
+        self.count, self.sent, self.answered = 0, collections.Counter(), collections.Counter()
+        self.last = collections.deque(maxlen=8)
+
+    def __str__(self):
+        return f"seed {self.seed}, {self.count} sent, the last: {[each[:3000] for each in self.last]}"
+
+    def chance(self, percent):
+        return self.dice.random() * 100 < percent
+
+    def note(self, data):
+        """Remember what goes out."""
+        self.count += 1
+        self.last.append(data)
+        self.sent.update(OURS.findall(data.decode("latin-1")))
+        return data
+
+    def check(self, messages, batch=True):
+        """What came must be a message, or several; and no id is answered more often than it was sent."""
+        for message in messages if batch and isinstance(messages, list) and messages else [messages]:
+            kind = mcp_lite.check_envelope(message)
+            if kind == "response" and OURS.fullmatch(str(message.get("id"))):
+                self.answered[message["id"]] += 1
+                assert self.answered[message["id"]] <= self.sent[message["id"]], f"twice: {message}; {self}"
+
+    def new_id(self):
+        self.ids = getattr(self, "ids", 0) + 1
+        return f"id{self.dice.randrange(1, self.ids) if self.ids > 9 and self.chance(4) else self.ids}."
+
+    def spoil(self, value):
+        """A copy in which up to three places are dropped, replaced, swapped, doubled or wrapped."""
+        value = copy.deepcopy([value])
+        for _ in range(self.dice.randint(1, 3)):
+            places, queue = [], [value]
+            while queue:
+                here = queue.pop()
+                keys = list(here) if isinstance(here, dict) else list(range(len(here)))
+                places += [(here, key) for key in keys]
+                queue += [here[key] for key in keys if isinstance(here[key], (dict, list))][:50]
+            (here, key), (there, other) = self.dice.choice(places), self.dice.choice(places)
+            how, one, two = self.dice.randrange(6), copy.deepcopy(here[key]), copy.deepcopy(there[other])
+            if how == 0 and here is not value:
+                del here[key]
+            elif how == 1:
+                here[key], there[other] = two, one
+            elif how == 2:
+                here[key] = two
+            elif how == 3 and isinstance(here, dict):
+                here[self.dice.choice(["id", "method", "params", "result", "error", "_meta", "x"])] = one
+            elif how == 4:
+                here[key] = [one] * self.dice.randint(1, 3)
+            else:
+                here[key] = copy.deepcopy(self.dice.choice(ODD))
+        return value[0] if value else None
+
+    def splice(self, data):
+        """The same bytes, but for a few: cut off, cut out, replaced, or put in between."""
+        for _ in range(self.dice.randint(1, 3)):
+            start = self.dice.randrange(len(data) + 1)
+            end = min(len(data), start + self.dice.choice([0, 0, 1, 1, 2, 9, 10**6]))
+            data = data[:start] + self.dice.choice(SPLICES) + data[end:]
+        return data
+
+    def encode(self, message, spoiled=60, spliced=15):
+        """A message as bytes, which with these chances in a hundred are not what they should be."""
+        if self.chance(spoiled):
+            message = self.spoil(message)
+        data = json.dumps(message).encode()
+        return self.splice(data) if self.chance(spliced) else data
+
+    def pieces(self, data):
+        """The same bytes in a few pieces."""
+        cuts = sorted(self.dice.randrange(len(data) + 1) for _ in range(self.dice.choice([0, 0, 1, 2, 5])))
+        return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)])]
+
+    def from_client(self):
+        """Anything that a client says, of any revision."""
+        dice, meta = self.dice, {"progressToken": self.new_id()} if self.chance(30) else {}
+        tool = dice.choice(
+            [
+                "echo",
+                "add",
+                "greet",
+                "media",
+                "person",
+                "fail",
+                "count",
+                "logs",
+                "form",
+                "visit",
+                "think",
+                "where",
+                "steps",
+                "together",
+                "bad",
+                "change",
+                "form_person",
+            ]
+        )
+        values = {
+            "value": dice.choice(ODD),
+            "a": 1,
+            "b": 2,
+            "name": "Bo",
+            "to": 3,
+            "kind": "nan",
+            "how": "tool",
+        }
+        method, params = dice.choice(
+            [
+                (
+                    "initialize",
+                    {
+                        "protocolVersion": dice.choice(EVERY),
+                        "capabilities": {"roots": {}},
+                        "clientInfo": {"name": "f", "version": "0"},
+                    },
+                ),
+                ("ping", {}),
+                ("server/discover", {}),
+                ("tools/list", {}),
+                ("resources/list", {"cursor": "x"}),
+                ("resources/templates/list", {}),
+                ("prompts/list", {"cursor": "prompts/list:1"}),
+                (
+                    "resources/read",
+                    {
+                        "uri": dice.choice(
+                            [
+                                "x://note",
+                                "x://bytes",
+                                "x://users/Bo/7?color=red",
+                                "x://files/a/b",
+                                "x://users/%ff/" + "9" * 500,
+                            ]
+                        )
+                    },
+                ),
+                ("resources/subscribe", {"uri": "x://note"}),
+                ("resources/unsubscribe", {"uri": "x://note"}),
+                ("prompts/get", {"name": "review", "arguments": {"code": "1", "style": "strict"}}),
+                ("prompts/get", {"name": "asks"}),
+                ("logging/setLevel", {"level": "debug"}),
+                (
+                    "completion/complete",
+                    {
+                        "ref": {"type": "ref/prompt", "name": "review"},
+                        "argument": {"name": "code", "value": "a"},
+                        "context": {"arguments": {}},
+                    },
+                ),
+                ("notifications/initialized", None),
+                ("notifications/cancelled", {"requestId": self.new_id()}),
+                ("$/cancelRequest", {"id": self.new_id()}),
+                ("notifications/roots/list_changed", None),
+                ("notifications/progress", {"progressToken": self.new_id(), "progress": 1, "total": 2}),
+                (None, {"action": "accept", "content": {"name": "Bo"}}),
+                (None, None),
+            ]
+            + [
+                (
+                    "tools/call",
+                    {
+                        "name": tool,
+                        "arguments": {key: values[key] for key in dice.sample(sorted(values), 3)}
+                        if self.chance(20)
+                        else values,
+                    },
+                )
+            ]
+            * 12
+        )
+        message = {"jsonrpc": "2.0", "id": self.new_id()}
+        if method is None:
+            message["id"] = dice.randint(1, 9)
+            message.update({"result": params} if params else {"error": {"code": -1, "message": "no"}})
+            return message
+        message["method"] = method
+        if method == "tools/call" and tool not in ("echo", "bad"):
+            params["arguments"] = {
+                name: params["arguments"][name]
+                for name in params["arguments"]
+                if name
+                in {"add": "ab", "greet": ["name"], "person": ["name"], "fail": ["how"], "count": ["to"]}.get(
+                    tool, ()
+                )
+            }
+        if "notifications/" in method or method[0] == "$":
+            del message["id"]
+        if params is not None or self.chance(20):
+            message["params"] = {**(params or {}), **({"_meta": meta} if meta else {})}
+        if self.chance(40):
+            given = {"elicitation": {}, "sampling": {}, "roots": {}} if self.chance(60) else {}
+            params = message.setdefault("params", {})
+            params["_meta"] = {**modern(given)["_meta"], **params.get("_meta", {})}
+            if self.chance(10):
+                params.update(requestState="a.b", inputResponses={"elicit-1": {"action": "accept"}})
+        return message
+
+
+def open_files():
+    """How many descriptors are open, where that can be told."""
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+def resident(process):
+    """A process's memory in KiB, where that can be told."""
+    try:
+        with open(f"/proc/{process.pid}/status") as lines:
+            return int(re.search(r"VmRSS:\s*(\d+)", lines.read())[1])
+    except OSError:
+        return 0
+
+
+def fuzz_stdio(seed, version, count):
+    """A conversation of `count` mutated lines with a server on stdio."""
+    fuzz, came, early = Fuzz(seed), collections.deque(), 0
+    with Wire() as wire:
+
+        def read():
+            for line in iter(wire.out.readline, b""):
+                came.append(line)
+
+        reader = threading.Thread(target=read, daemon=True)
+        wire.out = io.BufferedReader(wire.out)
+        reader.start()
+        answers, asked = {}, []
+
+        def look():
+            while came:
+                line = came.popleft()
+                assert line.endswith(b"\n"), f"{line[-200:]!r}; {fuzz}"
+                found = strict_json(line)
+                fuzz.check(found)
+                if isinstance(found, dict) and "method" not in found and str(found.get("id"))[:4] == "sane":
+                    assert found["id"] not in answers, f"{found}; {fuzz}"
+                    answers[found["id"]] = found
+                elif isinstance(found, dict) and "id" in found and "method" in found:
+                    asked.append({"jsonrpc": "2.0", "id": found["id"], "result": {"action": "cancel"}})
+                    if fuzz.chance(80):
+                        wire.send(fuzz.note(fuzz.encode(asked[-1], 40, 10) + b"\n"))
+
+        def sane(name):
+            wire.send(
+                b"\n",
+                request(
+                    "initialize",
+                    {
+                        "protocolVersion": version,
+                        "clientInfo": {"name": "t", "version": "0"},
+                        "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}},
+                    },
+                    "sane init " + name,
+                ),
+            )
+            wire.send(call_legacy("add", "sane " + name, a=1), call_tool("add", "sane modern " + name, a=1))
+
+            def answered():
+                look()
+                wire.send(*asked)  # else handlers wait for answers until none is left
+                asked.clear()
+                return {"sane " + name, "sane modern " + name, "sane init " + name} <= set(answers)
+
+            try:
+                eventually(answered)
+            except BaseException as error:
+                raise AssertionError(f"{type(error).__name__}: {error}; {fuzz}") from error
+            for kind in ("sane ", "sane modern "):
+                assert "'text': '2'" in str(answers[kind + name]), f"{answers[kind + name]}; {fuzz}"
+
+        for number in range(count):
+            if fuzz.chance(3) or number == count // 20:
+                sane(str(number))
+            if number == count // 3:
+                early = resident(wire.process)
+            message = fuzz.from_client()
+            if fuzz.chance(4):
+                message = [message] + [fuzz.from_client() for _ in range(fuzz.dice.randrange(4))]
+            data = fuzz.note(fuzz.encode(message) + (b"\n" if fuzz.chance(97) else b""))
+            try:
+                for piece in fuzz.pieces(data):
+                    wire.send(piece)
+            except OSError as error:
+                raise AssertionError(f"the server left: {error}; {fuzz}") from error
+            look()
+        sane("last")
+        assert resident(wire.process) - early < 40_000, (
+            f"it grows: {early} KiB, then {resident(wire.process)}"
+        )
+        wire.process.stdin.close()
+        reader.join(SECONDS)
+        assert not reader.is_alive() and wire.process.wait(SECONDS) == 0, str(fuzz)
+        look()
+    return fuzz
+
+
+HEADERS = [
+    b"",
+    b"Host: evil.example",
+    b"Host: localhost",
+    b"Origin: http://localhost",
+    b"Origin: http://evil.example",
+    b"Accept: text/html",
+    b"Accept: */*",
+    b"Content-Type: text/plain",
+    b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: gzip, chunked",
+    b"Content-Length: 5",
+    b"Content-Length: -1",
+    b"Content-Length: 99999999999",
+    b"Content-Length: 1e3",
+    b"Content-Length: 20000000",
+    b"Connection: close",
+    b"Expect: 100-continue",
+    b"Mcp-Session-Id: no-such",
+    b"Mcp-Session-Id;",
+    b"MCP-Protocol-Version: 1900-01-01",
+    b"Mcp-Method: \xff",
+    b"Mcp-Name: =?base64?!?=",
+    b"Last-Event-ID: 0-0",
+    b"Last-Event-ID: 99-\xb2",
+    b"X: " + b"y" * 70000,
+    b"X:" + b" " * 9000 + b"\0",
+    b" folded: yes",
+    b"X: a\rb",
+    b"no colon",
+    b": no name",
+    b"X\0: 1",
+    b"X : 1",
+]
+STARTS = [
+    b"GET /mcp HTTP/1.1",
+    b"DELETE /mcp HTTP/1.1",
+    b"PUT /mcp HTTP/1.1",
+    b"HEAD /mcp HTTP/1.1",
+    b"OPTIONS * HTTP/1.1",
+    b"POST /nowhere HTTP/1.1",
+    b"POST /mcp HTTP/1.0",
+    b"POST /mcp HTTP/2.0",
+    b"POST /mcp",
+    b"post /mcp HTTP/1.1",
+    b"",
+    b"POST /messages?session_id=no HTTP/1.1",
+    b"POST /" + b"a" * 70000 + b" HTTP/1.1",
+    b"GET /sse HTTP/1.1",
+    b"POST /mcp?\xff#x HTTP/1.1",
+    b"POST  /mcp HTTP/1.1",
+    b"\x16\x03\x01\x02\0\x01",
+    b"POST http://localhost/mcp HTTP/1.1",
+]
+
+
+def strict_responses(data, head_only=False):
+    """All that a server sent on a connection, taken apart: [(status, headers, body, is whole)]."""
+    found = []
+    while data:
+        head, end, data = data.partition(b"\r\n\r\n")
+        if not end:
+            assert re.match(rb"HTTP/1\.1 \d{3} ", head), f"{head[:200]!r}"
+            return found
+        first, *lines = head.decode("latin-1").split("\r\n")
+        status = re.fullmatch(r"HTTP/1\.1 (\d{3}) [A-Z][A-Za-z -]*", first)
+        assert status, f"{first[:200]!r}"
+        pairs = [re.fullmatch(r"([A-Za-z-]+): ([^\0\r\n]*)", line) for line in lines]
+        assert all(pairs), f"{lines}"
+        headers = {pair[1].lower(): pair[2] for pair in pairs}
+        assert len(headers) == len(pairs), f"{lines}"
+        if status[1] == "100":
+            continue
+        body, whole = b"", True
+        if headers.get("transfer-encoding") == "chunked":
+            while True:
+                size, end, data = data.partition(b"\r\n")
+                whole = bool(end)
+                assert not end or re.fullmatch(rb"[0-9a-f]+", size), f"{size[:200]!r}"
+                size = int(size, 16) if end else len(data)
+                body, whole = body + data[:size], whole and len(data) >= size + 2
+                assert not whole or data[size : size + 2] == b"\r\n", f"{data[:200]!r}"
+                data = data[size + 2 :]
+                if not whole or not size:
+                    break
+        elif "content-length" in headers:
+            size = 0 if head_only and data[:5] in (b"", b"HTTP/") else int(headers["content-length"])
+            body, data, whole = data[:size], data[size:], len(data) >= size
+        else:
+            body, data = data, b""
+        found.append((int(status[1]), headers, body, whole))
+    return found
+
+
+def messages_in(responses):
+    """The messages in a server's responses."""
+    for status, headers, body, whole in responses:
+        kind = headers.get("content-type")
+        assert kind in ("application/json", "text/event-stream") or not body, (
+            f"{status} {headers} {body[:200]!r}"
+        )
+        if kind == "application/json" and whole and body:
+            yield strict_json(body)
+        elif kind == "text/event-stream":
+            for event in body.split(b"\n\n")[:-1]:
+                fields = dict(line.partition(b": ")[::2] for line in event.split(b"\n") if line[:1] != b":")
+                assert fields.keys() <= {b"event", b"id", b"data", b"retry", b""}, f"{event[:200]!r}"
+                if fields.get(b"data") and fields.get(b"event") != b"endpoint":
+                    yield strict_json(fields[b"data"])
+
+
+def fuzz_http(seed, count=500):
+    """`count` mutated requests to a server on a port, a connection each, and an HTTP+SSE stream beside."""
+    fuzz, server, before = Fuzz(seed), build_server(), open_files()
+    dice = fuzz.dice
+    with server.start_http() as http:
+        webs, deleted = [Web(http).open(version) for version in LEGACY], False
+        old = Web(http)
+        with old.stream(path="/sse") as events:
+            where = next_event(events)["data"]
+            heard = []
+
+            def listen():
+                with contextlib.suppress(OSError, ValueError, AttributeError):  # closed meanwhile
+                    heard.extend(iter(lambda: next_event(events), None))
+
+            listener = threading.Thread(target=listen, daemon=True)
+            listener.start()
+            old.send(
+                "POST",
+                request(
+                    "initialize",
+                    {
+                        "protocolVersion": "2024-11-05",
+                        "capabilities": {},
+                        "clientInfo": {"name": "t", "version": "0"},
+                    },
+                    "sane",
+                ),
+                path=where,
+            )
+
+            def build():
+                message = fuzz.from_client()
+                if fuzz.chance(4):
+                    message = [message] + [fuzz.from_client() for _ in range(dice.randrange(4))]
+                body, kind = fuzz.encode(message, 60, 8), dice.randrange(8)
+                meta = mcp_lite._object(
+                    mcp_lite._object(mcp_lite._object(message).get("params")).get("_meta")
+                )
+                lines = [b"Host: localhost", b"Content-Type: application/json"]
+                if kind == 0:
+                    start = f"POST {where} HTTP/1.1".encode()
+                else:
+                    start = b"POST /mcp HTTP/1.1"
+                    web = dice.choice(webs)
+                    if meta:
+                        name = mcp_lite._object(message["params"]).get("name", message["params"].get("uri"))
+                        lines += [
+                            f"MCP-Protocol-Version: {MODERN}".encode(),
+                            f"Mcp-Method: {message['method']}".encode(),
+                        ]
+                        lines += [f"Mcp-Name: {name}".encode()] if name else []
+                    else:
+                        lines += [
+                            f"Mcp-Session-Id: {web.session}".encode(),
+                            f"MCP-Protocol-Version: {web.version}".encode(),
+                        ]
+                if kind == 1:
+                    start = dice.choice(STARTS)
+                if fuzz.chance(10):
+                    lines.append(b"Transfer-Encoding: chunked")
+                    size = (
+                        b"%x" % len(body)
+                        if fuzz.chance(60)
+                        else dice.choice([b"-1", b"0x5", b"fffffffff", b"", b"5;a=b"])
+                    )
+                    body = size + b"\r\n" + body + b"\r\n0\r\n\r\n"
+                else:
+                    lines.append(
+                        b"Content-Length: %d"
+                        % (len(body) + (dice.choice([-1, 1, 99]) if fuzz.chance(5) else 0))
+                    )
+                if kind == 2:
+                    for _ in range(dice.randint(1, 2)):
+                        lines[dice.randrange(len(lines)) :][: dice.randrange(2)] = [dice.choice(HEADERS)]
+                        lines.insert(dice.randrange(len(lines) + 1), dice.choice(HEADERS + lines))
+                data = b"\r\n".join([start, *lines, b"", b""]) + body
+                return fuzz.splice(data) if kind == 3 and fuzz.chance(50) else data
+
+            for number in range(count):
+                data, found = fuzz.note(build()), b""
+                deleted = deleted or b"DELETE" in data
+                leaves = fuzz.chance(6)
+                with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock, contextlib.suppress(
+                    ConnectionError
+                ):
+                    for piece in fuzz.pieces(data[: dice.randrange(len(data) + 1)] if leaves else data):
+                        sock.sendall(piece)
+                    if not leaves:
+                        sock.shutdown(socket.SHUT_WR)
+                        for piece in iter(lambda: sock.recv(65536), b""):
+                            found += piece
+                try:
+                    for message in messages_in(strict_responses(found, data[:5] == b"HEAD ")):
+                        fuzz.check(message)
+                    if number % 100 == 99:
+                        if deleted:
+                            webs = [Web(http).open(version) for version in LEGACY]
+                        found, deleted = [Web(http).post(call_tool("add", "s", a=1))[2]], False
+                        found += [web.post(call_legacy("add", f"s{number}", a=1))[2] for web in webs]
+                        assert all("'text': '2'" in str(each) for each in found), f"{found}"
+                except (AssertionError, ValueError, mcp_lite.McpError) as error:
+                    raise AssertionError(
+                        f"{type(error).__name__}: {error}; answered {found[-3000:]!r}; {fuzz}"
+                    ) from error
+            old.send("POST", call_legacy("add", "sane last", a=1), path=where)
+            eventually(
+                lambda: any("sane last" in str(event) for event in heard), f"an answer on the stream; {fuzz}"
+            )
+            for event in list(heard):
+                if event["message"] or event.get("data", "")[:1] == "[":
+                    fuzz.check(strict_json(event["data"].encode()))
+            assert "'text': '2'" in str([event for event in heard if "sane last" in str(event)])
+            http.close()
+            listener.join(SECONDS)
+    eventually(lambda: open_files() <= before, f"the closing of files: {before}, now {open_files()}; {fuzz}")
+    return fuzz
+
+
+ENDS = (McpError, ToolError, Timeout, Cancelled, ConnectionClosed)  # how a call may end, but for its result
+TOOL = {
+    "name": "t",
+    "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
+    "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+}
+QUESTIONS = {
+    "form": {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": FORM}},
+    "think": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}},
+    "where": {"method": "roots/list", "params": {}},
+    "alive": {"method": "ping"},
+}
+RESULTS = {
+    "server/discover": {
+        "supportedVersions": [MODERN],
+        "capabilities": {
+            "tools": {"listChanged": True},
+            "resources": {"subscribe": True},
+            "prompts": {},
+            "completions": {},
+            "logging": {},
+        },
+    },
+    "tools/list": {"tools": [TOOL], "nextCursor": "more"},
+    "tools/call": {
+        "content": [{"type": "text", "text": "5"}],
+        "structuredContent": {"result": 5},
+        "isError": False,
+    },
+    "resources/list": {"resources": [{"uri": "x://a", "name": "a"}]},
+    "resources/templates/list": {"resourceTemplates": []},
+    "prompts/list": {"prompts": [{"name": "p"}]},
+    "resources/read": {"contents": [{"uri": "x://a", "blob": "AAAA"}]},
+    "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}]},
+    "completion/complete": {"completion": {"values": ["a"], "total": 1}},
+}
+
+
+class FuzzedServer(Fuzz):
+    """What a server says to a client, spoiled."""
+
+    def answers_to(self, message, version):
+        """What to send when this message came: messages as bytes, none, one or several."""
+        if "id" not in message or "method" not in message:
+            return []
+        method, sure = (
+            message["method"],
+            message["method"] in ("initialize", "server/discover") and self.chance(80),
+        )
+        result = copy.deepcopy(RESULTS.get(method, {}))
+        if method == "initialize":
+            result = {
+                **result,
+                "protocolVersion": version,
+                "serverInfo": {"name": "f", "version": "1"},
+                "capabilities": RESULTS["server/discover"]["capabilities"],
+            }
+        elif method == "tools/list" and (message.get("params") or {}).get("cursor"):
+            del result["nextCursor"]
+        elif method == "tools/call" and version == MODERN and self.chance(30):
+            result = {
+                "resultType": "input_required",
+                "requestState": "s",
+                "inputRequests": {name: QUESTIONS[name] for name in self.dice.sample(sorted(QUESTIONS), 2)},
+            }
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        if method == "server/discover" and version != MODERN or self.chance(6):
+            del answer["result"]
+            answer["error"] = {
+                "code": self.dice.choice([-32601, -32602, -32603, -32002, -32020, -32021, -32022, -32042, 7]),
+                "message": "no",
+                "data": {"supported": [version], "uri": "x://a"},
+            }
+        said = [answer]
+        if sure:
+            return [self.note(json.dumps(answer).encode())]
+        token = ((message.get("params") or {}).get("_meta") or {}).get("progressToken", 1)
+        for method, params in (
+            ("notifications/progress", {"progressToken": token, "progress": 1, "total": 2, "message": "x"}),
+            ("notifications/message", {"level": "info", "data": "x", "logger": "l"}),
+            ("notifications/tools/list_changed", None),
+            ("notifications/resources/updated", {"uri": "x://a"}),
+            (
+                "notifications/subscriptions/acknowledged",
+                {"notifications": {}, "_meta": {mcp_lite.META_SUBSCRIPTION: message["id"]}},
+            ),
+            ("notifications/cancelled", {"requestId": self.dice.choice([message["id"], 1, "q1"])}),
+        ):
+            if self.chance(50 if params and "_meta" in params and "listen" in message["method"] else 5):
+                said.insert(
+                    self.dice.randrange(2), {"jsonrpc": "2.0", "method": method, "params": params or {}}
+                )
+        if self.chance(10):
+            question = self.dice.choice(sorted(QUESTIONS))
+            said.insert(0, {"jsonrpc": "2.0", "id": "q1", **QUESTIONS[question]})
+        if self.chance(5):
+            said.append(answer)
+        if self.chance(4):
+            said.append(
+                {
+                    **answer,
+                    "id": self.dice.choice([None, 0, message["id"] - 1, str(message["id"]), 1.5, "q1"]),
+                }
+            )
+        if self.chance(3):
+            said.remove(answer)
+        return [self.note(self.encode(each, 40, 6)) for each in said]
+
+
+def fuzz_calls(fuzz, target, version, count):
+    """Connect, make `count` calls of every kind, close. Each call ends, and as promised; returns how many."""
+    problems, done = [], []
+    notes = {
+        "on_progress": lambda *given: None,
+        "on_log": lambda *given: None,
+        "on_notification": lambda *given: None,
+    }
+    client = Client(target, version=fuzz.dice.choice(["auto", version]), timeout=1.0, **CALLBACKS, **notes)
+    calls = [
+        lambda: client.call("t", a="x"),
+        lambda: client.call("t", a="é\n"),
+        lambda: client.call_tool("t", {"a": 1}),
+        lambda: client.start_call("t", {}).result(0.02),
+        lambda: client.start_call("t", {}).cancel("enough"),
+        client.list_tools,
+        client.list_resources,
+        client.list_resource_templates,
+        client.list_prompts,
+        lambda: client.read("x://a"),
+        lambda: client.read_resource("x://a"),
+        lambda: client.get_prompt("p"),
+        lambda: client.complete("p", "a", "b"),
+        client.ping,
+        lambda: client.set_log_level("info"),
+        lambda: client.subscribe("x://a"),
+        lambda: client.unsubscribe("x://a"),
+        lambda: client.listen().close(),
+        lambda: client.request("no/such"),
+        lambda: client.notify("notifications/roots/list_changed"),
+    ]
+
+    def make(call):
+        try:
+            call()
+        except ENDS as error:
+            str(error)
+        except BaseException as error:
+            problems.append(f"{mcp_lite.tell(error)}; {fuzz}")
+        done.append(call)
+
+    def run():
+        make(client.connect)
+        client.timeout = 0.02
+        for _ in range(count if client._connection is not None else 0):
+            make(fuzz.dice.choice(calls))
+        make(client.close)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    frame = sys._current_frames().get(thread.ident)
+    assert not thread.is_alive(), f"a call hangs: {''.join(traceback.format_stack(frame))}; {fuzz}"
+    assert not problems, problems[0]
+    return len(done)
+
+
+def fuzz_client(seed, count=60):
+    """A client of an odd server over a pair of streams, in some revision."""
+    fuzz = FuzzedServer(seed)
+    version, late = fuzz.dice.choice(EVERY), []
+
+    def script(read, write):
+        for message in iter(read, None):
+            for said in fuzz.answers_to(message, version):
+                if fuzz.chance(3):
+                    late.append(said)
+                else:
+                    for piece in fuzz.pieces(said + b"\n"):
+                        write(piece)
+            if fuzz.chance(10) and late:
+                write(late.pop() + b"\n")
+            if fuzz.chance(0.5):
+                return
+
+    before = open_files()
+    with fake_server(script) as target:
+        made = fuzz_calls(fuzz, target, version, count)
+    eventually(lambda: open_files() <= before, f"the closing of files; {fuzz}")
+    return fuzz, made
+
+
+HEADS = [
+    "HTTP/1.1 200 OK",
+    "HTTP/1.1 202 Accepted",
+    "HTTP/1.1 204 X",
+    "HTTP/1.1 301 X\r\nLocation: /x",
+    "HTTP/1.1 400 X",
+    "HTTP/1.1 401 X",
+    "HTTP/1.1 404 X",
+    "HTTP/1.1 405 X",
+    "HTTP/1.1 500 X",
+    "HTTP/1.1 503 X\r\nRetry-After: 1",
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK",
+    "HTTP/1.1 999 \xff",
+    "HTTP/1.1 0 X",
+    "HTTP/2 200",
+    "",
+    "\0\xff",
+    "HTTP/1.0 200 OK",
+    "HTTP/1.1 200 OK\r\nX: " + "y" * 70000,
+    "HTTP/1.1 200 OK" + "\r\nX: y" * 200,
+    "HTTP/1.1 200 OK\r\nMcp-Session-Id: \xe9\0",
+    "HTTP/1.1 200 OK\r\n folded",
+]
+
+
+def fuzz_web_client(seed, count=40):
+    """A client of an odd web server, in some revision and transport."""
+    fuzz = FuzzedServer(seed)
+    version, streams, sessions = fuzz.dice.choice(EVERY + ["sse"]), [], itertools.count()
+    revision = "2024-11-05" if version == "sse" else version
+
+    def script(seen, sock):
+        message = seen["message"] if isinstance(seen["message"], dict) else {}
+        said = fuzz.answers_to(message, revision)
+        sure = message.get("method") in ("initialize", "server/discover") and fuzz.chance(85)
+        if version == "sse" and seen["method"] == "GET":
+            streams.append(sock)
+            begin_stream(
+                sock,
+                "event: endpoint\ndata: "
+                + (
+                    "/post"
+                    if fuzz.chance(85)
+                    else fuzz.dice.choice(
+                        [
+                            "http://[",
+                            "//\0",
+                            "\xff\xfe /",
+                            "http://localhost:99999/x",
+                            "/\ud7ff x",
+                            "",
+                            "x" * 9000,
+                        ]
+                    )
+                )
+                + "\n\n",
+            )
+            return ended.wait(SECONDS) and None
+        if version == "sse" and seen["path"] != "/post":
+            return 404, {}, b""
+        if version == "sse" and streams:
+            for each in said:
+                streams[-1].sendall(b"data: " + each.replace(b"\n", b" ") + b"\n\n")
+            return (202 if sure or fuzz.chance(90) else 404), {}, b""
+        if not message and not (seen["method"] == "GET" and fuzz.chance(30)):
+            return 405, {}, b""
+        extra = {"Mcp-Session-Id": f"s{next(sessions)}"} if message.get("method") == "initialize" else {}
+        if sure and said:
+            return 200, extra, said[-1]
+        if fuzz.chance(40):
+            return (200 if said else 202), extra, said[-1] if said else b""
+        said = [each.replace(b"\n", b" ") for each in said]
+        lines = [
+            b"event: " + fuzz.dice.choice([b"message", b"other", b"\xff"]),
+            b"id: 1",
+            b"id",
+            b"retry: 0",
+            b"retry: x",
+            b":",
+            b"data",
+            b"\xef\xbb\xbfdata: {}",
+            b"id: \0",
+        ] + [b"data: " + each for each in said] * 3
+        body = b"".join(
+            fuzz.dice.choice(lines) + fuzz.dice.choice([b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"])
+            for _ in range(fuzz.dice.randrange(12))
+        )
+        body = b"".join(b"data: " + each + b"\n\n" for each in said) if fuzz.chance(40) else body
+        kind = "text/event-stream"
+        if fuzz.chance(30) and said:
+            body, kind = (
+                said[-1],
+                fuzz.dice.choice(["application/json"] * 4 + ["text/html", "", "Application/JSON ; x"]),
+            )
+        if fuzz.chance(20):
+            body = fuzz.splice(body)
+        head = fuzz.dice.choice(HEADS) if fuzz.chance(30) else HEADS[0]
+        head += f"\r\nContent-Type: {kind}" + "".join(f"\r\n{name}: {value}" for name, value in extra.items())
+        how = fuzz.dice.randrange(6)
+        if how == 0:
+            head += f"\r\nContent-Length: {len(body) + fuzz.dice.choice([-1, 1, 1000, 10**20])}"
+        elif how == 1:
+            head += fuzz.dice.choice(
+                ["\r\nContent-Length: x", "\r\nContent-Length: -5", "\r\nTransfer-Encoding: gzip"]
+            )
+        elif how < 4:
+            head += "\r\nTransfer-Encoding: chunked"
+            sizes = [b"%x" % len(body)] * 4 + [b"x", b"-1", b"ffffffff", b"", b"1"]
+            body = (
+                fuzz.dice.choice(sizes)
+                + b"\r\n"
+                + body
+                + b"\r\n"
+                + fuzz.dice.choice([b"0\r\n\r\n"] * 3 + [b"", b"0\r\nX"])
+            )
+        data = fuzz.note((head + "\r\n\r\n").encode("latin-1") + body)
+        for piece in fuzz.pieces(fuzz.splice(data) if fuzz.chance(10) else data):
+            sock.sendall(piece)
+        return None
+
+    before, ended = open_files(), threading.Event()
+    with web_server(script) as (url, _):
+        try:
+            made = fuzz_calls(fuzz, url, revision, count)
+        finally:
+            ended.set()
+    eventually(lambda: open_files() <= before, f"the closing of files; {fuzz}")
+    return fuzz, made
+
+
+class TestFuzz:
+    """Some 12,000 messages, most of them wrong, the same in each run: a failure tells the seed."""
+
+    @pytest.fixture(autouse=True)
+    def quiet(self, caplog):
+        """Thousands of complaints are in order here."""
+        caplog.set_level(logging.CRITICAL, "mcp_lite")
+
+    @pytest.mark.parametrize("number, version", list(enumerate(LEGACY)))
+    def test_a_server_on_stdio(self, number, version):
+        """1,000 lines in each revision: no id is answered twice, all that comes is JSON, it lives."""
+        fuzz = fuzz_stdio(FUZZ + number, version, 1000)
+        assert len(fuzz.answered) > 200, str(fuzz)
+
+    @pytest.mark.parametrize("number", range(4))
+    def test_a_server_over_http(self, number):
+        """600 requests each, in every revision: what comes is HTTP and JSON, it lives, files are closed."""
+        fuzz = fuzz_http(FUZZ + number, 600)
+        assert len(fuzz.answered) > 100, str(fuzz)
+
+    @pytest.mark.parametrize("first", range(0, 12, 6))
+    def test_a_client_over_streams(self, first):
+        """6 odd servers, 50 calls each: every call ends, with a result or an exception that is documented."""
+        assert sum(fuzz_client(FUZZ + first + number, 50)[1] for number in range(6)) > 50
+
+    @pytest.mark.parametrize("first", range(0, 80, 40))
+    def test_a_client_over_http(self, first):
+        """40 odd servers of every revision, 40 calls each: the same, over HTTP and HTTP+SSE."""
+        assert sum(fuzz_web_client(FUZZ + first + number, 40)[1] for number in range(40)) > 200
+
+    def test_memory(self):
+        """After 60 MiB of broken messages a server has no more memory than before, on stdio and over HTTP."""
+        fuzz, text = Fuzz(FUZZ), "x" * (1 << 20)
+
+        def broken():
+            message = request("tools/call", {"name": "echo", "arguments": {"value": text}}, {"no": "id"})
+            message[fuzz.dice.choice(["jsonrpc", "method", "params"])] = fuzz.dice.choice(
+                [text, [text], {text: text}]
+            )
+            data = json.dumps(message).encode()
+            return data[:-1] if fuzz.chance(30) else data
+
+        with Wire() as wire:
+            wire.open()
+            for number in range(35):
+                if number == 5:
+                    before = resident(wire.process)
+                wire.send(broken(), b"\n")
+                assert "error" in wire.read()
+            assert resident(wire.process) - before < 15_000
+        with build_server().start_http() as http:
+            web = Web(http).open()
+            for number in range(35):
+                if number == 5:
+                    gc.collect()
+                    tracemalloc.start()
+                try:
+                    assert web.post(broken())[0] >= 400
+                except BaseException:
+                    tracemalloc.stop()
+                    raise
+            gc.collect()
+            held = tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
+            assert held < 8 << 20
+
+    # What such messages found once
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            "with build_server().start_http() as http:\n"
+            "    head = b'GET /mcp HTTP/1.1\\r\\nHost: localhost\\r\\nX:' + b' ' * 60000\n"
+            "    assert b' 400 ' in raw_http(http.port, head + b'\\0\\r\\n\\r\\n')\n",
+            "error = McpError.from_wire({'code': -32602, 'message': 'tool ' * 1000000})\n"
+            "assert type(error) is InvalidParams\n",
+        ],
+        ids=["header", "error"],
+    )
+    def test_long_texts_take_steps_in_proportion(self, code):
+        """A header of spaces and an error of many words are judged at once, not after hours."""
+        subprocess.run(
+            [sys.executable, "-c", "from test_mcp_lite import *\n" + code],
+            cwd=HERE,
+            check=True,
+            timeout=SECONDS,
+        )
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            request("ping", modern(), "\ud800"),
+            request("\ud800", modern()),
+            {**request("ping"), "jsonrpc": "\ud800"},
+            request("tools/list", modern(_meta={mcp_lite.META_VERSION: "\ud800"})),
+        ],
+    )
+    def test_lone_surrogates_are_answered_over_http(self, web, message):
+        """What cannot be quoted in UTF-8 is refused with an error that has the request's id."""
+        session = Web(web).open()
+        for each in (web, session):
+            status, _, body = each.post(
+                message, MCP_Protocol_Version=each.version or MODERN, Mcp_Method="ping"
+            )
+            assert status >= 400 or each is session
+            assert body["error"]["code"] < 0 and body["id"] == message["id"]
+
+    def test_sessions_that_are_lost_at_once(self):
+        """A server that forgets each session is asked for a new one once for each call."""
+        sessions, plain = itertools.count(), legacy_site()
+
+        def script(seen, sock):
+            message = seen["message"] if isinstance(seen["message"], dict) else {}
+            if message.get("method") != "initialize":
+                return 404, {}, b"what?"
+            status, _, body = plain(seen, sock)
+            return status, {"Mcp-Session-Id": f"s{next(sessions)}"}, body
+
+        with web_server(script) as (url, _), Client(url, version="2025-11-25", timeout=SECONDS) as client:
+            with pytest.raises(McpError, match="404"):
+                client.call("x")
+            client.notify("notifications/roots/list_changed")
+            assert next(sessions) == 3
+
+    def test_a_stream_for_a_notification_is_not_waited_for(self):
+        """A server that answers `initialized` with a stream without end does not hold up connect()."""
+        release = threading.Event()
+
+        def initialized(seen, sock):
+            begin_stream(sock)
+            while not release.wait(0.05):
+                sock.sendall(b":\n\n")
+
+        with web_server(legacy_site(notifications_initialized=initialized)) as (url, _):
+            client = Client(url, version="2025-11-25")
+            thread = threading.Thread(target=client.connect, daemon=True)
+            thread.start()
+            try:
+                thread.join(SECONDS)
+                assert not thread.is_alive()
+            finally:
+                release.set()
+                thread.join(SECONDS)
+                client.close()
+
+    def test_a_batch_of_questions_over_http(self):
+        """A session of 2025-03-26 may be asked several things at once; the answers leave as one POST."""
+        done, answers = threading.Event(), []
+
+        def get(seen, sock):
+            begin_stream(sock, event_of([{"jsonrpc": "2.0", "id": n, **QUESTIONS["where"]} for n in (1, 2)]))
+            done.wait(SECONDS)
+
+        plain = legacy_site("2025-03-26", GET=get)
+
+        def script(seen, sock):
+            if isinstance(seen["message"], bytes) and seen["message"][:1] == b"[":
+                answers.extend(json.loads(seen["message"]))
+                return 202, {}, b""
+            return plain(seen, sock)
+
+        with web_server(script) as (url, _):
+            try:
+                with Client(url, version="2025-03-26", roots=["/tmp"]):
+                    eventually(lambda: len(answers) == 2)
+            finally:
+                done.set()
+        assert {each["id"] for each in answers} == {1, 2} and all("result" in each for each in answers)
+
+    def test_refusals_leave_no_connection_open(self):
+        """An error on a connection that ends with it leaves nothing to the garbage collector."""
+
+        def call(seen, sock):
+            sock.sendall(b"HTTP/1.0 500 Oh\r\nContent-Type: text/plain\r\n\r\noh")
+
+        gc.disable()
+        try:
+            with web_server(modern_site(tools_call=call)) as (url, _), Client(url, version=MODERN) as client:
+                for _ in range(20):
+                    with pytest.raises(McpError, match="500"):
+                        client.call("x")
+                responses = [each for each in gc.get_objects() if isinstance(each, http.client.HTTPResponse)]
+                assert all(each.isclosed() for each in responses)
+        finally:
+            gc.enable()
+
+
+def program(folder, text):
+    """The command of a script that has the library at hand."""
+    path = folder / "program.py"
+    path.write_text(f"import os, signal, subprocess, sys, threading, time\nsys.path.insert(0, {HERE!r})\n"
+                    f"import mcp_lite\nfrom mcp_lite import *\n{textwrap.dedent(text)}")
+    return [sys.executable, str(path)]
+
+
+def is_gone(pid):
+    """Whether no process with this id runs any more."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+FAILING = """
+    server = Server("failing")
+
+    def fail(how):
+        if how == "memory":
+            bytearray(1 << 62)
+        if how == "surrogate":
+            raise ValueError("\\ud800")
+        raise {"exit": SystemExit, "ctrl-c": KeyboardInterrupt, "generator": GeneratorExit,
+               "deep": RecursionError, "all": BaseException, "cancelled": Cancelled, "timeout": Timeout,
+               "closed": ConnectionClosed, "pipe": BrokenPipeError, "stop": StopIteration}[how](7)
+
+    @server.tool
+    def tool(how: str) -> str:
+        return fail(how)
+
+    @server.resource("x://{how}")
+    def resource(how: str) -> str:
+        return fail(how)
+
+    @server.prompt
+    def prompt(how: str) -> str:
+        return fail(how)
+
+    @server.completion("prompt", "how")
+    def complete(value: str) -> list:
+        return fail(value)
+"""
+HOWS = ["memory", "surrogate", "exit", "ctrl-c", "generator", "deep", "all", "cancelled", "timeout", "closed",
+        "pipe", "stop"]
+
+
+class TestFaults:
+    """What must never end, hang or corrupt anything, each met for real, at the places not shown above."""
+
+    # Messages
+
+    def test_an_id_in_flight_on_the_wire(self):
+        """It is refused without an id, its first request is answered once, and then the id is free again."""
+        with Wire() as wire:
+            wire.open()
+            wire.send(request("tools/call", {"name": "wait"}, 7),
+                      request("tools/call", {"name": "is_waiting"}, 6))
+            assert wire.read()["id"] == 6
+            for method in ("ping", "tools/list", "no/such"):
+                found = wire.ask(method, id=7)
+                assert found["error"]["code"] in (-32600, -32601) and "id" not in found
+            wire.send({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}})
+            assert wire.read()["id"] == 7
+            assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
+            assert wire.end() == ([], 0)
+
+    def test_answers_that_nobody_asked_for(self):
+        """To no question, twice, late, of no shape: they are never answered, and the first one counts."""
+        with Wire() as wire:
+            wire.open(capabilities={"elicitation": {}})
+            wire.send({"jsonrpc": "2.0", "id": 99, "result": {}}, {"jsonrpc": "2.0", "id": "x", "error": {}},
+                      {"jsonrpc": "2.0", "id": True, "result": {}}, {"jsonrpc": "2.0", "result": {}})
+            wire.send(request("tools/call", {"name": "form"}, 5))
+            asked = wire.read()
+            assert asked["method"] == "elicitation/create"
+            first = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}}
+            wire.send({**first, "id": str(asked["id"])}, {**first, "id": float(asked["id"])}, first, first,
+                      {**first, "result": {"action": "accept", "content": {"name": "late"}}})
+            found = wire.read()
+            assert found["id"] == 5 and found["result"]["structuredContent"]["action"] == "decline"
+            wire.send(first)
+            assert wire.ask("ping", id=6)["id"] == 6
+            assert wire.end() == ([], 0)
+
+    def test_a_request_without_an_id_is_not_answered(self):
+        """What looks like a notification has no answer, whatever its method is, and runs nothing."""
+        with Wire() as wire:
+            wire.open()
+            for method in ("tools/call", "ping", "initialize", "no/such"):
+                wire.send({"jsonrpc": "2.0", "method": method, "params": {"name": "wait"}})
+            assert wire.ask("ping", id=6)["id"] == 6
+            assert wire.end() == ([], 0)
+
+    def test_a_client_hears_each_answer_once(self):
+        """Foreign, doubled, late ones, and those with an id that only looks the same, change nothing."""
+        def call(message, read, write):
+            found = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+            if message["params"]["name"] == "late":
+                held.append(found)
+                return None
+            for wrong in (True, float(message["id"]), str(message["id"]), None, message["id"] + 7):
+                write({**found, "id": wrong, "result": text_result("wrong")})
+            for old in held:
+                write(old)
+            write({**found, "result": text_result("right")})
+            return text_result("twice")
+        held = []
+        with fake_server(legacy_server(tools_call=call)) as target, Client(target) as client:
+            with pytest.raises(Timeout):
+                client.call_tool("late", timeout=0.05)
+            eventually(lambda: held)
+            for _ in range(3):
+                assert client.call("x") == "right"
+
+    def test_endless_lines(self, tmp_path):
+        """Neither side keeps what has no end: 200 MB without a line break, then it goes on."""
+        with Wire() as wire:
+            before = self.memory_of(wire.process.pid)
+            for _ in range(200):
+                wire.send(b"x" * (1 << 20))
+            wire.send(b"\n")
+            assert "more than" in wire.read()["error"]["message"]
+            assert wire.ask("ping")["result"] == {}
+            assert self.memory_of(wire.process.pid) - before < 150 << 20
+        command = program(tmp_path, """
+            for _ in range(200):
+                os.write(1, b"y" * (1 << 20))
+            os.write(1, b"\\n")
+            Server("talks first").run()
+            """)
+        with Client(command, version="2025-11-25") as client:
+            client.ping()
+
+    @staticmethod
+    def memory_of(pid):
+        try:
+            with open(f"/proc/{pid}/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
+
+    def test_a_hundred_thousand_notifications(self):
+        """Junk, cancellations of nothing, progress for nobody: the next request has its answer."""
+        lines = [json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n"
+                 for method, params in (("notifications/cancelled", {"requestId": 5}),
+                                        ("notifications/x", {}),
+                                        ("notifications/progress", {"progressToken": 1, "progress": 2}),
+                                        ("notifications/cancelled", {"requestId": [1]}))]
+        with Wire() as wire:
+            wire.open()
+            for _ in range(25):
+                wire.send(b"".join(lines) * 1000)
+            assert wire.ask("ping")["result"] == {}
+            assert wire.end() == ([], 0)
+
+    def test_a_slow_callback_loses_no_answer(self, tmp_path):
+        """100,000 logs while on_log hangs: the answer comes, the newest wait, and no more than may."""
+        command = program(tmp_path, """
+            server = Server("s")
+            @server.tool
+            def shout(ctx: Context) -> str:
+                for n in range(100_000):
+                    ctx.info(n)
+                return "done"
+            server.run()
+            """)
+        heard, gate = [], threading.Event()
+
+        def on_log(level, data, logger):
+            heard.append(data)
+            gate.wait(SECONDS)
+        with Client(command, version="2025-11-25", on_log=on_log) as client:
+            try:
+                client.set_log_level("info")
+                assert client.call("shout") == "done"
+                assert len(client._callbacks) <= mcp_lite.MAX_QUEUED
+            finally:
+                gate.set()
+        assert heard[0] == 0 and len(heard) <= mcp_lite.MAX_QUEUED + 1
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
+    def test_more_requests_than_may_wait(self, tmp_path):
+        """Each has exactly one answer; those beyond the limit are told that too many wait."""
+        reading, writing = os.pipe()
+        command = program(tmp_path, f"""
+            mcp_lite.MAX_BACKLOG = 1000
+            server = Server("s", max_workers=1)
+            gate = threading.Event()
+            @server.tool
+            def held() -> str:
+                gate.wait(60)
+                return "held"
+            threading.Thread(target=lambda: (os.read({reading}, 1), gate.set()), daemon=True).start()
+            server.run()
+            """)
+        try:
+            with Wire(command, pass_fds=[reading]) as wire:
+                wire.send(*[request("tools/call", modern(name="held"), n) for n in range(1300)])
+                refused = [wire.read() for _ in range(290)]
+                assert {m["error"]["message"] for m in refused} == {"too many requests wait"}
+                os.write(writing, b"x")
+                rest, code = wire.end()
+            ids = [m["id"] for m in refused + rest]
+            assert code == 0 and sorted(ids) == list(range(1300))
+            assert 1000 <= sum("result" in m for m in rest) <= 1010
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    # What handlers do
+
+    @pytest.mark.parametrize("how", HOWS)
+    def test_nothing_a_handler_raises_ends_the_server(self, tmp_path, how):
+        """Tools, resources, prompts and completers, each era: one answer, without a traceback."""
+        with Wire(program(tmp_path, FAILING + "    server.run()\n")) as wire:
+            wire.open()
+            for n, (method, params) in enumerate((
+                ("tools/call", {"name": "tool", "arguments": {"how": how}}),
+                ("resources/read", {"uri": "x://" + how}),
+                ("prompts/get", {"name": "prompt", "arguments": {"how": how}}),
+                ("completion/complete", {"ref": {"type": "ref/prompt", "name": "prompt"},
+                                         "argument": {"name": "how", "value": how}}),
+            )):
+                for each in (params, modern(**params)):
+                    found = wire.ask(method, each, n)
+                    assert found["id"] == n
+                    assert "error" in found or method == "tools/call" and found["result"]["isError"]
+                    assert "Traceback" not in str(found) and "program.py" not in str(found)
+            assert wire.ask("ping")["result"] == {}
+            assert wire.end() == ([], 0)
+
+    @pytest.mark.parametrize("how", HOWS)
+    def test_nor_over_http(self, how):
+        """The same on a connection's own thread, which goes on, too."""
+        names = {**vars(mcp_lite), "__name__": "failing"}
+        exec(textwrap.dedent(FAILING), names)
+        with names["server"].start_http() as http:
+            message = call_tool("tool", how=how)
+            data = head_of(message, "Mcp-Name: tool") * 2
+            found = raw_http(http.port, data + head_of(request("no", modern()), "Connection: close"))
+            assert found.count(b"HTTP/1.1 ") == 3 and found.count(b"HTTP/1.1 404 ") == 1
+            assert b"Traceback" not in found
+
+    def test_what_cannot_be_told_is_the_handler_s_failure(self, tmp_path):
+        """Logs, progress and once() of what JSON cannot say raise in the handler; the wire stays clean."""
+        command = program(tmp_path, """
+            server = Server("s")
+            @server.tool
+            def tell(ctx: Context) -> list:
+                failed = []
+                cycle = []
+                cycle.append(cycle)
+                for value in (float("nan"), float("inf"), "\\ud800", object(), cycle, {"a": {1, object()}}):
+                    for do in (lambda: ctx.info(value), lambda: ctx.once("k", lambda: value),
+                               lambda: ctx.progress(1, value)):
+                        try:
+                            do()
+                        except (ValueError, TypeError, RecursionError) as error:
+                            failed.append(type(error).__name__)
+                ctx.info("fine")
+                return [len(failed)]
+            server.run()
+            """)
+        with Wire(command) as wire:
+            wire.open()
+            wire.send(request("tools/call", {"name": "tell", "_meta": {"progressToken": 1}}))
+            seen = [wire.read() for _ in range(2)]
+            assert seen[0]["params"]["data"] == "fine" and seen[1]["id"] == 1
+            assert seen[1]["result"]["content"][0]["text"].strip() != "0"
+            assert wire.end() == ([], 0)
+
+    def test_what_a_client_cannot_say_is_told_at_once(self, target):
+        """NaN, lone surrogates, objects and cycles as arguments: an error here, and nothing there."""
+        cycle = []
+        cycle.append(cycle)
+        with Client(target) as client:
+            for value in (float("nan"), "\ud800", object(), cycle):
+                with pytest.raises((ValueError, TypeError)):
+                    client.call("echo", value=value)
+            assert client._connection.protocol.pending == {}
+            assert client.call("echo", value=1) == 1
+
+    def test_a_tool_that_hears_no_timeout_is_answered_once(self, tmp_path):
+        """`timeout=` answers for it; its own late answer is dropped."""
+        command = program(tmp_path, """
+            server = Server("s")
+            gate, over = threading.Event(), threading.Event()
+            @server.tool(timeout=0.05)
+            def deaf() -> str:
+                gate.wait(60)
+                over.set()
+                return "late"
+            @server.tool
+            def release() -> bool:
+                gate.set()
+                return over.wait(60)
+            server.run()
+            """)
+        with Wire(command) as wire:
+            wire.open()
+            found = wire.ask("tools/call", {"name": "deaf"}, 3)
+            assert found["id"] == 3 and "timed out after 0.05" in found["result"]["content"][0]["text"]
+            found = wire.ask("tools/call", {"name": "release"}, 4)
+            assert found["id"] == 4 and found["result"]["structuredContent"] == {"result": True}
+            assert wire.end() == ([], 0)
+
+    def test_every_way_to_hear_of_a_cancellation(self, tmp_path):
+        """ctx.cancelled, check_cancelled, sleep, on_cancel; though what on_cancel runs fails, or hangs."""
+        command = program(tmp_path, """
+            server = Server("s")
+            ready, hung, heard = threading.Semaphore(0), threading.Event(), []
+            def until_cancelled(ctx, wait):
+                ready.release()
+                try:
+                    while True:
+                        wait()
+                finally:
+                    heard.append(ctx.cancelled)
+            @server.tool
+            def polls(ctx: Context) -> str:
+                ready.release()
+                while not ctx.cancelled:
+                    time.sleep(0.001)
+                heard.append(True)
+                return "late"
+            @server.tool
+            def checks(ctx: Context) -> str:
+                until_cancelled(ctx, lambda: (time.sleep(0.001), ctx.check_cancelled()))
+            @server.tool
+            def sleeps(ctx: Context) -> str:
+                until_cancelled(ctx, lambda: ctx.sleep(60))
+            @server.tool
+            def stubborn(ctx: Context) -> str:
+                def swallow():
+                    try:
+                        ctx.sleep(60)
+                    except Cancelled:
+                        ctx.info("not heard"), ctx.progress(1)
+                        raise SystemExit(1)
+                until_cancelled(ctx, swallow)
+            @server.tool
+            def calls(ctx: Context) -> str:
+                for fn in (lambda: 1 / 0, lambda: sys.exit(1), lambda: hung.wait(60)):
+                    ctx.on_cancel(fn)
+                ctx.on_cancel(lambda: heard.append(True))
+                ready.release()
+                hung.wait(60)
+            @server.tool
+            def waits(count: int) -> bool:
+                return all(ready.acquire(timeout=60) for _ in range(count))
+            @server.tool
+            def told(count: int) -> list:
+                until = time.monotonic() + 60
+                while len(heard) < count and time.monotonic() < until:
+                    time.sleep(0.001)
+                hung.set()
+                return heard
+            server.run()
+            """)
+        names = ["polls", "checks", "sleeps", "stubborn", "calls"]
+        with Wire(command) as wire:
+            wire.open()
+            wire.send(*[request("tools/call", {"name": name, "_meta": {"progressToken": n}}, n)
+                        for n, name in enumerate(names)])
+            assert wire.ask("tools/call", {"name": "waits", "arguments": {"count": 5}}, 10)["id"] == 10
+            wire.send(*[{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": n}}
+                        for n in range(5)])
+            found = wire.ask("tools/call", {"name": "told", "arguments": {"count": 5}}, 11)
+            assert found["result"]["structuredContent"] == {"result": [True] * 5}
+            assert wire.end() == ([], 0)
+
+    def test_a_closed_client_has_cancelled(self, target):
+        """close() with a call in flight: the handler hears of it, wherever it runs."""
+        for version in eras(target):
+            client = Client(target, version=version).connect()
+            calling = client.start_call("wait")
+            assert "true" in str(client.call_tool("is_waiting")["content"])
+            client.close()
+            with pytest.raises(ConnectionClosed):
+                calling.result()
+            if not isinstance(target, list):     # a child has gone with its client
+                with Client(target, version=version) as other:
+                    assert "cancelled" in str(other.call("waited"))
+
+    def test_what_cannot_be_stopped_is_left_and_logged(self, tmp_path):
+        """A deaf handler at the end of the input: the log tells of it, the exit code is 0."""
+        command = program(tmp_path, f"""
+            import logging
+            logging.basicConfig(filename={str(tmp_path / "log")!r})
+            mcp_lite.DRAIN_SECONDS = 0.1
+            server = Server("s")
+            @server.tool
+            def deaf() -> str:
+                while True:
+                    try:
+                        time.sleep(600)
+                    except BaseException:
+                        pass
+            server.run()
+            """)
+        with Wire(command) as wire:
+            wire.send(*[request("tools/call", modern(name="deaf"), n) for n in range(3)])
+            assert wire.end() == ([], 0)
+        assert "still at work" in (tmp_path / "log").read_text()
+
+    # Pipes and processes
+
+    @pytest.mark.parametrize("moment", ["at once", "after the handshake", "at work", "asking", "in a stream"])
+    def test_an_output_that_closes(self, tmp_path, moment):
+        """At any point: the work is cancelled, later input read on, and nobody complains: code 0."""
+        command = program(tmp_path, f"""
+            server = Server("s")
+            @server.tool
+            def work(how: str, ctx: Context) -> str:
+                open({str(tmp_path / "begun")!r}, "w").close()
+                try:
+                    if how == "asking":
+                        ctx.elicit("?", {FORM!r})
+                    while True:
+                        ctx.info("x" * 1000)
+                        ctx.sleep(0.001 if how == "in a stream" else 600)
+                finally:
+                    open({str(tmp_path / "ended")!r}, "w").close()
+            server.run()
+            """)
+        with open(str(tmp_path / "stderr"), "wb") as stderr, Wire(command, stderr) as wire:
+            if moment != "at once":
+                wire.open(capabilities={"elicitation": {}})
+            working = moment in ("at work", "asking", "in a stream")
+            if working:
+                wire.send(request("logging/setLevel", {"level": "info" if "stream" in moment else "error"}),
+                          request("tools/call", {"name": "work", "arguments": {"how": moment}}, 2))
+                eventually((tmp_path / "begun").exists)
+            wire.out.close()
+            for _ in range(20):
+                wire.send(request("ping", modern(), 3))
+            wire.process.stdin.close()
+            assert wire.process.wait(SECONDS) == 0
+            assert (tmp_path / "ended").exists() == working
+        assert not re.search("Exception in|Exception ignored|Fatal", (tmp_path / "stderr").read_text())
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
+    @pytest.mark.parametrize("closed", ["0", "1", "2", "0 1 2"])
+    def test_a_server_started_without_its_streams(self, closed):
+        """Any of the standard descriptors closed: the wire is never mistaken for one of them."""
+        script = "exec " + " ".join(map(shlex.quote, SERVE)) + "".join(
+            f" {number}{'<' if number == '0' else '>'}&-" for number in closed.split())
+        lines = [request("tools/call", modern(name="noise"), 1), request("tools/list", modern(), 2)]
+        data = b"".join(json.dumps(message).encode() + b"\n" for message in lines)
+        run = subprocess.run(["sh", "-c", script], input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             timeout=SECONDS)
+        found = [json.loads(line) for line in run.stdout.splitlines()]
+        found.sort(key=lambda m: m["id"])
+        assert run.returncode == 0 and [m["id"] for m in found] == ([1, 2] if closed == "2" else [])
+        assert closed != "2" or "input" in found[0]["result"]["content"][0]["text"]      # all else went well
+
+    @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
+    def test_a_stderr_that_nobody_reads(self, tmp_path):
+        """400 failures fill it: each call is answered, and the end of the input ends the server."""
+        command = program(tmp_path, FAILING + "    server.run()\n")
+        reading, writing = os.pipe()
+        try:
+            with Wire(command, writing) as wire:
+                for n in range(400):
+                    found = wire.ask("tools/call", modern(name="tool", arguments={"how": "memory"}), n)
+                    assert found["id"] == n and found["result"]["isError"]
+                assert wire.end() == ([], 0)
+            assert b"Traceback" in os.read(reading, 65536)
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    def test_a_child_that_floods_its_stderr(self, tmp_path):
+        """Lines, and one without an end: the client reads on, and keeps the last words only."""
+        command = program(tmp_path, """
+            os.write(2, b"line\\n" * 1000 + b"x" * (1 << 18))
+            server = Server("s")
+            server.add_tool(lambda: str(os.write(2, b"y" * (1 << 18))), name="loud")
+            server.run()
+            """)
+        with Client(command) as client:
+            assert client.call("loud") == str(1 << 18)
+            assert sum(map(len, client._child._last_words)) <= mcp_lite.STDERR_LINES * 2000
+
+    @pytest.mark.parametrize("body", [
+        "time.sleep(600)",
+        "sys.stdin.read(); time.sleep(600)",
+        "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]; time.sleep(600)",
+        "[os.write(1, os.urandom(1 << 16)) for _ in iter(int, 1)]",
+        "[os.write(1, b'no json\\n' * 5000) for _ in iter(int, 1)]",
+        "[os.write(1, b'[' * 60000 + b'\\n') for _ in iter(int, 1)]",
+        "[os.write(1, b'{}\\n' * 20000) for _ in iter(int, 1)]",
+        "os.close(0); time.sleep(600)",
+        "os.close(1); time.sleep(600)",
+        "os.close(2); time.sleep(600)",
+        "sys.exit(0)",
+        "os.kill(os.getpid(), 9)",
+        "os.write(1, b'{\"jsonrpc\":\"2.0\",'); os._exit(1)",
+    ])
+    def test_a_child_that_is_no_server(self, tmp_path, monkeypatch, body):
+        """Silent, deaf, babbling, gone: connect() ends with an error, and no process is left."""
+        if os.name == "nt" and "signal" in body:
+            pytest.skip("POSIX signals")
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
+        command = program(tmp_path, f"""
+            with open({str(tmp_path / "pid")!r}, "w") as file:
+                file.write(str(os.getpid()))
+            {body}
+            """)
+        with pytest.raises((Timeout, ConnectionClosed)):
+            Client(command, version="2025-11-25", timeout=1.0).connect()
+        eventually(lambda: is_gone(int((tmp_path / "pid").read_text())))
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX sessions")
+    def test_a_grandchild_out_of_reach(self, tmp_path, monkeypatch):
+        """One that left the process group and holds the pipes: close() returns all the same."""
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
+        command = program(tmp_path, """
+            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+                                     start_new_session=True)
+            Server("s", instructions=str(child.pid)).run()
+            """)
+        client = Client(command).connect()
+        pid = int(client.instructions)
+        try:
+            client.close()
+            assert client._connection is None and not is_gone(pid)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def at_work(tmp_path, setting, first="pass"):
+        """A server process with a tool at work, which does this first."""
+        command = program(tmp_path, f"""
+            {setting}
+            server = Server("s")
+            @server.tool
+            def work(ctx: Context) -> str:
+                {first}
+                ctx.info("begun")
+                ctx.sleep(600)
+            server.run()
+            """)
+        with Wire(command) as wire:
+            wire.open()
+            wire.send(request("tools/call", {"name": "work"}))
+            assert wire.read()["params"]["data"] == "begun"
+            yield wire.process
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+    def test_a_signal_at_work(self, tmp_path, number):
+        """The server ends, though handlers are at work; by Ctrl-C in good order, with them cancelled."""
+        marks = f"ctx.on_cancel(lambda: open({str(tmp_path / 'cancelled')!r}, 'w').close())"
+        with self.at_work(tmp_path, "mcp_lite.DRAIN_SECONDS = 0.1", marks) as process:
+            process.send_signal(getattr(signal, number))
+            assert process.wait(SECONDS) == (0 if number == "SIGINT" else -signal.SIGTERM)
+            assert (tmp_path / "cancelled").exists() == (number == "SIGINT")
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    def test_a_program_s_own_sigterm(self, tmp_path):
+        """One that exits by sys.exit() in its handler ends with its code, though a tool is at work."""
+        with self.at_work(tmp_path, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))") as process:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(SECONDS) == 5
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+    @pytest.mark.parametrize("transport", ["stdio", "http"])
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_a_signal_to_a_client_that_waits(self, tmp_path, number, transport, version):
+        """Ctrl-C raises KeyboardInterrupt in the call, and cancels it on the server; SIGTERM ends both."""
+        marks = {name: tmp_path / name for name in ("begun", "cancelled", "server")}
+        text = f"""
+            server = Server("s")
+            @server.tool
+            def work(ctx: Context) -> str:
+                ctx.on_cancel(lambda: open({str(marks["cancelled"])!r}, "w").close())
+                with open({str(marks["begun"])!r}, "w") as file:
+                    file.write("x")
+                ctx.sleep(600)
+            """
+        (tmp_path / "a").mkdir()
+        serving = program(tmp_path / "a", text + f"""
+            with open({str(marks["server"])!r}, "w") as file:
+                file.write(str(os.getpid()))
+            server.run()
+            """)
+        with contextlib.ExitStack() as stack:
+            wanted = serving
+            if transport == "http":
+                names = dict(vars(mcp_lite))
+                exec(textwrap.dedent(text), names)
+                wanted = stack.enter_context(names["server"].start_http()).url
+            command = program(tmp_path, f"""
+                client = Client({wanted!r}, version={version!r}).connect()
+                try:
+                    client.call("work")
+                except KeyboardInterrupt:
+                    client.ping()
+                    client.close()
+                    sys.exit(3)
+                """)
+            process = subprocess.Popen(command)
+            try:
+                eventually(lambda: marks["begun"].exists() and marks["begun"].read_text())
+                process.send_signal(getattr(signal, number))
+                assert process.wait(SECONDS) == (3 if number == "SIGINT" else -signal.SIGTERM)
+            finally:
+                process.kill()
+                process.wait()
+            if number == "SIGINT" or transport == "http" and version == MODERN:
+                eventually(marks["cancelled"].exists)
+            if transport == "stdio":
+                eventually(lambda: is_gone(int(marks["server"].read_text())))
+
+    def test_a_client_that_reads_nothing(self, tmp_path):
+        """Handlers wait for it, the reading does not: they can be cancelled, and the input's end ends all."""
+        command = program(tmp_path, f"""
+            mcp_lite.DRAIN_SECONDS = 0.2
+            server = Server("s")
+            @server.tool
+            def flood(n: int, ctx: Context) -> str:
+                os.chdir({str(tmp_path)!r})
+                ctx.on_cancel(lambda: open("cancelled%d" % n, "w").close())
+                open("begun%d" % n, "w").close()
+                while True:
+                    ctx.info("x" * 10_000)
+                    ctx.check_cancelled()
+            server.run()
+            """)
+        with Wire(command) as wire:
+            wire.open()
+            wire.send(*[request("tools/call", {"name": "flood", "arguments": {"n": n}}, n) for n in range(3)])
+            for n in range(3):
+                eventually((tmp_path / f"begun{n}").exists)
+            for n in range(3):
+                wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": n}})
+            for n in range(3):
+                eventually((tmp_path / f"cancelled{n}").exists)
+            wire.process.stdin.close()
+            assert wire.process.wait(SECONDS) == 0
+
+    # HTTP
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
+    def test_a_server_out_of_descriptors(self, tmp_path):
+        """It accepts again when some are closed; the accepting thread lives."""
+        command = program(tmp_path, """
+            import resource
+            resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+            server = Server("s")
+            server.add_tool(lambda: "here", name="here")
+            with server.start_http() as http:
+                print(http.port, flush=True)
+                sys.stdin.read()
+            """)
+        with Wire(command) as wire:
+            port = int(wire.out.readline())
+            with contextlib.ExitStack() as stack:
+                for _ in range(60):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", port), SECONDS))
+            with Client(f"http://127.0.0.1:{port}/mcp") as client:
+                assert client.call("here") == "here"
+            wire.process.stdin.close()
+            assert wire.process.wait(SECONDS) == 0
+
+    def test_a_thousand_sessions(self, server):
+        """As many as may be open are, without a thread each; one more is refused, and those there live on."""
+        before = threading.active_count()
+        with server.start_http(max_sessions=1000) as site:
+            body = json.dumps(request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {},
+                                                     "clientInfo": {"name": "t", "version": "0"}})).encode()
+            conn = http.client.HTTPConnection("127.0.0.1", site.port, timeout=SECONDS)
+            with contextlib.closing(conn):
+                seen = []
+                for _ in range(1001):
+                    conn.request("POST", "/mcp", body, {"Content-Type": "application/json", "Accept": "*/*"})
+                    response = conn.getresponse()
+                    response.read()
+                    seen.append((response.status, response.getheader("Mcp-Session-Id")))
+            assert [status for status, _ in seen] == [200] * 1000 + [503]
+            assert len({session for _, session in seen[:-1]}) == 1000
+            assert threading.active_count() - before < 10
+            assert Web(site, seen[0][1], "2025-11-25").post(request("ping"))[0] == 200
+        assert server._connections == []
+
+    @pytest.mark.parametrize("length, status", [("+50", b"200"), ("-10", b"400"), ("+60", b"400")])
+    def test_lengths_that_lie(self, web, length, status):
+        """What is too short waits for the rest, or says that it ended early; what is over is no request."""
+        message = call_tool("greet", name="Bo")
+        body = json.dumps(message).encode()
+        told = len(body) + int(length)
+        data = head_of(message, "Mcp-Name: greet", f"Content-Length: {told}", length=False)
+        with socket.create_connection(("127.0.0.1", web.port), SECONDS) as sock, sock.makefile("rb") as file:
+            sock.sendall(data)
+            sock.sendall(b" " * (50 if length[0] == "+" else 0))
+            sock.shutdown(socket.SHUT_WR)
+            found = file.read()
+            assert set(re.findall(rb"HTTP/1.1 (\d+) ", found)) == {status}
+            assert (b"hello" in found) == (status == b"200")
+        assert web.post(call_tool("add", a=1))[0] == 200
+
+    @pytest.mark.parametrize("name", ["a\r\nEvil: 1", "a\nb", "\r\n\r\nGET / HTTP/1.1", "\0", " a", "é",
+                                      "=?base64?YQ==?=", "\ud55c"])
+    def test_names_are_no_headers(self, server, recorded, name):
+        """Whatever a tool's, a prompt's or a resource's name is, one header says it, and no more."""
+        http, seen = recorded
+        with Client(http.url, version=MODERN) as client:
+            for call in (client.call, client.get_prompt, client.read):
+                with pytest.raises(NotFound):
+                    call(name)
+            client.ping()
+        named = [(headers, message["params"]) for _, headers, message in seen if "mcp-name" in headers]
+        assert len(named) == 3 and not any("evil" in headers for headers, _ in named)
+        for headers, params in named:
+            assert mcp_lite.is_mirrored(headers["mcp-name"], params.get("name", params.get("uri")))
+
+    def test_headers_of_the_user_s_are_checked(self, server):
+        """A line break in them is an error here, not a header there."""
+        with server.start_http() as http, pytest.raises((ConnectionClosed, ValueError), match="header"):
+            Client(http.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
+
+    def test_a_state_that_is_replayed(self):
+        """The same answer again gives the same result: what once() did is not done again."""
+        capabilities = {"elicitation": {}}
+        with Wire() as wire:
+            state, found = {}, None
+            for n in (1, 2):
+                asked = wire.ask("tools/call", modern(capabilities, name="steps", **state))["result"]
+                given = {"action": "accept", "content": {"name": str(n)}}
+                state = {"requestState": asked["requestState"], "inputResponses": {f"elicit-{n}": given}}
+            for _ in range(3):
+                found = wire.ask("tools/call", modern(capabilities, name="steps", **state))["result"]
+                assert found["structuredContent"] == {"result": [1, "1", "2"]}
+            for changed in ({"arguments": {"a": 1}}, {"name": "form"}):
+                again = wire.ask("tools/call", modern(capabilities, **{"name": "steps", **changed, **state}))
+                assert again["error"]["code"] == -32602
+
+    @pytest.mark.parametrize("begin, piece", [
+        (b"HTTP/1.1 200 ", b"x" * 65536),
+        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 1000),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", b"[" * 65536),
+        (b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ", b"x" * 65536),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b"data: {}\n\n" * 5000),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b":\n\n" * 5000),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+         b"1\r\n[\r\n" * 1000),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n{}",
+         b""),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: -5\r\n\r\n{}", b""),
+        (b"HTTP/1.1 307 Elsewhere\r\nLocation: /mcp\r\nContent-Length: 0\r\n\r\n", b""),
+        (b"\0\xff rubbish\r\n\r\n", b""),
+        (b"", b""),
+    ], ids=["status", "headers", "100s", "json", "error", "event", "events", "comments", "chunks",
+            "a chunk of -5", "a length of -5", "redirects", "rubbish", "nothing"])
+    def test_a_site_that_is_no_server(self, begin, piece):
+        """Endless or senseless answers: an error within the time given, and nothing goes on behind it."""
+        def script(seen, sock):
+            sock.sendall(begin)
+            while piece:
+                sock.sendall(piece)
+        for version in ("2025-11-25", MODERN):
+            with web_server(script) as (url, _), pytest.raises((McpError, Timeout, ConnectionClosed)):
+                Client(url, version=version, timeout=1.0).connect()
+
+
+class TestSoak:
+    """Long lives: sessions that are lost and found, and examples/soak.py, which tries everything at once."""
+
+    SOAK = os.path.join(HERE, "examples", "soak.py")
+
+    def test_the_stream_of_a_lost_session_is_left(self, server, monkeypatch):
+        """Who read it does not join the new session, where it would take the other reader's notifications."""
+        listen, ended, heard = mcp_lite.HttpTransport._listen, [], []
+
+        def listen_to_its_end(*arguments):
+            listen(*arguments)
+            ended.append(True)
+        monkeypatch.setattr(mcp_lite.HttpTransport, "_listen", listen_to_its_end)
+        updated = "notifications/resources/updated"
+        with server.start_http() as http, Client(
+            http.url, version="2025-11-25", on_notification=lambda method, _: heard.append(method)
+        ) as client:
+            client.subscribe("x://note")
+            for _ in range(3):
+                client.call("change")
+            eventually(lambda: heard.count(updated) == 3)
+            for connection in list(http.endpoint._sessions.values()):
+                http.endpoint._close_session(connection)
+            assert client.call("greet", name="Bo") == "hello Bo"
+            eventually(lambda: ended, "the end of the lost session's stream")
+            for _ in range(3):
+                client.call("change")
+            eventually(lambda: heard.count(updated) == 6)
+        assert len(ended) == 2
+
+    def test_a_renewal_that_failed_is_tried_again(self):
+        """A server that could open no session for a moment does not lose its clients for good."""
+        sessions = ["s1", None, "s3"]
+
+        def initialize(seen, sock):
+            session = sessions.pop(0)
+            status, _, body = legacy_site()(seen, sock)
+            return (status, {"Mcp-Session-Id": session}, body) if session else (503, {}, b"busy")
+
+        def call(seen, sock):
+            session = seen["headers"].get("mcp-session-id")
+            return result_of(seen, **text_result(session)) if session == "s3" else (404, {}, b"no session")
+
+        with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
+            url, version="2025-11-25"
+        ) as client:
+            with pytest.raises(ConnectionClosed, match="lost the session: HTTP 503"):
+                client.call("x")
+            assert client.call("x") == "s3"
+
+    def test_a_request_that_closing_cuts_short(self, server):
+        """It is not blamed on the client: no answer, so that it knows that the server is gone."""
+        http = server.start_http()
+        with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+            sock.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+                         b"Expect: 100-continue\r\n\r\n")
+            assert sock.recv(100).startswith(b"HTTP/1.1 100 ")
+            sock.sendall(b"half")
+            http.close()
+            assert sock.recv(1000) == b""
+
+    def run(self, *command):
+        run = subprocess.run([sys.executable, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, timeout=SECONDS * 8)
+        return run.returncode, run.stdout.decode().splitlines()[-1], run.stderr.decode()
+
+    def test_a_short_soak(self):
+        """A few seconds of everything, without a loss, a warning, or anything left over."""
+        code, last, errors = self.run("-X", "dev", "-W", "error", self.SOAK, "0.05")
+        assert re.fullmatch(r"ok: \d+ calls, 0 losses, memory \S+ MiB, "
+                            r"threads 1 -> 1, descriptors (\d+) -> \1", last), last
+        assert code == 0 and errors == ""
+
+    def test_a_soak_of_a_library_that_lies(self):
+        """Wrong values are losses."""
+        lie = ("import runpy, mcp_lite; true = mcp_lite.Client.call;"
+               "lie = lambda self, name, **k: 'x' if name == 'echo' else true(self, name, **k);"
+               "mcp_lite.Client.call = lie;"
+               f"sys.argv = ['soak.py', '0.02']; runpy.run_path({self.SOAK!r}, run_name='__main__')")
+        code, last, _ = self.run("-c", f"import sys; sys.path.insert(0, {HERE!r}); {lie}")
+        assert code == 1 and re.match(r"FAILED: [1-9]\d* losses", last), last
+
+    @pytest.mark.parametrize("wrong, why", [
+        ({}, None), ({"growth": 16.1}, "memory"), ({"losses": 1}, "1 losses"),
+        ({"threads": (1, 2)}, "threads"), ({"opened": (5, 6)}, "descriptors"),
+        ({"left": {"handlers": 3}}, "3 handlers")])
+    def test_the_verdict_of_a_soak(self, wrong, why):
+        """Whatever is lost, left or still growing fails it."""
+        import runpy
+        verdict = runpy.run_path(self.SOAK)["verdict"]
+        seen = {"calls": 9, "losses": 0, "growth": 1.0, "most": 16.0, "threads": (1, 1), "opened": (5, 5),
+                "left": {}}
+        line = verdict(**{**seen, **wrong})
+        assert line.startswith(f"FAILED: {why}: 9 calls, " if why else "ok: 9 calls, 0 losses, memory +1.0 ")
 
 
 class TestReadme:
@@ -2771,6 +7877,28 @@ class TestReadme:
             run = subprocess.run([sys.executable, str(path)], cwd=str(tmp_path), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
             assert run.returncode == 0, block + run.stderr.decode()
+
+    @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("bash")), reason="wants curl and bash")
+    def test_every_curl_session_runs(self):
+        """The bash blocks, against the server that README names for them."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = str(free.getsockname()[1])
+        script = os.path.join(HERE, "examples", "everything_server.py")
+        server = subprocess.Popen([sys.executable, script, port], stderr=subprocess.DEVNULL)
+        try:
+            def is_up():
+                assert server.poll() is None, "the server has ended"
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(port))):
+                    return True
+                return False
+            eventually(is_up)
+            said = [subprocess.run(["bash", "-c", block.replace("8000", port)], stdout=subprocess.PIPE,
+                                   timeout=SECONDS).stdout.decode() for block in self.blocks("bash")]
+            assert len(said) == 2 and "simple text response" in said[0]
+            assert said[1].count("notifications/progress") == 3 and '"id":2,"result"' in said[1]
+        finally:
+            server.kill()
+            server.wait()
 
     def test_the_raw_server(self):
         """It answers the tutorial's echo and its whole transcript."""

@@ -1,0 +1,110 @@
+"""A program with a main loop, a timer, and data that only its main thread may touch; and a server inside it.
+
+Teaches: with `Server(run_on=MainThread())` tools, resources and prompts run where the host's data is, while
+HTTP is served in the background; and a `quit` from outside ends all in order: loop, queue, server.
+Run: `python3 examples/host_app.py`, which starts the program and drives it as a client. To drive it with
+another, `python3 examples/host_app.py 8000` serves http://127.0.0.1:8000/mcp until it is told to quit.
+"""
+import os
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # where mcp_lite.py is
+from mcp_lite import Client, MainThread, Server  # noqa: E402
+
+TICK = 0.05                                      # seconds between two ticks of the program's timer
+
+
+class Scene:
+    """The program's data. Like a toolkit's widgets, it refuses every thread but the one that made it."""
+
+    def __init__(self):
+        self._owner = threading.current_thread()
+        self._shapes, self._ticks, self._open = [], 0, True
+
+    def __getattr__(self, name):                 # scene.shapes is _shapes, if this thread may have it
+        if threading.current_thread() is not self._owner:
+            raise RuntimeError(f"{name}: only for {self._owner.name}")
+        return self.__dict__["_" + name]
+
+    def tick(self):
+        self._ticks += 1
+
+    def close(self):
+        self._open = False
+
+
+def make_server(scene, main):
+    """A plug-in. Its functions touch the scene as if there were no other thread."""
+    server = Server("host-app", version="1.0", run_on=main)
+
+    @server.tool
+    def draw(shape: str) -> int:
+        """Add a shape to the scene; returns how many there are."""
+        scene.shapes.append(shape)
+        return len(scene.shapes)
+
+    @server.resource("scene://shapes")
+    def shapes() -> list:
+        """What is in the scene."""
+        return list(scene.shapes)                # a copy: what is returned is read on another thread
+
+    @server.tool
+    def ticks() -> int:
+        """How often the program's own timer has run."""
+        return scene.ticks
+
+    @server.tool
+    def quit() -> str:
+        """End the program. This answer still leaves."""
+        scene.close()
+        return "goodbye"
+
+    return server
+
+
+def run_host(port):
+    """The program: its loop serves the timer, and the jobs that come from outside."""
+    scene, main = Scene(), MainThread()
+    with make_server(scene, main).start_http(port=port) as http:
+        print(http.url, flush=True)
+        due = time.monotonic() + TICK
+        while scene.open:
+            main.run_pending(wait=max(0.0, due - time.monotonic()))      # a job wakes it before its time
+            if time.monotonic() >= due:
+                scene.tick()
+                due += TICK
+        main.close()                             # what came too late fails at once: nobody waits for it
+    # Leaving `with` lets the answers leave, and frees the port.
+
+
+def drive(url):
+    """What can be done from outside, by any client."""
+    with Client(url) as client:
+        for shape in ("circle", "square"):
+            print("drew", shape, "and there are", client.call("draw", shape=shape))
+        print("in the scene:", client.read("scene://shapes"))
+        before = client.call("ticks")
+        while client.call("ticks") == before:    # calls come between the ticks
+            pass
+        print("the program's timer goes on")
+        print("quit:", client.call("quit"))
+
+
+def main():
+    if len(sys.argv) > 1:
+        run_host(int(sys.argv[1]))
+        return
+    command = [sys.executable, os.path.abspath(__file__), "0"]           # 0: any free port
+    with subprocess.Popen(command, stdout=subprocess.PIPE, universal_newlines=True) as host:
+        try:
+            drive(host.stdout.readline().strip())
+            print("the program ended with", host.wait(10))
+        finally:
+            host.kill()                          # only if something went wrong
+
+
+if __name__ == "__main__":
+    main()
