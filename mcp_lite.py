@@ -1553,7 +1553,8 @@ class Connection:
     # Reading: feed() and receive() run no user code.
     def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, b"" at their end. Returns the requests to serve, by dispatch() say."""
-        return [request for line in self._framer.feed(data) for request in self.receive(line)]
+        lines = (line for line in self._framer.feed(data) if self.closed is None)
+        return [request for line in lines for request in self.receive(line)]
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
         if len(self._outbox) >= MAX_BACKLOG:
@@ -1701,10 +1702,11 @@ class Connection:
             data = encode_message(call_message(waiter.method, params, waiter.id))
             waiter.sent = True
             if self._send(data, request=about): return waiter
+            waiter.sent = False
             if about is not None and about.cancelled: raise Cancelled("the request was cancelled")
             raise self.closed or ConnectionClosed("no connection")
-        except BaseException:
-            self.protocol.pending.pop(waiter.id, None)
+        except BaseException as error:           # Ctrl-C too, which may come when it has left
+            self.abandon(waiter, tell(error))
             raise
     def wait(self, waiter: Waiter, seconds: float, on_progress: Callback = None) -> Json:
         """Block until the result is there; on_progress(progress, total, message) runs here. Raises McpError,
@@ -3491,7 +3493,9 @@ class Call:
         if self._outcome is None:
             seconds = self._client.timeout if timeout is None else timeout
             try: self._outcome = self._connection.wait(self._waiter, seconds, self._on_progress)
-            except BaseException as error: self._outcome = error
+            except BaseException as error:
+                self._outcome = error
+                self.cancel(tell(error))         # if it could not wait, for Ctrl-C
         if isinstance(self._outcome, dict): return self._outcome
         raise self._outcome
     def cancel(self, reason: str | None = None) -> None:
