@@ -116,7 +116,7 @@ MEMBER_SINCE = {"annotations": "2025-03-26", "title": "2025-06-18", "outputSchem
 MAX_MESSAGE = 64 << 20             # bytes in a line: an 8 MiB image in base64 fits several times
 MAX_QUEUED = 10_000                # notifications that wait for a slow reader; then logs and progress go
 MAX_BACKLOG = 10_000               # requests that wait for a worker; then the peer is refused
-MAX_BATCH, MAX_PAGES = 1_000, 1_000            # members of a batch; pages of a list that a client follows
+MAX_BATCH, MAX_PAGES, MAX_URI = 1_000, 1_000, 4_096    # members; pages followed; of what a template matches
 MAX_LISTENERS, MAX_ROUNDS = 1_000, 10          # open subscriptions/listen; questions in a row for one call
 MAX_STATE, STATE_SECONDS = 256 << 10, 600.0    # bytes of `requestState`; its life, and a legacy question's
 MAX_COMPLETIONS, MAX_WORKERS = 100, 32         # in a completion, by the schema; handlers at once
@@ -186,13 +186,11 @@ ERRORS: dict[int, type[McpError]] = {each.code: each for each in _Coded.__subcla
 ERRORS.update(dict.fromkeys((-32001, -32002, -32003), NotFound))     # only -32002 was ever the protocol's
 NOT_FOUND = r"(?is).{,300}?(unknown (tool|resource|prompt)\b|\b(tool|resource|prompt) .{,99}not found)"
 MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)   # modern servers only
-
 class ToolError(Exception):
     """A failure that a tool's caller can act on: `isError`, with this text or `content` blocks."""
     def __init__(self, message: str, content: list[Any] | None = None) -> None:
         super().__init__(message)
         self.content = content
-
 class Timeout(TimeoutError): """No answer within the time given. The peer was told to stop."""
 class Cancelled(Exception): """The client cancelled this handler's request, or `call.cancel()` this call."""
 class ConnectionClosed(ConnectionError):
@@ -203,7 +201,6 @@ class ConnectionClosed(ConnectionError):
         super().__init__(message + (f" (command: {' '.join(command)}{ended})" if command else "")
                          + (f"; the end of its stderr:\n{stderr}" if stderr else ""))
         self.exit_code, self.command, self.stderr = exit_code, command, stderr
-
 class _InputRequired(BaseException):
     """Leaves a handler, past its own `except Exception`, until the client has answered what `result` asks."""
     def __init__(self, result: Json) -> None: self.result = result
@@ -302,7 +299,6 @@ class Method:
         self.params = [(key.rstrip("?"), not key.endswith("?"), kind) for key, kind in (params or {}).items()]
         vars(self).update(traits)
         self.cacheable, self.asks = self.cacheable or self.paged != "", self.names != ""     # asks the client
-
 _PAGE, _URI, _CALL, _LAST = {"cursor?": str}, {"uri": str}, {"name": str, "arguments?": dict}, LAST_LEGACY
 _ASK, _TELL = "client request", "server notification"       # who says most of it
 _STATE: Json = {"inline": True, "until": _LAST}             # what changes a session
@@ -462,8 +458,7 @@ class _Run:
         if self.left < 0: raise OverflowError("too much work for the schema")
     def check(self, node: _Node, value: Any) -> Any:
         types, expected, rows, parts, steps, uri = node
-        kind = type(value)
-        fits = kind in types or (kind := _type(value)) in types
+        fits = (kind := type(value)) in types or (kind := _type(value)) in types
         if fits and not rows: return ()
         self.spend(steps)
         if not fits: return expected if isinstance(expected, list) else [(self.path, expected, value)]
@@ -689,8 +684,7 @@ _KEYWORDS: dict[str, Any] = {
     "multipleOf": ({**_NUMBER, "exclusiveMinimum": 0}, "number", "a multiple of {}", _Run.multiple_of),
     "minLength": (_COUNT, "string", "at least {} characters", _Run.least),
     "maxLength": (_COUNT, "string", "at most {} characters", _Run.most),
-    "pattern": (_TEXT, "string", "text that matches {}", lambda run, text, pattern, _:
-                pattern.search(text, run.spend)),
+    "pattern": (_TEXT, "string", "text that matches {}", lambda run, text, it, _: it.search(text, run.spend)),
     "minItems": (_COUNT, "array", "at least {} items", _Run.least),
     "maxItems": (_COUNT, "array", "at most {} items", _Run.most),
     "uniqueItems": ({"type": "boolean"}, "array", "items that all differ", lambda run, value, unique, _:
@@ -813,7 +807,6 @@ def fit_result(result: Json, version: str) -> Json:
     if version >= "2025-06-18": return result
     result.pop("structuredContent", None)
     return {**result, "content": [fit_block(block, version) for block in result["content"]]}
-
 REQUIRED, ABSENT = object(), object()      # in place of a default: a value must come; it may stay away
 _REFUSALS = (ValueError, TypeError, ArithmeticError)           # what a conversion may raise
 class Hint(dict):  # type: ignore[type-arg]
@@ -824,8 +817,7 @@ class Hint(dict):  # type: ignore[type-arg]
     def kinds(self) -> set[Any]:                 # the JSON types that it allows, as far as it says
         return {"object" if "$ref" in each else each.get("type") for each in self.get("anyOf", [self])}
 # A class: its schema, and what an error text calls it ("": taken as it comes). Text keeps a Decimal's digits.
-_SCALARS: dict[str, tuple[Json, str]] = {
-    **dict.fromkeys(("object", "Any", "a TypeVar"), ({}, "")),
+_SCALARS: dict[str, tuple[Json, str]] = {**dict.fromkeys(("object", "Any", "a TypeVar"), ({}, "")),
     **dict.fromkeys(("NoneType", "a NoneType"), ({"type": "null"}, "")),
     "str": (_TEXT, ""), "bool": ({"type": "boolean"}, ""), "int": ({"type": "integer"}, "integer"),
     "float": (_NUMBER, "number"), "bytes": ({"type": "string", "contentEncoding": "base64"}, "base64"),
@@ -1122,23 +1114,30 @@ def unwrap_result(result: Json) -> Any:
     return value["result"]
 
 class UriTemplate:
-    """RFC 6570's {x}, {+x} and {?a,b}. Only {+x} matches slashes, `..` and their like: check its value."""
+    """RFC 6570's {x}, {+x} and {?a,b}. Only {+x} matches slashes, `..` and their like: check its value. Of
+    two in a step of the path, the first ends where the text between them first stands: no URI takes long."""
     def __init__(self, template: str) -> None:
-        self.template, pattern = template, ""
+        self.template, pattern = template, ""    # the pattern, from its end on
         self.names: dict[str, str] = {}          # name -> its operator: "", "+" or "?"
-        for literal, operator, names in re.findall(r"(?a)([^{}]+)|{([+?]?)([A-Za-z_][\w,]*)}|[{}]", template):
-            each = names.split(",")
-            if not literal + names or self.names.keys() & each or each[1:] and operator != "?":
-                raise ValueError(f"URI template {show(template)}: only {{x}}, {{+x}}, {{?a,b}}, each once")
-            pattern += re.escape(literal)
-            if names: self.names.update(dict.fromkeys(each, operator))
-            if names and operator != "?": pattern += f"(?P<{names}>{'.+?' if operator else '[^/?#]+'})"
-        self._regex = re.compile(pattern, re.DOTALL)
+        valid = re.fullmatch(r"(?a)([^{}]|{[+?]?[A-Za-z_]\w*(,[A-Za-z_]\w*)*})*", template)
+        first, *parts = re.split("{([+?]?)(.*?)}", template)       # text, operator, names, text, and so on
+        while parts and valid:
+            *parts, operator, names, text = parts
+            each, end = names.split(","), re.escape(text)
+            wrong = (text or pattern) if operator == "?" else each[1:] or pattern and not text
+            if wrong or self.names.keys() & each or operator == "+" in self.names.values(): valid = None
+            self.names = {**dict.fromkeys(each, operator), **self.names}
+            step = f"(?P<{names}>{'.+?' if operator else '[^/?#]+'})"
+            if pattern and not operator: step = f"(?={step[:-1]}?){end})(?P={names})"
+            if operator != "?": pattern = step + end + pattern
+        if not valid: raise ValueError(f"URI template {show(template)}: only {{x}}, {{+x}} once, {{?a,b}} "
+                                       "at the end, each name once, and text between them")
+        self._regex = re.compile(re.escape(first) + pattern, re.DOTALL)
         self.query = [name for name, operator in self.names.items() if operator == "?"]
     def match(self, uri: str) -> Json | None:
         """The values in a URI, decoded, without the query's absent names; None when it does not fit."""
         path, _, query = uri.partition("?") if self.query else (uri, "", "")
-        if (found := self._regex.fullmatch(path)) is None: return None
+        if len(uri) > MAX_URI or (found := self._regex.fullmatch(path)) is None: return None
         from urllib.parse import parse_qsl, unquote
         try:
             texts = {**dict(parse_qsl(query, True, errors="strict") if query else ()),
@@ -1201,7 +1200,8 @@ class EventParser:
         if name == b"data": self._data.append(value)
         elif name == b"event": self._kind = value
         elif name == b"id" and b"\0" not in value: self._next_id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit(): self.retry = min(int(value[:9]) / 1000, SESSION_SECONDS)
+        elif name == b"retry" and value.isdigit():
+            self.retry = min(max(int(value[:9]), 20) / 1000, SESSION_SECONDS)    # 0 would be a storm
 
 # Mirrored headers: basic/transports/streamable-http.md#request-metadata
 def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
@@ -1273,8 +1273,7 @@ class Request:
         meta: Any = params.get("_meta", {}) if isinstance(params, dict) else None
         if not isinstance(meta, dict):
             raise InvalidParams(f"params and _meta: expected objects, got {show(params)}")
-        self.id: RequestId = message["id"]
-        self.method: str = message["method"]
+        self.id, self.method = message["id"], message["method"]
         self.params, self.meta, self.row = params, meta, METHODS.get(self.method, UNKNOWN)
         self.version, self.capabilities, self.client_info = (
             session.version, session.peer_capabilities, session.peer_info)
@@ -1462,8 +1461,8 @@ class Workers:
             job = self._backlog.popleft()
         if self._backlog and not self._waking: self._wake()
         return job
-    def close(self, seconds: float) -> None:
-        """Take no more jobs. Block until those that wait are done, but no longer than `seconds` in all."""
+    def close(self, seconds: float) -> bool:
+        """Take no more jobs. Block until those that wait are done, or for `seconds`. Whether they are."""
         with self._lock:
             self._closed, threads = True, self._threads - {threading.current_thread()}
             while self._idle: self._idle.pop().release()
@@ -1471,7 +1470,7 @@ class Workers:
         until = time.monotonic() + seconds
         for thread in threads:
             with suppress(RuntimeError): thread.join(max(0.0, until - time.monotonic()))    # not started yet
-
+        return not any(thread.is_alive() for thread in threads)
 def is_ready(stream: Any, writing: bool = False) -> bool:
     """Whether a pipe or socket can be read from at once, or written to (not on Windows), be it to fail."""
     import select
@@ -1773,8 +1772,6 @@ class Context:
     BEWARE, in the modern era a handler runs again from its top for every answer: what stands before a
     question happens again. Ask first, act afterwards, or wrap the act in `once`. Questions without `key` are
     told apart by their order, so it must be the same in each run."""
-    __slots__ = ("request_id", "meta", "protocol_version", "client_info", "client_capabilities", "session_id",
-                 "auth", "_connection", "_request", "_signer", "_recorded", "_once", "_asked")
     def __init__(self, connection: Connection, request: Request, signer: Signer) -> None:
         self.request_id, self.meta, self.protocol_version = request.id, request.meta, request.version
         self.client_info, self.client_capabilities = request.client_info, request.capabilities
@@ -1788,10 +1785,10 @@ class Context:
         """Tell the client how far this is, if it asked: basic/patterns/progress.md. `done` must increase."""
         request, token = self._request, self._request.progress_token
         if token is None or not done > request.progress: return
-        request.progress = done
         said = message if request.version >= "2025-03-26" else None
         params = _with({"progressToken": token, "progress": done}, total=total, message=said)
         self._connection.notify("notifications/progress", params, request)
+        request.progress = done                  # which was a number that JSON knows
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Log any value with a JSON form, if the client wants this level: server/utilities/logging.md."""
         if level not in LOG_LEVELS: raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
@@ -1983,15 +1980,13 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
     if errors: raise InvalidParams(f"{method} ({key}): the client's answer: " + "; ".join(errors[:5]))
 def _record(required: tuple[str, ...] = (), **properties: Any) -> Json:
     return {"type": "object", "required": list(required), "properties": properties}
-
 _CHOICE: Json = {"type": "object", "anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}]}
 _FIELD = {**_record(("type",), type={"enum": ["string", "number", "integer", "boolean", "array"]}),
           "if": _record(type={"const": "array"}), "then": _record(("items",), items=_CHOICE)}
 _FORM = Schema(_record(("type", "properties"), type={"const": "object"},
                        properties={"type": "object", "additionalProperties": _FIELD}))
 _ROOT = _record(("uri",), uri={"type": "string"})
-_ANSWERS = {
-    "_ping": Schema(_record()),
+_ANSWERS = {"_ping": Schema(_record()),
     "_roots_list": Schema(_record(("roots",), roots={"type": "array", "items": _ROOT})),
     "_elicitation_create": Schema(_record(("action",), action={"enum": ["accept", "decline", "cancel"]})),
     "_sampling_create_message": Schema(_record(("role", "content"), role={"enum": ["assistant", "user"]},
@@ -2100,9 +2095,11 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
                 stdout.reconfigure(line_buffering=True)      # who prints to debug wants to see it now
             yield inp, out
         finally:
-            with suppress(*unfit): stdout.flush()
+            flushing = Workers("mcp-stdout", 1, nothing, None)
+            flushing.submit(getattr(stdout, "flush", nothing))
             os.dup2(inp.fileno(), 0)
-            os.dup2(out.fileno(), 1)
+            if flushing.close(1.0): os.dup2(out.fileno(), 1)
+            else: sys.stdout = None              # nobody reads stderr: the interpreter must not wait, either
 
 class Child:
     """A server as a child process, in a process group of its own, so that its own children end with it."""
@@ -2177,7 +2174,6 @@ class HttpError(InvalidRequest):
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
         self.http_status, self.headers = status, headers or {}
-
 class Exchange:
     """One HTTP request, header names in lower case, and its answer, which `shell` writes. Raises OSError."""
     def __init__(self, shell: Any, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
@@ -2562,7 +2558,6 @@ class Endpoint:
         if len(body) < limit: self.answer(exchange)
         else: exchange.send(413, {})
         return [shell.body]
-
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _PREFLIGHT = {"Access-Control-Allow-Methods": "POST, GET, DELETE", "Access-Control-Max-Age": "600",
@@ -2708,7 +2703,6 @@ class _Handler(_Handling):
         flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
         try: return is_ready(self.request) and not socket.socket.recv(self.request, 1, flags)
         except OSError as error: return not isinstance(error, BlockingIOError)
-
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\0\r\n]*)\r\n")
 _ONCE = ("authorization", "content-length", "content-type", "host", "mcp-method", "mcp-name",
          "mcp-protocol-version", "mcp-session-id", "origin", "transfer-encoding")
@@ -2803,7 +2797,7 @@ class HttpTransport:
         self._workers, self._closed = Workers("mcp-http", MAX_CONNECTIONS, nothing, log), threading.Event()
         # Dicts and lists of which one operation at a time is enough:
         self._idle: list[Any] = []               # connections kept alive, the latest last
-        self._busy: dict[Any, tuple[Any, Any]] = {}        # connections in use -> socket, for which request
+        self._busy: dict[Any, Any] = {}          # connections in use -> socket, for which request, its Timer
         self._session_id: str | None = None
         self._opening = b""                      # the `initialize` that opened the session
         self._renewals: dict[str, threading.Event] = {}    # lost session -> set when there is a new one
@@ -2822,14 +2816,14 @@ class HttpTransport:
                 # The first one is `initialized`: now the server may speak.
                 if self._streaming is None and legacy: self._open_stream(PROBE_SECONDS)
             # Modern: closing the response is the cancellation. Legacy: it is told, and we stop reading, too.
-            for sock, owner in list(self._busy.values()) if cancels else ():
+            for sock, owner, _ in list(self._busy.values()) if cancels else ():
                 if owner == message["params"]["requestId"]: shut(sock)
     def close(self) -> None:
         """End the session, and every request, whatever the sockets do."""
         if self._session_id is not None:
             with suppress(Exception), self._exchange("DELETE", {}, patience=EXIT_SECONDS): pass
         for event in filter(None, (self._closed, self._streaming)): event.set()        # nobody waits on
-        for sock, _ in list(self._busy.values()): shut(sock)
+        for sock, *_ in list(self._busy.values()): shut(sock)
         self._workers.close(EXIT_SECONDS)
         for conn in [*self._busy, *self._idle]: conn.close()
     # One exchange
@@ -2854,10 +2848,10 @@ class HttpTransport:
             return conn
         return None
     @contextmanager
-    def _exchange(self, method: str, headers: dict[str, str], body: bytes | None = None,
+    def _exchange(self, method: str, headers: Json, body: bytes | None = None,
                   request_id: RequestId | None = None, patience: float | None = None,
                   opening: bool = False) -> Iterator[Any]:
-        """Send a request; inside is its response, head read. Without `patience`, wait until it is shut."""
+        """Send a request; inside is its response, head read. It is shut after `patience`, if there is one."""
         target = (self._url.path or "/") + (self._url.query and "?" + self._url.query)
         more = {**self._headers, **headers}
         if self._proxy and self._url.scheme == "http":
@@ -2865,24 +2859,27 @@ class HttpTransport:
         if self._session_id is not None and not opening: more["Mcp-Session-Id"] = self._session_id
         response = None
         while response is None:                  # one that was kept alive may have died: then the next
-            kept = self._pop_alive()
-            conn = kept or self._connect()
-            self._busy[conn] = conn.sock, request_id
+            conn = (kept := self._pop_alive()) or self._connect()
+            late = threading.Timer(patience, shut, (conn.sock,)) if patience is not None else None
+            self._busy[conn] = conn.sock, request_id, late
             try:
+                if late is not None: late.start()
                 if self._closed.is_set(): raise ConnectionError("the client is closed")
-                conn.sock.settimeout(patience)
+                conn.sock.settimeout(None)
                 # Who refuses a large body may answer before it has read it.
                 with suppress(BrokenPipeError, ConnectionResetError): conn.request(method, target, body, more)
                 response = conn.getresponse()
             except BaseException as error:
+                too_late = late is not None and late.finished.is_set()
                 self._finish(conn)
-                given_up = self._closed.is_set() or not self._is_open(request_id)
+                given_up = too_late or self._closed.is_set() or not self._is_open(request_id)
                 if kept is None or given_up or not isinstance(error, ConnectionError): raise
         try: yield response
         finally: self._finish(conn, response)
     def _finish(self, conn: Any, response: Any = None) -> None:
         """Keep the connection for the next request, if the response was read to its end."""
-        self._busy.pop(conn, None)
+        *_, late = self._busy.pop(conn)
+        if late is not None: late.cancel()
         with suppress(Exception):                # what a stream has after the answer: mostly its end
             if response is not None and not response.isclosed():
                 conn.sock.settimeout(0.1)
@@ -2967,8 +2964,9 @@ class HttpTransport:
         delay, failures = parser.retry if request_id is not None else 0.0, 0
         opened = self._streaming or threading.Event()
         while not self._closed.wait(delay) and self._is_open(request_id) and self._session_id == session_id:
-            head = {"Accept": EVENT_TYPE, "MCP-Protocol-Version": self.connection.protocol.version or OLDEST}
-            if parser.last_id: head["Last-Event-ID"] = parser.last_id
+            version = self.connection.protocol.version or OLDEST
+            head: Json = {"Accept": EVENT_TYPE, "MCP-Protocol-Version": version}
+            if parser.last_id: head["Last-Event-ID"] = parser.last_id.encode("utf-8")
             try:
                 with self._exchange("GET", head, None, request_id) as response:
                     kind = response.headers.get("Content-Type", "")
@@ -3119,7 +3117,7 @@ class Server:
         are the input schema, or TypeError; the return hint the output schema, but for text and content, which
         `structured` overrules. Returns text, Image, Audio, EmbeddedResource, ResourceLink, a list of those,
         or any value with a JSON form, in `timeout` seconds; ToolError says what the caller can act on."""
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def register(function: Callable[..., Any]) -> Any:
             signature = Signature(function, Context, input_schema)
             key = name or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", key):
@@ -3129,8 +3127,7 @@ class Server:
                          inputSchema=signature.schema, outputSchema=output.schema, annotations=annotations,
                          icons=icons, _meta=meta)
             headers = header_parameters(signature.schema)
-            self._change("tools", key, Offer(wire, signature, output, timeout, headers=headers))
-            return function
+            return self._change("tools", key, Offer(wire, signature, output, timeout, headers=headers))
         return register if fn is None else register(fn)
     add_tool = tool
     def resource(self, uri: Any, fn: Any = None, *, name: MaybeText = None, title: MaybeText = None,
@@ -3142,22 +3139,21 @@ class Server:
         or less, {+x} anything, {?a,b} optional query values."""
         uri, fn = (fn, uri) if callable(uri) else (uri, fn)
         if uri is None: raise TypeError('resource needs its URI: @server.resource("config://app")')
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def register(function: Callable[..., Any]) -> Any:
             signature, template = Signature(function, Context), UriTemplate(uri)
             _check_uri(template, signature)
             key, registry = ("uriTemplate", "resourceTemplates") if template.names else ("uri", "resources")
             wire = _with({key: uri, "name": name or signature.name}, title=title, mimeType=mime_type,
                          description=description or signature.description, annotations=annotations,
                          size=None if template.names else size, icons=icons, _meta=meta)
-            self._change(registry, uri, Offer(wire, signature, template=template))
-            return function
+            return self._change(registry, uri, Offer(wire, signature, template=template))
         return register if fn is None else register(fn)
     add_resource = resource
     def prompt(self, fn: Callback = None, *, name: MaybeText = None, description: MaybeText = None,
                title: MaybeText = None, icons: list[Json] | None = None, meta: Json | None = None) -> Any:
         """Offer a function as a prompt (server/prompts.md), as tool() does. Its arguments come as text and
         are converted by their hints. It returns text, a Message, a content object, or a list of those."""
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def register(function: Callable[..., Any]) -> Any:
             signature = Signature(function, Context)
             required = signature.schema.get("required", ())
             arguments = [_with({"name": argument}, description=schema.get("description"),
@@ -3165,8 +3161,7 @@ class Server:
                          for argument, schema in signature.schema["properties"].items()]
             wire = _with({"name": name or signature.name}, title=title, arguments=arguments or None,
                          description=description or signature.description, icons=icons, _meta=meta)
-            self._change("prompts", wire["name"], Offer(wire, signature))
-            return function
+            return self._change("prompts", wire["name"], Offer(wire, signature))
         return register if fn is None else register(fn)
     add_prompt = prompt
     def completion(self, ref: str, argument: str) -> Any:
@@ -3178,8 +3173,8 @@ class Server:
             return function
         return register
     # Changing
-    def _change(self, registry: str, name: str, offer: Offer | None = None) -> None:
-        """Offer it, or stop offering it; clients are told. Raises KeyError for an unknown name."""
+    def _change(self, registry: str, name: str, offer: Offer | None = None) -> Any:
+        """Offer a function, and return it, or stop offering it; clients are told. Raises KeyError."""
         if offer is not None: encode_message(offer.wire)         # fails here, not at the first list
         with self._lock:
             offers = dict(self._offers[registry])
@@ -3189,6 +3184,7 @@ class Server:
             self._capabilities = _declare(self._offers)
         member, method, _ = LIST_CHANGES.get(registry, LIST_CHANGES["resources"])
         self._tell(method, member)
+        return offer and offer.signature.fn
     remove_tool, remove_prompt = partialmethod(_change, "tools"), partialmethod(_change, "prompts")
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource or template; clients are told. Raises KeyError for an unknown URI."""
@@ -3692,8 +3688,9 @@ class Client:
         self._callbacks = Workers("mcp-callbacks", 1, nothing, self._log)      # one: they run in order
         self._hang_up, self._connection = hang_up, connection
         if read is not None:
-            self._reader = threading.Thread(None, self._read, "mcp-reader", (connection, read), daemon=True)
-            self._reader.start()
+            reader = threading.Thread(None, self._read, "mcp-reader", (connection, read), daemon=True)
+            reader.start()                       # before close() may join it
+            self._reader = reader
         return connection
     def _see(self, direction: str, line: bytes) -> None:
         """Tell trace=, which harms nobody: what it raises is logged."""
@@ -3806,8 +3803,7 @@ class Client:
     # The server's features
     def call(self, name: str, /, **arguments: Any) -> Any:
         """Call a tool for its value: structured content, else text, else blocks. Raises ToolError as well."""
-        result = self.call_tool(name, arguments)
-        blocks = _objects(result, "content")
+        blocks = _objects(result := self.call_tool(name, arguments), "content")
         if not result.get("isError"): return unwrap_result(result)
         texts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
         raise ToolError("\n".join(texts) or "the tool failed", blocks)

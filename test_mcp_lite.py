@@ -1364,6 +1364,17 @@ class TestSignatures:
             ("x://{a}{?q}", "x://1", {"a": "1"}),
             ("x://{a}/{b}", "x://1/2", {"a": "1", "b": "2"}),
             ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"}),
+            ("x://{a}.{b}", "x://1.2.3", {"a": "1", "b": "2.3"}),
+            ("x://{a}.txt", "x://1.txt.txt", {"a": "1.txt"}),
+            ("x://{a}.txt/{b}.txt", "x://1.txt.txt/2.txt", {"a": "1.txt", "b": "2"}),
+            ("x://{+a}/{b}", "x://1/2/3", {"a": "1/2", "b": "3"}),
+            ("x://{a}-{+b}-{c}", "x://1-2-3-4", {"a": "1", "b": "2", "c": "3-4"}),
+            ("x://{a}{?q}{?r}", "x://1?r=2", {"a": "1", "r": "2"}),
+            ("x", "x", {}),
+            pytest.param("x://{a}", "x://" + "1" * 5000, None, id="too long"),
+            # Naively, not within a lifetime:
+            pytest.param("x://{a}-{b}-{c}-{d}-{e}", "x://" + "-" * 4000 + "/", None, id="hard"),
+            pytest.param("x://{+a}-{b}-{c}-{d}-{e}", "x://" + "-" * 4000 + "/", None, id="harder"),
         ],
     )
     def test_uri_templates(self, template, uri, values):
@@ -1371,7 +1382,8 @@ class TestSignatures:
         assert mcp_lite.UriTemplate(template).match(uri) == values
 
     @pytest.mark.parametrize("wrong", ["x://{", "x://{a}{a}", "x://{a b}", "x://}", "x://{a}{?a}", "x://{a*}",
-                                       "x://{/a}", "x://{&a}", "x://{a,b}"])
+                                       "x://{/a}", "x://{&a}", "x://{a,b}", "x://{a}{b}", "x://{+a}/{+b}",
+                                       "x://{?a}/b", "x://{a,}", "x:/{/{a}", "x://{a}}"])
     def test_wrong_templates_are_refused(self, wrong):
         """A template that cannot be read fails when it is registered."""
         with pytest.raises(ValueError):
@@ -1420,6 +1432,14 @@ class TestFraming:
                     ("message", "é".encode()),
                 ]
                 assert parser.last_id == "7" and parser.retry == 0.25
+
+    def test_a_retry_at_once_is_no_storm(self):
+        """A stream that always ends must not be fetched without a pause; nor need anyone wait for years."""
+        parser = mcp_lite.EventParser()
+        parser.feed(b"retry: 0\n\n")
+        assert parser.retry == 0.02
+        parser.feed(b"retry: 99999999999\n\n")
+        assert parser.retry == mcp_lite.SESSION_SECONDS
 
     def test_a_byte_order_mark_is_skipped(self):
         """One at the start of the stream is no part of the first field's name."""
@@ -1824,6 +1844,19 @@ class TestServerOnTheWire:
                 {"progressToken": "t", "progress": n, "total": 3, "message": f"step {n}"} for n in (1, 2, 3)]
             assert found[3]["id"] == 1
             assert wire.ask("tools/call", {"name": "count", "arguments": {"to": 3}}, 2)["id"] == 2
+
+    def test_progress_that_json_cannot_say(self, server):
+        """It is refused where it is told, and what comes later is told all the same."""
+
+        @server.tool
+        def runs(ctx: Context) -> str:
+            with pytest.raises(ValueError):
+                ctx.progress(float("inf"))
+            ctx.progress(1)
+            return "done"
+        heard = []
+        with Client(server, on_progress=lambda *told: heard.append(told[0])) as client:
+            assert client.call("runs") == "done" and heard == [1]
 
     def test_log_levels_of_both_eras(self):
         """Legacy: logging/setLevel; modern: per request, and nothing without it."""
@@ -2954,6 +2987,38 @@ class TestClient:
         ) as client:
             client.call("x")
         assert [reply["error"]["code"] for reply in replies] == [-32602, -32601]
+
+    def test_ctrl_c_just_after_a_request_has_left(self):
+        """It is raised out of the call, and cancels it on the server, as while it waits."""
+        told = []
+
+        def script(read, write):
+            message = read()
+            write({"jsonrpc": "2.0", "id": message["id"], "result": {
+                "resultType": "complete", "supportedVersions": [MODERN], "capabilities": {"tools": {}}}})
+            told.extend([read(), read()])
+
+        with fake_server(script) as (reader, writer):
+            class Interrupted:
+                """A pipe in whose write() Ctrl-C arrives when all is written."""
+                def __init__(self):
+                    self.flush, self.close = writer.flush, writer.close
+
+                def write(self, data):
+                    writer.write(data)
+                    if b"tools/call" in bytes(data):
+                        writer.flush()
+                        raise KeyboardInterrupt
+                    return len(data)
+            with Client((reader, Interrupted())) as client:
+                helpers = client._connection.helpers
+                eventually(lambda: len(helpers._idle) == len(helpers._threads))
+                client._connection._may_write = None         # on this thread
+                with pytest.raises(KeyboardInterrupt):
+                    client.call_tool("x")
+                eventually(lambda: len(told) == 2)
+        assert told[1]["method"] == "notifications/cancelled"
+        assert told[1]["params"]["requestId"] == told[0]["id"]
 
     def test_ctrl_c_cancels_on_the_server(self):
         """What interrupts a waiting call is told to the server."""
@@ -4249,9 +4314,8 @@ def web_server(script):
         with contextlib.suppress(OSError, ValueError), sock.makefile("rb") as reader:
             while True:
                 method, path, _ = reader.readline().decode().split(" ")
-                lines = (
-                    line.decode().rstrip("\r\n").partition(":") for line in iter(reader.readline, b"\r\n")
-                )
+                lines = (line.decode("latin-1").rstrip("\r\n").partition(":")
+                         for line in iter(reader.readline, b"\r\n"))
                 headers = {name.lower(): value.strip() for name, _, value in lines}
                 body = reader.read(int(headers.get("content-length", 0)))
                 if len(body) < int(headers.get("content-length", 0)):
@@ -4692,13 +4756,13 @@ class TestHttpClient:
                 "method": "notifications/progress",
                 "params": {"progressToken": token, "progress": 1},
             }
-            return 200, {}, ("id: a1\ndata:\n\nretry: 10\n\n" + event_of(progress, id="a2")).encode()
+            return 200, {}, ("id: a1\ndata:\n\nretry: 10\n\n" + event_of(progress, id="é2字")).encode()
 
         def get(seen, sock):
             last = seen["headers"].get("last-event-id")
             if last is None:
                 return 405, {}, b""
-            if last == "a2":
+            if last.encode("latin-1") == "é2字".encode():          # as event sources send it
                 return 200, {}, b"id: a3\ndata:\n\n"
             return 200, {}, event_of(answer_to(calls[0], "resumed"), id="a4").encode()
 
@@ -4708,7 +4772,7 @@ class TestHttpClient:
                 result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
             assert result["content"][0]["text"] == "resumed" and heard == [1] and len(calls) == 1
             found = [each["headers"] for each in seen if "last-event-id" in each["headers"]]
-            assert [each["last-event-id"] for each in found] == ["a2", "a3"]
+            assert [each["last-event-id"] for each in found] == ["é2字".encode().decode("latin-1"), "a3"]
             assert all(
                 each["mcp-session-id"] == "s1" and each["mcp-protocol-version"] == "2025-11-25"
                 for each in found
@@ -4737,6 +4801,27 @@ class TestHttpClient:
             finally:
                 done.set()
         assert visits == [None, "g1", "g2"] and set(heard) == {"notifications/tools/list_changed"}
+
+    def test_a_notification_has_a_deadline(self):
+        """A server that drips the answer to one, head or body, holds up its sender for `timeout`, in all."""
+
+        def drip(seen, sock):
+            begin_stream(sock)
+            with contextlib.suppress(OSError):
+                while True:
+                    sock.sendall(b":")
+                    time.sleep(0.05)
+
+        def never(seen, sock):
+            sock.sendall(b"HTTP/1.1 404 X\r\nX-Drip: ")
+            drip(seen, sock)
+        for answer in (drip, never):
+            site = modern_site(tools_call=lambda seen, sock: result_of(seen, **text_result("x")), x=answer)
+            with web_server(site) as (url, seen), Client(url, timeout=0.5) as client:
+                client.call("x")                 # a connection that was kept is not tried again, either
+                client.notify("x")
+                assert [each["message"]["method"] for each in seen].count("x") == 1
+                assert client.call("x") == "x"
 
     def test_polling_there_and_back(self, server):
         """ctx.close_stream() costs the caller nothing but time: progress and the answer come once."""
@@ -7458,6 +7543,33 @@ class TestFaults:
                     assert found["id"] == n and found["result"]["isError"]
                 assert wire.end() == ([], 0)
             assert b"Traceback" in os.read(reading, 65536)
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
+    def test_tools_that_print_what_nobody_reads(self, tmp_path):
+        """They wait, as in any program; the others are served, and the end of the input ends the server."""
+        command = program(tmp_path, """
+            mcp_lite.DRAIN_SECONDS = 0.2
+            server = Server("s")
+            @server.tool
+            def talk() -> str:
+                while True:
+                    print("x" * 1000)
+            @server.tool
+            def hello() -> str:
+                return "hello"
+            server.run()
+            """)
+        reading, writing = os.pipe()
+        try:
+            buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+            with Wire(command, writing, env=buffered) as wire:
+                wire.send(request("tools/call", modern(name="talk"), 1))
+                for n in range(2, 20):
+                    assert wire.ask("tools/call", modern(name="hello"), n)["id"] == n
+                assert wire.end() == ([], 0)
         finally:
             os.close(reading)
             os.close(writing)
