@@ -112,7 +112,6 @@ LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 # Members that a revision does not know yet are left out of what it is sent.
 MEMBER_SINCE = {"annotations": "2025-03-26", "title": "2025-06-18", "outputSchema": "2025-06-18",
                 "_meta": "2025-06-18", "icons": "2025-11-25", "websiteUrl": "2025-11-25"}
-
 MAX_MESSAGE = 64 << 20             # bytes in a line: an 8 MiB image in base64 fits several times
 MAX_QUEUED = 10_000                # notifications that wait for a slow reader; then logs and progress go
 MAX_BACKLOG = 10_000               # requests that wait for a worker; then the peer is refused
@@ -1202,7 +1201,6 @@ class EventParser:
         elif name == b"id" and b"\0" not in value: self._next_id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit():
             self.retry = min(max(int(value[:9]), 20) / 1000, SESSION_SECONDS)    # 0 would be a storm
-
 # Mirrored headers: basic/transports/streamable-http.md#request-metadata
 def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
     """What headers mirror of a tool's arguments: [(path, header)]. Raises ValueError for an invalid tool."""
@@ -1279,7 +1277,6 @@ class Request:
             session.version, session.peer_capabilities, session.peer_info)
         self.waiters: list[SimpleQueue[Any]] = []
         self.callbacks: list[Job] = []
-
 # What else may come. An answer is for who is pending: a result, or an error, the peer's, or why none comes.
 Notification = namedtuple("Notification", "method params row")
 Answer = namedtuple("Answer", "pending result error")
@@ -1305,8 +1302,8 @@ class Protocol:
             if (kind := check_envelope(message)) == "request": return self._receive_request(message)
             if kind == "notification": return self._receive_notification(message)
             return self._receive_response(message)
-        except McpError as error: return self._refuse(_object(message), error)
-    def _refuse(self, message: Json, error: McpError) -> Answer | Refusal:
+        except McpError as error: return self.refuse(_object(message), error)
+    def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
         known = message["id"] if is_id(message.get("id")) else None
         answer = "method" not in message and ("result" in message or "error" in message)
         pending = self.pending.pop(known, None) if answer else None
@@ -1573,6 +1570,9 @@ class Connection:
             if self.protocol.role == "server":
                 return self._act(Refusal(str(error), error_message(None, error)))
             self.log.warning(f"not a message, skipped: {error}: {(line or b'')[:200]!r}")
+            with suppress(ValueError, RecursionError):     # whose answer it should be may show all the same
+                message = _object(json.loads((line or b"").decode("utf-8", "replace")))
+                return self._act(self.protocol.refuse(message, error))
             return []
         return self._act(self.protocol.receive(message))
     def _receive_batch(self, messages: list[Any], exchange: Any = None) -> list[Request]:
@@ -1953,7 +1953,6 @@ class Signer:
         state: Json = json.loads(base64.b64decode(payload))
         if state["expires"] < time.time(): raise InvalidParams("requestState: expired; call again without it")
         return state
-
 # Questions and answers, as both sides check them
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict, and how its content becomes a
@@ -2039,7 +2038,9 @@ class Pump:
             if not connection.drain(DRAIN_SECONDS):
                 connection.log.warning(f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled")
                 connection.cancel_all()
-                connection.drain(DRAIN_SECONDS)
+                until = time.monotonic() + DRAIN_SECONDS         # to tidy up, deaf ones are left
+                while self._serving and time.monotonic() < until: time.sleep(0.002)
+                connection.workers.close(until - time.monotonic())
         finally: connection.close(closed)
     def _stand_by(self) -> None:
         """Until the input ends, start a reader when nobody reads: at first, and when a handler takes long."""
@@ -2564,13 +2565,11 @@ _PREFLIGHT = {"Access-Control-Allow-Methods": "POST, GET, DELETE", "Access-Contr
               "Access-Control-Allow-Headers": "*, Authorization"}
 def _host_name(host: str) -> str:
     return (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
-
 # Shells: start(status, headers, body or None), write(events, ending), hung_up(); shut() if it `can_leave`.
 @lru_cache(None)
 def _status_line(status: int) -> str:
     from http import HTTPStatus
     return f"{status} {HTTPStatus(status).phrase}"
-
 class _Wsgi:
     """One request, answered through start_response and its write()."""
     can_leave, thread = False, 0
@@ -2595,9 +2594,12 @@ class _Handler(_Handling):
         if hasattr(self.request, "do_handshake"): self.request.do_handshake()
         super().setup()
     def handle_one_request(self) -> None:
-        self._allow(IDLE_SECONDS)
         if self.request in self.server.refused: self.send_error(503)
-        else: super().handle_one_request()
+        else:
+            self._allow(IDLE_SECONDS)
+            self.rfile.peek()  # type: ignore[attr-defined]    # waits for the first byte
+            self._allow(HEAD_SECONDS)
+            super().handle_one_request()
     def _allow(self, seconds: float) -> None: self.server.deadlines[self.request] = time.monotonic() + seconds
     def log_message(self, format: str, *args: Any) -> None: self.server.log.debug("HTTP: " + format % args)
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
@@ -2612,7 +2614,6 @@ class _Handler(_Handling):
     def parse_request(self) -> bool:
         """Read a request, all of it; whether that was possible."""
         try:
-            self._allow(HEAD_SECONDS)
             self._read_head()
             self._allow(BODY_SECONDS)
             self._body = self._read_body()
@@ -3719,7 +3720,7 @@ class Client:
                 answer = take(inbox, patience)[1]
                 if (version := self._agree(answer)) >= MODERN or answer.pending.method == "initialize": break
             except Empty:
-                if not probing: raise Timeout(f"no answer within {patience:g} seconds") from None
+                if not probing: raise Timeout(f"connecting: no answer within {patience:g} s") from None
                 version = LAST_LEGACY
             if probing: self._propose(version, inbox)
             probing, patience = False, self.timeout

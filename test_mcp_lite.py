@@ -2988,6 +2988,18 @@ class TestClient:
             client.call("x")
         assert [reply["error"]["code"] for reply in replies] == [-32602, -32601]
 
+    @pytest.mark.parametrize("answer", [b'{"jsonrpc":"2.0","id":%d,"result":{"x":NaN}}\n',
+                                        b'{"jsonrpc":"2.0","id":%d,"result":{"x":"\xff"}}\n',
+                                        b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":Infinity}}\n'])
+    def test_an_answer_that_is_not_json(self, answer):
+        """Where it shows whose it should have been, nobody waits for another."""
+        script = legacy_server(tools_call=lambda message, read, write: write(answer % message["id"]))
+        with fake_server(script) as streams, Client(streams, version="2025-11-25") as client:
+            with pytest.raises(InternalError, match="not a valid answer: not JSON in UTF-8"):
+                client.call("x")
+            with pytest.raises(MethodNotFound):
+                client.request("x/y")
+
     def test_ctrl_c_just_after_a_request_has_left(self):
         """It is raised out of the call, and cancels it on the server, as while it waits."""
         told = []
@@ -4000,7 +4012,7 @@ class TestHttpServer:
     @pytest.mark.parametrize(
         "name, start",
         [
-            ("IDLE_SECONDS", b"POST /"),
+            ("HEAD_SECONDS", b"P"),
             ("HEAD_SECONDS", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "),
             ("BODY_SECONDS", head_of(request("ping"), "Content-Length: 100000", length=False)[:-80]),
             (
@@ -7546,6 +7558,32 @@ class TestFaults:
         finally:
             os.close(reading)
             os.close(writing)
+
+    @pytest.mark.parametrize("others", [0, 1])
+    def test_cancelled_work_may_tidy_up(self, tmp_path, others):
+        """At the end of the input: on the reading thread, and on a worker."""
+        command = program(tmp_path, f"""
+            mcp_lite.DRAIN_SECONDS = 1.0
+            server = Server("s")
+            begun = threading.Barrier({others + 1})
+            @server.tool
+            def work(n: int, ctx: Context) -> str:
+                try:
+                    if n <= {others}:
+                        begun.wait()
+                        open({str(tmp_path / "begun")!r} + str(n), "w").close()
+                    ctx.sleep(600)
+                finally:
+                    time.sleep(0.05)
+                    open({str(tmp_path / "tidy")!r} + str(n), "w").close()
+            server.run()
+            """)
+        with Wire(command) as wire:
+            for n in range(others + 1):
+                wire.send(request("tools/call", modern(name="work", arguments={"n": n}), n))
+            eventually(lambda: len(list(tmp_path.glob("begun*"))) == others + 1)
+            assert wire.end() == ([], 0)
+        assert len(list(tmp_path.glob("tidy*"))) == others + 1
 
     @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
     def test_tools_that_print_what_nobody_reads(self, tmp_path):
