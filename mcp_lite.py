@@ -92,7 +92,6 @@ __all__ = ["Audio", "Cancelled", "Client", "ConnectionClosed", "Context", "Embed
            "InternalError", "InvalidParams", "InvalidRequest", "MainThread", "McpError", "Message",
            "MethodNotFound", "MissingCapability", "NotFound", "Param", "ParseError", "RequestCancelled",
            "ResourceLink", "Server", "Timeout", "ToolError", "UnsupportedVersion", "validate"]
-
 ###############################################################################
 # 1. Vocabulary ###############################################################
 ###############################################################################
@@ -133,7 +132,7 @@ MAX_EVENTS, MAX_REPLAY = 1_000, 1 << 20        # events and bytes of one that we
 HEAD_SECONDS, BODY_SECONDS = 10.0, 60.0        # for all of a request's head, or body, to arrive
 SEND_SECONDS, COMMENT_SECONDS = 30.0, 15.0     # to take what is written; between a silent stream's comments
 MAX_VISITS, MAX_ERROR = 3, 64 << 10            # failures to get a stream back; bytes of an error's body
-
+TICK_SECONDS = 0.1                 # between an HTTP server's looks at deadlines, and at who has left
 ###############################################################################
 # 2. Errors ###################################################################
 ###############################################################################
@@ -216,7 +215,6 @@ def tell(error: BaseException) -> str:
     """An exception as `TypeName: text`; whoever wrote its class may have got the text wrong."""
     with suppress(Exception): return f"{type(error).__name__}: {error}"
     return type(error).__name__
-
 ###############################################################################
 # 3. Messages #################################################################
 ###############################################################################
@@ -276,7 +274,6 @@ def result_message(request_id: RequestId, result: Json) -> Json:
 def error_message(request_id: RequestId | None, error: McpError) -> Json:
     """An answer that says no. Without an id when it could not be read: MCP's ids are never null."""
     return _with({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
-
 ###############################################################################
 # 4. Methods ##################################################################
 ###############################################################################
@@ -360,7 +357,6 @@ def has_capability(capabilities: Json, path: str) -> bool:
     found: Any = capabilities
     for name in path.split("."): found = found.get(name) if isinstance(found, dict) else None
     return found is True or isinstance(found, dict)
-
 ###############################################################################
 # 5. JSON Schema ##############################################################
 ###############################################################################
@@ -720,7 +716,6 @@ _PREPARE: dict[str, Any] = {       # what is made of a keyword's argument before
 _METASCHEMA = ("https://json-schema.org/draft/2020-12/schema", "")
 _RULES: Json = {"type": ["object", "boolean"], "properties": {key: row[0] for key, row in _KEYWORDS.items()}}
 _META = Schema(_RULES)
-
 ###############################################################################
 # 6. Signatures ###############################################################
 ###############################################################################
@@ -1145,7 +1140,6 @@ class UriTemplate:
         if any(_ELSEWHERE.search(texts[key]) for key in texts if self.names.get(key, "+") != "+"): return None
         return {name: texts[name] for name in self.names if name in texts}
 _ELSEWHERE = re.compile(r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0")  # absolute, a drive, .., NUL
-
 ###############################################################################
 # 7. Framing ##################################################################
 ###############################################################################
@@ -1250,7 +1244,6 @@ def is_mirrored(text: str, value: Any) -> bool:
         if isinstance(value, str): return text == value
         return text == encode_json(value) or float(text) == value and not isinstance(value, bool)
     except ValueError: return False              # neither base64 of UTF-8, nor a number
-
 ###############################################################################
 # 8. Protocol #################################################################
 ###############################################################################
@@ -1381,7 +1374,6 @@ class Protocol:
     def end(self, request: Request) -> bool:
         """Take a request out of flight. Only who gets True may still speak about it."""
         return self.in_flight.get(request.id) is request and self.in_flight.pop(request.id, None) is request
-
 ###############################################################################
 # 9. Connection ###############################################################
 ###############################################################################
@@ -1757,7 +1749,6 @@ class Connection:
         self.cancel_all()
         self.fail_pending(error)
         for each in (self.helpers, self.workers): each.close(seconds)
-
 ###############################################################################
 # 10. Context #################################################################
 ###############################################################################
@@ -1990,7 +1981,6 @@ _ANSWERS = {"_ping": Schema(_record()),
     "_elicitation_create": Schema(_record(("action",), action={"enum": ["accept", "decline", "cancel"]})),
     "_sampling_create_message": Schema(_record(("role", "content"), role={"enum": ["assistant", "user"]},
                                                content={"type": ["object", "array"]}))}
-
 ###############################################################################
 # 11. stdio ###################################################################
 ###############################################################################
@@ -2154,7 +2144,6 @@ class Child:
         """Block for the next bytes of its output; b"" is the end, and closes it, however late it comes."""
         if not (data := self._read()): self._process.stdout.close()
         return data
-
 ###############################################################################
 # 12. HTTP server #############################################################
 ###############################################################################
@@ -2726,7 +2715,7 @@ class HttpServer(_Listening):
         self.port: int = self.server_address[1]
         name = "127.0.0.1" if host in ("", "0.0.0.0") else f"[{host}]" if ":" in host else host
         self.url = f"{'https' if ssl_context else 'http'}://{name}:{self.port}{path}"
-        threading.Thread(target=self.serve_forever, args=(0.1,), name="mcp-http", daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(TICK_SECONDS,), name="mcp-http", daemon=True).start()
     def close(self) -> None:
         """Take no more requests, end what listens, and wait for handlers: those that still run after half of
         DRAIN_SECONDS are cancelled, and left after the rest. Idempotent, from any thread, a handler's too."""
@@ -2771,14 +2760,13 @@ class HttpServer(_Listening):
         super().shutdown_request(request)
     def handle_error(self, request: Any, client_address: Any) -> None:
         self.log.debug(f"an HTTP connection ended: {tell(sys.exc_info()[1] or EOFError())}")
-    def service_actions(self) -> None:           # ten times a second
+    def service_actions(self) -> None:           # every TICK_SECONDS
         now = time.monotonic()
         for sock in [sock for sock, deadline in list(self.deadlines.items()) if deadline < now]:
             shut(sock)
             self.deadlines.pop(sock, None)       # a late write may have noted one that was gone
         try: self.endpoint.look_after()
         except Exception as error: self.log.error(f"HTTP: {tell(error)}", error)       # accept goes on
-
 ###############################################################################
 # 13. HTTP client #############################################################
 ###############################################################################
@@ -2863,6 +2851,8 @@ class HttpTransport:
             conn = (kept := self._pop_alive()) or self._connect()
             late = threading.Timer(patience, shut, (conn.sock,)) if patience is not None else None
             self._busy[conn] = conn.sock, request_id, late
+            number = os.dup(conn.sock.fileno()) if kept and os.name == "posix" else None
+            began = time.monotonic()
             try:
                 if late is not None: late.start()
                 if self._closed.is_set(): raise ConnectionError("the client is closed")
@@ -2871,10 +2861,13 @@ class HttpTransport:
                 with suppress(BrokenPipeError, ConnectionResetError): conn.request(method, target, body, more)
                 response = conn.getresponse()
             except BaseException as error:
-                too_late = late is not None and late.finished.is_set()
+                over = late is not None and late.finished.is_set() or not self._is_open(request_id)
                 self._finish(conn)
-                given_up = too_late or self._closed.is_set() or not self._is_open(request_id)
-                if kept is None or given_up or not isinstance(error, ConnectionError): raise
+                # What was taken is not sent again: a tool may have run. What was not, is refused at once.
+                if over or self._closed.is_set() or not isinstance(error, ConnectionError): raise
+                if number is None or not _is_reset(number) or time.monotonic() - began > 2.0: raise
+            finally:
+                if number is not None: os.close(number)
         try: yield response
         finally: self._finish(conn, response)
     def _finish(self, conn: Any, response: Any = None) -> None:
@@ -3012,6 +3005,12 @@ class HttpTransport:
             self.write(encode_message(call_message("notifications/initialized", None)))
             self._on_new_session()
         finally: self._renewals.pop(lost).set()
+def _is_reset(number: int) -> bool:
+    """Whether the peer refuses what came after it had closed: told by a reset. Who took it, only closes."""
+    import select
+    poll = select.poll()
+    poll.register(number, 0)
+    return bool(poll.poll(1000))
 def _error_of(body: bytes) -> McpError | None:
     with suppress(McpError, LookupError, TypeError):       # there may be none in the body
         error = parse_message(body)["error"]
@@ -3029,7 +3028,6 @@ def _proxy_of(url: Any) -> tuple[str, int | None, dict[str, str]] | None:
     login = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}".encode("utf-8")
     headers = {"Proxy-Authorization": f"Basic {_base64(login)}"} if proxy.username else {}
     return str(proxy.hostname), proxy.port, headers
-
 ###############################################################################
 # 14. Server ##################################################################
 ###############################################################################
@@ -3469,7 +3467,6 @@ def _failed(text: str, content: list[Any] | None = None) -> Json:
     """The result of a tool that failed. A lone surrogate in the text must not cost the model all of it."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return {"content": [_block(item) for item in content or [text]], "isError": True}
-
 ###############################################################################
 # 15. Client ##################################################################
 ###############################################################################
