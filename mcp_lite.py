@@ -2715,7 +2715,7 @@ class HttpServer(_Listening):
         self.port: int = self.server_address[1]
         name = "127.0.0.1" if host in ("", "0.0.0.0") else f"[{host}]" if ":" in host else host
         self.url = f"{'https' if ssl_context else 'http'}://{name}:{self.port}{path}"
-        threading.Thread(target=self.serve_forever, args=(TICK_SECONDS,), name="mcp-http", daemon=True).start()
+        threading.Thread(None, self.serve_forever, "mcp-http", args=(TICK_SECONDS,), daemon=True).start()
     def close(self) -> None:
         """Take no more requests, end what listens, and wait for handlers: those that still run after half of
         DRAIN_SECONDS are cancelled, and left after the rest. Idempotent, from any thread, a handler's too."""
