@@ -1392,12 +1392,12 @@ class Workers:
         self._backlog: deque[Job] = deque()
         self._idle: list[threading.Lock] = []          # what each idle worker waits for
         self._threads: set[threading.Thread] = set()
-        self._waking = self._closed = False            # one is on its way; no more jobs
+        self._waking = self.closed = False            # one is on its way; no more jobs
     def __len__(self) -> int: return len(self._backlog)
     def submit(self, job: Job) -> None:
         """Have a worker run the job. Never blocks. After close() it is dropped."""
         with self._lock:
-            if self._closed: return
+            if self.closed: return
             self._backlog.append(job)
         if not self._waking: self._wake()
     def nudge(self) -> None:
@@ -1434,7 +1434,7 @@ class Workers:
         """Wait to be woken. False when this worker may go: idle for long, or no more jobs will come."""
         woken = wake.acquire(timeout=self._patience)
         with self._lock:
-            if wake in self._idle or (self._closed and not self._backlog):
+            if wake in self._idle or (self.closed and not self._backlog):
                 self._idle = [each for each in self._idle if each is not wake]
                 self._threads.discard(threading.current_thread())
                 return False
@@ -1444,7 +1444,7 @@ class Workers:
         """The next job; or None, and the worker stands among the idle."""
         with self._lock:
             if not self._backlog:
-                if self._closed: wake.release()
+                if self.closed: wake.release()
                 else: self._idle.append(wake)
                 return None
             job = self._backlog.popleft()
@@ -1453,7 +1453,7 @@ class Workers:
     def close(self, seconds: float) -> bool:
         """Take no more jobs. Block until those that wait are done, or for `seconds`. Whether they are."""
         with self._lock:
-            self._closed, threads = True, self._threads - {threading.current_thread()}
+            self.closed, threads = True, self._threads - {threading.current_thread()}
             while self._idle: self._idle.pop().release()
         self.between = nothing                    # so that no cycle keeps alive whose it was
         until = time.monotonic() + seconds
@@ -1541,7 +1541,7 @@ class Connection:
     # Reading: feed() and receive() run no user code.
     def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, b"" at their end. Returns the requests to serve, by dispatch() say."""
-        lines = (line for line in self._framer.feed(data) if self.closed is None)
+        lines = (line for line in self._framer.feed(data) if not self.workers.closed)
         return [request for line in lines for request in self.receive(line)]
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
