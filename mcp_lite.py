@@ -50,7 +50,7 @@ Who runs what, and how it ends:
     helper      Connection, on demand    writes that might block; on_cancel functions  when idle, or close()
     callbacks   Client, on demand        on_log and on_notification, in order          when idle, or close()
     stderr      Client, over a process   keeps the child's last lines                  end of the stream
-    timer       a tool with a timeout    ends one overdue call                         with the call
+    timer       a tool's timeout; HTTP   ends one overdue call, or exchange            with that
     log         the first line to log    hands lines to Python's logging               when none is left
     HTTP server start_http               accepts; watches deadlines, and who has left  close()
     connection  HTTP server              reads requests and runs their handlers        with the connection
@@ -1518,6 +1518,12 @@ def encode_answer(message: Json, log: _Log) -> bytes:
     except (ValueError, TypeError) as error: log.error(f"an answer cannot be sent: {error}")
     failure = error_message(message.get("id"), InternalError("the answer is not valid JSON"))
     return json.dumps(failure).encode("ascii")   # even the id may be a lone surrogate: as it came
+def start_timer(seconds: float, job: Callable[..., Any], *arguments: Any) -> threading.Timer:
+    """Have a thread call job(*arguments) in so many seconds, unless it is cancelled; it holds up no exit."""
+    timer = threading.Timer(seconds, job, arguments)
+    timer.name, timer.daemon = "mcp-timer", True
+    timer.start()
+    return timer
 def nothing(*ignored: Any) -> None: """What is done where nothing is to be done, by a worker's job, say."""
 
 class Connection:
@@ -2571,7 +2577,6 @@ class _Wsgi:
         try: self._write(events)                 # who has left shows only here
         except Exception as error: raise OSError(tell(error)) from error       # each server has its own
     def hung_up(self) -> bool: return False
-
 class _Handler(_Handling):
     """A socket: reads its requests, and has the endpoint answer them. Heads are split by hand: http.server's
     parser, made for e-mail, costs more than the rest of a request."""
@@ -2849,12 +2854,11 @@ class HttpTransport:
         response = None
         while response is None:                  # one that was kept alive may have died: then the next
             conn = (kept := self._pop_alive()) or self._connect()
-            late = threading.Timer(patience, shut, (conn.sock,)) if patience is not None else None
+            late = start_timer(patience, shut, conn.sock) if patience is not None else None
             self._busy[conn] = conn.sock, request_id, late
             number = os.dup(conn.sock.fileno()) if kept and os.name == "posix" else None
             began = time.monotonic()
             try:
-                if late is not None: late.start()
                 if self._closed.is_set(): raise ConnectionError("the client is closed")
                 conn.sock.settimeout(None)
                 # Who refuses a large body may answer before it has read it.
@@ -3342,9 +3346,7 @@ class Server:
         def job() -> Any:
             if seconds is None: return fn(**arguments)
             expired = self._result_message(ctx._request, _failed(f"timed out after {seconds:g} seconds"))
-            timer = threading.Timer(seconds, ctx._connection.cut_short, (ctx._request, expired))
-            timer.name, timer.daemon = "mcp-timer", True
-            timer.start()
+            timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, expired)
             try: return fn(**arguments)
             finally: timer.cancel()
         return _call_where(ctx, self._run_on, job)
