@@ -169,7 +169,6 @@ class _Coded(McpError):
         super().__init__(type(self).code, message, data)
     def __init_subclass__(cls, code: int | None = None, status: int = 200) -> None:
         if code is not None: cls.code, cls.http_status = code, status
-
 class ParseError(_Coded, code=-32700, status=400): """What came is not JSON."""
 class InvalidRequest(_Coded, code=-32600, status=400): """JSON, but not a message that may be sent now."""
 class MethodNotFound(_Coded, code=-32601, status=404): """It does not exist, or was not declared."""
@@ -279,7 +278,6 @@ def error_message(request_id: RequestId | None, error: McpError) -> Json:
 ###############################################################################
 # Everything that can be said: one row each. A rule that concerns one method stands in its row, and nowhere
 # else is a method's name compared.
-
 class Method:
     """A row of the table: `who` sends it, as what; the `handler` in its receiver (of a notification, in the
     Connection); the `capability` its receiver must declare; the types of its `params`, "?" if optional."""
@@ -1487,7 +1485,6 @@ class _Log:
         """Wait until the queued lines are out, but no longer than `seconds`."""
         self._workers.submit((done := threading.Event()).set)
         done.wait(seconds)
-
 class Waiter:
     """Who waits for an answer: `inbox` gets ("progress", params)s, then ("answer", Answer), unless on_answer,
     on the reading thread, returned True."""
@@ -2164,7 +2161,6 @@ def shut(sock: Any, how: int = 2) -> None:
     """End a connection under whoever reads from it (0), writes to it (1), or does either (2)."""
     import socket
     with suppress(OSError): socket.socket.shutdown(sock, how)
-
 class HttpError(InvalidRequest):
     """A request that is refused for its HTTP side."""
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
@@ -2292,6 +2288,8 @@ class HttpConnection(Connection):
                          name="mcp-http-worker", log=endpoint.log, max_workers=endpoint.max_workers)
         self.session_id, self.owner, self.resumable = session_id, owner, resumable
         self.used, self._names = time.monotonic(), itertools.count().__next__
+        # A late answer must not pass for one in the session that its client has opened instead.
+        if session_id: self.protocol.next_id = itertools.count(int.from_bytes(os.urandom(6), "big")).__next__
         self.streams: dict[str, Stream] = {}     # of a session: those that a client may come back for
         self._dirty: list[Stream] = []
         self.listening = self.open_stream() if session_id is not None else None
@@ -2915,7 +2913,9 @@ class HttpTransport:
         if status < 300: return self._feed(body)         # now that the next call may have the connection
         if status == 404 and session_id is not None and not (handshake or again):
             self._renew(session_id)
-            if self._session_id != session_id: return self._post(line, message, request_id, True)
+            # An answer is lost with its question's session: in the new one, its id may mean another.
+            if "method" in message and self._session_id != session_id:
+                return self._post(line, message, request_id, True)
         error = _error_of(body)
         # "400, 404 or 405 and [...] not a recognized modern JSON-RPC error: issue a GET request".
         if opening and status in (400, 404, 405) and not self._single and (
@@ -3001,6 +3001,7 @@ class HttpTransport:
             return
         try:
             if self._session_id != lost: return  # it has been, meanwhile
+            self.connection.cancel_all()         # what the lost one asked
             head = self._headers_of({})
             with self._exchange("POST", head, self._opening, None, self._timeout, True) as response:
                 response.read(CHUNK)
@@ -3070,7 +3071,6 @@ class MainThread:
 
 # A registered function: what the lists say of it, how it is called, what HTTP headers mirror of it.
 Offer = namedtuple("Offer", "wire signature output timeout template headers", defaults=[None, None, None, ()])
-
 class _Listener(namedtuple("_Listener", "connection request granted acknowledged")):
     """An open subscriptions/listen, what it was granted, and an Event: changes wait for its beginning."""
     def is_open(self) -> bool: return self.connection.protocol.in_flight.get(self.request.id) is self.request

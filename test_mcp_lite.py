@@ -4914,6 +4914,40 @@ class TestHttpClient:
         assert methods.count("initialize") == 2 and methods.count("notifications/initialized") == 2
         assert methods.count("logging/setLevel") == 2
 
+    @pytest.mark.parametrize("slow", [False, True])
+    def test_an_answer_dies_with_its_session(self, recorded, slow):
+        """The question is lost with it: in the new session, its id may belong to another one."""
+        http, seen = recorded
+
+        def answer(params):
+            for connection in list(http.endpoint._sessions.values()):
+                http.endpoint._close_session(connection)
+            if slow:                             # until there is a new session
+                eventually(lambda: http.endpoint._sessions)
+            return {"action": "accept", "content": {"name": "x"}}
+
+        with Client(http.url, version="2025-11-25", on_elicit=answer) as client:
+            with pytest.raises(ConnectionClosed):
+                client.get_prompt("asks")
+            assert client.call("greet", name="Bo") == "hello Bo"
+            eventually(lambda: not client._connection.protocol.in_flight)
+            old = seen[1][1].get("mcp-session-id")
+            answers = [headers for _, headers, message in seen if message and "method" not in message]
+            assert old and [headers["mcp-session-id"] for headers in answers] == ([] if slow else [old])
+
+    def test_questions_of_two_sessions_have_different_ids(self, recorded):
+        """So that a late answer to one is not taken for an answer to the other."""
+        http, ids = recorded[0], []
+
+        def trace(direction, line):
+            message = json.loads(line)
+            if message.get("method") == "elicitation/create":
+                ids.append(message["id"])
+        for _ in range(2):
+            with Client(http.url, version="2025-11-25", trace=trace, **CALLBACKS) as client:
+                client.get_prompt("asks")
+        assert len(set(ids)) == 2 and max(ids) < 1 << 53
+
     def test_calls_wait_for_the_new_session(self):
         """A session is renewed once, however many calls there are; none is sent without one."""
         renewing, called, sessions = threading.Event(), threading.Event(), ["s1", "s2", "s3"]
