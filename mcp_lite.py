@@ -114,7 +114,7 @@ MEMBER_SINCE = {"annotations": "2025-03-26", "title": "2025-06-18", "outputSchem
 MAX_MESSAGE = 64 << 20             # bytes in a line: an 8 MiB image in base64 fits several times
 MAX_QUEUED = 10_000                # notifications that wait for a slow reader; then logs and progress go
 MAX_BACKLOG = 10_000               # requests that wait for a worker; then the peer is refused
-MAX_BATCH, MAX_PAGES, MAX_URI = 1_000, 1_000, 4_096    # members; pages followed; of what a template matches
+MAX_BATCH, MAX_PAGES, MAX_URI = 1_000, 1_000, 2_048    # members; pages followed; of what a template matches
 MAX_LISTENERS, MAX_ROUNDS = 1_000, 10          # open subscriptions/listen; questions in a row for one call
 MAX_STATE, STATE_SECONDS = 256 << 10, 600.0    # bytes of `requestState`; its life, and a legacy question's
 MAX_COMPLETIONS, MAX_WORKERS = 100, 32         # in a completion, by the schema; handlers at once
@@ -1567,7 +1567,7 @@ class Connection:
             self.log.warning(f"not a message, skipped: {error}: {(line or b'')[:200]!r}")
             with suppress(ValueError, RecursionError):     # whose answer it should be may show all the same
                 message = _object(json.loads((line or b"").decode("utf-8", "replace")))
-                return self._act(self.protocol.refuse(message, error))
+                if "id" in message: return self._act(self.protocol.refuse(message, error))
             return []
         return self._act(self.protocol.receive(message))
     def _receive_batch(self, messages: list[Any], exchange: Any = None) -> list[Request]:
@@ -2033,7 +2033,7 @@ class Pump:
                 connection.cancel_all()
                 until = time.monotonic() + DRAIN_SECONDS         # to tidy up, deaf ones are left
                 while self._serving and time.monotonic() < until: time.sleep(0.002)
-                connection.workers.close(until - time.monotonic())
+                for each in (connection.workers, connection.helpers): each.close(until - time.monotonic())
         finally: connection.close(closed)
     def _stand_by(self) -> None:
         """Until the input ends, start a reader when nobody reads: at first, and when a handler takes long."""
@@ -2090,10 +2090,10 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             yield inp, out
         finally:
             flushing = Workers("mcp-stdout", 1, nothing, None)
-            flushing.submit(getattr(stdout, "flush", nothing))
+            for each in (stdout, sys.stderr): flushing.submit(getattr(each, "flush", nothing))
             os.dup2(inp.fileno(), 0)
             if flushing.close(1.0): os.dup2(out.fileno(), 1)
-            else: sys.stdout = None              # nobody reads stderr: the interpreter must not wait, either
+            else: sys.stdout = sys.stderr = None       # nobody reads them: Python's end must not wait, either
 
 class Child:
     """A server as a child process, in a process group of its own, so that its own children end with it."""
@@ -2849,33 +2849,33 @@ class HttpTransport:
         if self._proxy and self._url.scheme == "http":
             target, more = f"http://{self._url.netloc}{target}", {**more, **self._proxy[2]}
         if self._session_id is not None and not opening: more["Mcp-Session-Id"] = self._session_id
-        response = None
+        response, soon = None, min(0.5, (patience or 1.0) / 2)
         while response is None:                  # one that was kept alive may have died: then the next
-            conn = (kept := self._pop_alive()) or self._connect()
+            conn, began, hold = (kept := self._pop_alive()) or self._connect(), time.monotonic(), None
+            if kept and os.name == "posix": hold = kept.sock.makefile("rb", 0)     # outlives kept.close()
             late = start_timer(patience, shut, conn.sock) if patience is not None else None
             self._busy[conn] = conn.sock, request_id, late
-            number = os.dup(conn.sock.fileno()) if kept and os.name == "posix" else None
-            began = time.monotonic()
             try:
-                if self._closed.is_set(): raise ConnectionError("the client is closed")
+                if self._closed.is_set() or not self._is_open(request_id): raise ConnectionError("given up")
                 conn.sock.settimeout(None)
                 # Who refuses a large body may answer before it has read it.
                 with suppress(BrokenPipeError, ConnectionResetError): conn.request(method, target, body, more)
                 response = conn.getresponse()
             except BaseException as error:
-                over = late is not None and late.finished.is_set() or not self._is_open(request_id)
+                refused = isinstance(error, ConnectionError) and time.monotonic() - began < soon
                 self._finish(conn)
+                given_up = self._closed.is_set() or not self._is_open(request_id)
                 # What was taken is not sent again: a tool may have run. What was not, is refused at once.
-                if over or self._closed.is_set() or not isinstance(error, ConnectionError): raise
-                if number is None or not _is_reset(number) or time.monotonic() - began > 2.0: raise
+                if given_up or not refused or hold is None or not _is_reset(hold): raise
             finally:
-                if number is not None: os.close(number)
+                if hold is not None: hold.close()
         try: yield response
         finally: self._finish(conn, response)
     def _finish(self, conn: Any, response: Any = None) -> None:
         """Keep the connection for the next request, if the response was read to its end."""
         *_, late = self._busy.pop(conn)
-        if late is not None: late.cancel()
+        if late is not None: late.cancel()       # or it would shut a connection in its next exchange
+        if late is not None: late.join()
         with suppress(Exception):                # what a stream has after the answer: mostly its end
             if response is not None and not response.isclosed():
                 conn.sock.settimeout(0.1)
@@ -3010,12 +3010,12 @@ class HttpTransport:
             self.write(encode_message(call_message("notifications/initialized", None)))
             self._on_new_session()
         finally: self._renewals.pop(lost).set()
-def _is_reset(number: int) -> bool:
+def _is_reset(hold: Any) -> bool:
     """Whether the peer refuses what came after it had closed: told by a reset. Who took it, only closes."""
     import select
     poll = select.poll()
-    poll.register(number, 0)
-    return bool(poll.poll(1000))
+    poll.register(hold, 0)
+    return bool(poll.poll(500))
 def _error_of(body: bytes) -> McpError | None:
     with suppress(McpError, LookupError, TypeError):       # there may be none in the body
         error = parse_message(body)["error"]
