@@ -4239,21 +4239,23 @@ class TestHttpServer:
     def test_close_cancels_what_takes_too_long(self, server, monkeypatch):
         """After half of DRAIN_SECONDS."""
         monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.4)
-        cancelled = threading.Event()
+        begun, cancelled = threading.Event(), threading.Event()
 
         @server.tool
         def endless(ctx: Context) -> str:
             ctx.on_cancel(cancelled.set)
+            begun.set()
             ctx.sleep(600)
             return "never"
 
         for message in (call_tool("endless"), call_legacy("endless")):
+            begun.clear()
             cancelled.clear()
             with server.start_http() as http:
                 web = Web(http) if "_meta" in message["params"] else Web(http).open()
                 caller = threading.Thread(target=lambda w=web, m=message: w.connect("POST", m)[0].close())
                 caller.start()
-                eventually(lambda h=http: h.endpoint._held)
+                assert begun.wait(SECONDS)
             caller.join(SECONDS)
             assert cancelled.wait(SECONDS)
 
