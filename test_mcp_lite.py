@@ -8077,7 +8077,9 @@ class TestSoak:
     def run(self, *command):
         run = subprocess.run([sys.executable, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, timeout=SECONDS * 8)
-        return run.returncode, run.stdout.decode().splitlines()[-1], run.stderr.decode()
+        lines = run.stdout.decode().splitlines()
+        print(*[line for line in lines if line.startswith("LOSS")], sep="\n")       # for who reads of a failure
+        return run.returncode, lines[-1], run.stderr.decode()
 
     def test_a_short_soak(self):
         """A few seconds of everything, without a loss, a warning, or anything left over."""
