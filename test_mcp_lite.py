@@ -8078,7 +8078,7 @@ class TestSoak:
         run = subprocess.run([sys.executable, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, timeout=SECONDS * 8)
         lines = run.stdout.decode().splitlines()
-        print(*[line for line in lines if line.startswith("LOSS")], sep="\n")       # for who reads of a failure
+        print(*[line for line in lines if line.startswith("LOSS")], sep="\n")  # told on failure
         return run.returncode, lines[-1], run.stderr.decode()
 
     def test_a_short_soak(self):
