@@ -237,9 +237,10 @@ def encode_json(value: Any) -> str:
     except RecursionError: raise ValueError("nested too deeply") from None
 def encode_message(message: Any) -> bytes:
     """One message as UTF-8 without a line break. Raises as encode_json does, and for lone surrogates."""
-    return encode_json(message).encode("utf-8")
+    try: return _encoder.encode(message).encode("utf-8")
+    except RecursionError: raise ValueError("nested too deeply") from None
 def is_id(value: Any) -> bool:
-    """Whether it can be a request's id: "string or integer", "MUST NOT be null". Python's True is an int."""
+    """Whether it can be a request's id: "string or integer", "MUST NOT be null"; nor a bool."""
     return type(value) in (str, int)
 def _object(found: Any) -> Json:
     """What a peer sent where an object belongs; an empty one for anything else."""
@@ -347,9 +348,9 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
     """Check members, (name, required, type) each. Raises InvalidParams naming the first that is wrong."""
     for name, required, kind in rules:
         if (value := members.get(name)) is None and not required: continue
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            found = f"got {show(value)}" if name in members else "but it is missing"
-            raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {found}")
+        if isinstance(value, kind) and type(value) is not bool: continue         # Python's True is an int
+        found = f"got {show(value)}" if name in members else "but it is missing"
+        raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {found}")
 def has_capability(capabilities: Json, path: str) -> bool:
     """Whether a dotted path, such as "resources.subscribe", was declared: true, or an object, even empty."""
     found: Any = capabilities
@@ -392,8 +393,10 @@ class Schema:
         self._types = {key: node.types for key, node in parts.get("properties", {}).items() if not node.rows}
     def errors(self, value: Any) -> list[str]:
         """What is wrong with the value: at most MAX_ERRORS texts, none when it is valid."""
-        if self._required is not None and type(value) is dict and self._required <= value.keys() and all(
-                type(value[name]) in self._types.get(name, ()) for name in value): return []
+        if self._required is not None and type(value) is dict and self._required <= value.keys():
+            for name in value:
+                if type(value[name]) not in self._types.get(name, ()): break
+            else: return []
         try: return [_tell(*error) for error in _Run(self).check(self._root, value)]
         except RecursionError: return ["nested too deeply for the schema"]
         except (OverflowError, ValueError) as error: return [str(error)]
@@ -613,7 +616,6 @@ def _piece(token: str) -> str:
     if token[0] != "[": return "(" if re.match(r"\(\?<\w", token) else _PYTHON.get(token, token)
     inner = re.sub(r"(?s)\\.|[&~|[]", lambda each: _WITHIN.get(each[0], each[0]), token[1:-1])
     return _PYTHON.get(token, f"[{inner}]")
-def is_type(value: Any, name: str) -> bool: return _type(value) in _TYPES[name]
 def _type(value: Any) -> Any:
     """Which of _EVERY a value's type is, or comes from: int for a whole float, and a bool is no number."""
     if isinstance(value, float) and value.is_integer(): return int
@@ -1216,7 +1218,7 @@ def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
             else: queue.append((sub, None))
     return found
 def mirrored_headers(message: Json, parameters: Callable[[str, str], list[tuple[list[str], str]]]) -> Json:
-    """{header: what it mirrors of a message}; `parameters(registry, name)` as header_parameters() found."""
+    """{header: what it mirrors of a message, or None}; `parameters(registry, name)`: header_parameters()."""
     row, params = METHODS.get(str(message.get("method")), UNKNOWN), message.get("params")
     headers: Json = {"Mcp-Method": message.get("method")}
     if row.names and isinstance(params, dict):
@@ -1225,7 +1227,7 @@ def mirrored_headers(message: Json, parameters: Callable[[str, str], list[tuple[
             value: Any = params.get("arguments")
             for step in path: value = value.get(step) if isinstance(value, dict) else None
             headers["Mcp-Param-" + name] = value
-    return {name: value for name, value in headers.items() if value is not None}
+    return headers
 _SENTINEL = r"=\?base64\?(.*)\?="
 def encode_header(value: Any) -> str:
     """A value as a header has it: #value-encoding."""
@@ -1534,17 +1536,24 @@ class Connection:
         self.protocol, self.endpoint, self.log = protocol, endpoint, log
         self._write, self._trace, self._may_write = write, trace, may_write
         self._framer = LineFramer(max_message)
-        self.workers = Workers(name, max_workers, self.flush, log)     # for handlers, and callbacks of ours
-        self.helpers = Workers(name + "-helper", MAX_WORKERS, self.flush, log)     # for what must not wait
+        self._pools: dict[str, Workers] = {}           # made when needed: most HTTP requests need none
+        self._name, self._max_workers, self._over = name, max_workers, False
         self._lock = threading.Lock()                  # guards what follows
         self._outbox: list[tuple[bytes, bool]] = []    # lines to write, and whether each may be dropped
         self._writing = False                          # a thread is writing
         self.closed: ConnectionClosed | None = None    # why nothing can be sent any more
         self.answering: set[int] = set()               # the threads whose callbacks answer questions
+    def _pool(self, kind: str, limit: int) -> Workers:
+        if kind in self._pools: return self._pools[kind]
+        pool = self._pools.setdefault(kind, Workers(self._name + kind, limit, self.flush, self.log))
+        if self._over: pool.close(0.0)
+        return pool
+    workers = property(lambda self: self._pool("", self._max_workers))     # for handlers, callbacks of ours
+    helpers = property(lambda self: self._pool("-helper", MAX_WORKERS))    # for what must not wait for those
     # Reading: feed() and receive() run no user code.
     def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, b"" at their end. Returns the requests to serve, by dispatch() say."""
-        lines = (line for line in self._framer.feed(data) if not self.workers.closed)
+        lines = (line for line in self._framer.feed(data) if not self._over)
         return [request for line in lines for request in self.receive(line)]
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
@@ -1608,7 +1617,7 @@ class Connection:
         return request is not None and self.cut_short(request, error_message(request.id, error))
     def _progress(self, params: Json) -> bool:
         waiter = find(self.protocol.pending, params.get("progressToken"))
-        if waiter is not None and waiter.wants_progress and is_type(params.get("progress"), "number"):
+        if waiter is not None and waiter.wants_progress and _type(params.get("progress")) in (int, float):
             put_bounded(waiter.inbox, ("progress", params))
         return True
     # Ending the peer's requests
@@ -1698,7 +1707,7 @@ class Connection:
             if self._send(data, request=about): return waiter
             waiter.sent = False
             if about is not None and about.cancelled: raise Cancelled("the request was cancelled")
-            raise self.closed or ConnectionClosed("no connection")
+            raise (self.closed or ConnectionClosed("no connection")).with_traceback(None)      # not all
         except BaseException as error:           # Ctrl-C too, which may come when it has left
             self.abandon(waiter, tell(error))
             raise
@@ -1751,7 +1760,8 @@ class Connection:
         with self._lock: self.closed, self._outbox = error, []
         self.cancel_all()
         self.fail_pending(error)
-        for each in (self.helpers, self.workers): each.close(seconds)
+        self._over = True
+        for each in list(self._pools.values()): each.close(seconds)
 ###############################################################################
 # 10. Context #################################################################
 ###############################################################################
@@ -2313,8 +2323,9 @@ class HttpConnection(Connection):
         return stream.add_locked(data)
     def flush(self) -> None:
         """Write what is queued, in any stream."""
-        with suppress(IndexError):               # another thread may take the last
+        try:
             while self._dirty: self._dirty.pop().flush()
+        except IndexError: pass                  # another thread took the last
     def respond(self, request: Request, message: Json) -> bool:
         """As a Connection does. Some modern errors have a status, if no event went before."""
         if request.modern and request.stream is not None and "error" in message:
@@ -2445,14 +2456,14 @@ class Endpoint:
         """What headers say must be what the body says: #server-validation."""
         version = headers.get("mcp-protocol-version")
         if not version: raise HeaderMismatch("MCP-Protocol-Version: required, but missing")
-        check_members(MODERN_META[:1], meta, "_meta.")
-        if version != meta[META_VERSION]:
-            raise HeaderMismatch(f"MCP-Protocol-Version: {version}, but {show(meta[META_VERSION])} in _meta")
+        if version != (told := meta.get(META_VERSION)):
+            check_members(MODERN_META[:1], meta, "_meta.")
+            raise HeaderMismatch(f"MCP-Protocol-Version: {version}, but {show(told)} in _meta")
         if version in MODERN_VERSIONS: self._check_mirrors(message, headers, required=True)
     def _check_mirrors(self, message: Json, headers: dict[str, str], required: bool) -> None:
         for name, value in mirrored_headers(message, self.server.header_parameters).items():
             said = headers.get(name.lower())
-            if not required if said is None else is_mirrored(said, value): continue
+            if value is None or (not required if said is None else is_mirrored(said, value)): continue
             error = HeaderMismatch(f"{name}: {said and show(said)}, but {show(value)} in the body")
             if not required: error.code = -32001       # as the first draft has it, for sessions
             raise error
@@ -2469,9 +2480,9 @@ class Endpoint:
             del self._held[exchange]
             connection.used = time.monotonic()
             if not exchange.ended: exchange.shell.close_connection = True      # its stream is elsewhere now
-            with suppress(OSError):
-                if exchange.started and not exchange.ended: exchange.write(b"", True)
-            if connection.session_id is None: connection.close(ConnectionClosed("the request is over"))
+            if exchange.started and not exchange.ended:
+                with suppress(OSError): exchange.write(b"", True)
+            if connection.session_id is None: connection.close(_OVER)
     # Sessions, and the streams that they come back to: basic/transports.md of 2025-03-26 to 2025-11-25
     def _open_session(self, exchange: Exchange, resumable: bool = True) -> HttpConnection:
         oldest, busy = time.monotonic() - self._session_seconds, set(self._held.values())
@@ -2552,7 +2563,7 @@ class Endpoint:
         if len(body) < limit: self.answer(exchange)
         else: exchange.send(413, {})
         return [shell.body]
-_SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
+_SESSION_VERSIONS, _OVER = ("", *LEGACY_VERSIONS), ConnectionClosed("the request is over")
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _PREFLIGHT = {"Access-Control-Allow-Methods": "POST, GET, DELETE", "Access-Control-Max-Age": "600",
               "Access-Control-Allow-Headers": "*, Authorization"}
@@ -2579,73 +2590,74 @@ class _Handler(_Handling):
     """A socket: reads its requests, and has the endpoint answer them. Heads are split by hand: http.server's
     parser, made for e-mail, costs more than the rest of a request."""
     server: HttpServer
-    raw_requestline: bytes
-    protocol_version, disable_nagle_algorithm, can_leave = "HTTP/1.1", True, True
+    disable_nagle_algorithm = can_leave = True
     def setup(self) -> None:
-        self.thread, self._chunked, self._head = threading.get_ident(), False, (b"", b"")
+        self.thread, self._chunked, self._head = threading.get_ident(), False, b""
         if hasattr(self.request, "do_handshake"): self.request.do_handshake()
         super().setup()
     def handle_one_request(self) -> None:
-        if self.request in self.server.refused: self.send_error(503)
-        else:
+        """Read a request, all of it, and have it answered."""
+        try:
+            if self.request in self.server.refused: raise HttpError(503, "busy", {"Retry-After": "1"})
             self._allow(IDLE_SECONDS)
-            self.rfile.peek()  # type: ignore[attr-defined]    # waits for the first byte
+            self.close_connection = not self.rfile.peek()  # type: ignore[attr-defined]    # the first byte
+            if self.close_connection: return
             self._allow(HEAD_SECONDS)
-            super().handle_one_request()
+            self._read_head()
+            self._allow(BODY_SECONDS)
+            body = self._read_body()
+        except HttpError as error:
+            self._refuse(error)
+            return
+        self._allow(float("inf"))                # a handler takes its time
+        self.close_connection = self._last
+        self.server.endpoint.answer(Exchange(self, self.command, self.path, self.fields, body))
+        if self.server.closing.is_set(): self.server.endpoint.close(True)      # from in here, say
+        self.close_connection = self.close_connection or self.server.closing.is_set()
     def _allow(self, seconds: float) -> None: self.server.deadlines[self.request] = time.monotonic() + seconds
-    def log_message(self, format: str, *args: Any) -> None: self.server.log.debug("HTTP: " + format % args)
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse what is no request, and hang up."""
+    def _refuse(self, error: HttpError) -> None:
+        """Answer what is no request, and hang up. While closing, it was cut short here: that is no fault."""
         self.close_connection = True
-        body = encode_message(error_message(None, InvalidRequest(message or _status_line(code))))
-        headers = {**_JSON, "Retry-After": "1"} if code == 503 else _JSON
-        Exchange(self, "", "", {}, b"").send(code, headers, body)
+        if self.server.closing.is_set(): return
+        body = encode_message(error_message(None, error))
+        Exchange(self, "", "", {}, b"").send(error.http_status, {**_JSON, **error.headers}, body)
         self.shut()
         self._allow(EXIT_SECONDS)
         while self.rfile.read1(CHUNK): pass      # what is not read would cost the client the answer
-    def parse_request(self) -> bool:
-        """Read a request, all of it; whether that was possible."""
-        try:
-            self._read_head()
-            self._allow(BODY_SECONDS)
-            self._body = self._read_body()
-        except HttpError as error:               # while closing, it was cut short here: no fault of theirs
-            if not self.server.closing.is_set(): self.send_error(error.http_status, str(error))
-            return False
-        self.close_connection = not self._chunked or self.fields.get("connection", "").lower() == "close"
-        return True
     def _read_head(self) -> None:
-        (known, more), rfile = self._head, self.rfile        # a client says the same again and again
-        if self.raw_requestline == known and rfile.peek().startswith(more):  # type: ignore[attr-defined]
-            rfile.read(len(more))
+        known = self._head                       # a client says the same again and again
+        if known and self.rfile.peek().startswith(known):  # type: ignore[attr-defined]
+            self.rfile.read(len(known))
             return
-        head, size = [self.raw_requestline], 0
+        head, left = [b""], MAX_HEAD
         while head[-1] != b"\r\n":
+            head.append(self.rfile.readline(left + 1))
+            if (left := left - len(head[-1])) < 0:
+                raise HttpError(431 if head[2:] else 414, f"a head of more than {MAX_HEAD} bytes")
             if not head[-1].endswith(b"\r\n"): raise HttpError(400, f"no end of line: {head[-1][:60]!r}")
-            head.append(self.rfile.readline(MAX_HEAD))
-            size += len(head[-1])
-            if size > MAX_HEAD: raise HttpError(431, f"a head of more than {MAX_HEAD} bytes")
-        first = re.fullmatch(rb"([A-Z]+) (\S+) HTTP/1\.([01])\r\n", head[0])
-        if first is None: raise HttpError(400, f"not a request of HTTP/1: {head[0][:60]!r}")
+        first = re.fullmatch(rb"([A-Z]+) (\S+) HTTP/1\.([01])\r\n", head[1])
+        if first is None: raise HttpError(400, f"not a request of HTTP/1: {head[1][:60]!r}")
         self.fields: dict[str, str] = {}
-        for line in head[1:-1]:
+        for line in head[2:-1]:
             if (found := _HEADER.fullmatch(line)) is None: raise HttpError(400, f"no header: {line[:60]!r}")
             name, value = found[1].decode("ascii").lower(), found[2].decode("latin-1").strip(" \t")
             if name in self.fields and name in _ONCE: raise HttpError(400, f"{name}: came twice")
             self.fields[name] = f"{self.fields[name]}, {value}" if name in self.fields else value
         self.command, self.path, minor = (part.decode("latin-1") for part in first.groups())
         self._chunked = minor == "1"             # 1.0 knows no chunks, and ends with its answer
+        self._last = not self._chunked or self.fields.get("connection", "").lower() == "close"
         if self._chunked and "host" not in self.fields: raise HttpError(400, "Host: required, but missing")
-        self._head = head[0], b"".join(head[1:])
-    def _read_body(self) -> bytes:
-        """The body. Both a length and chunks, or an unknown coding, are how requests are smuggled."""
+        # Both a length and chunks, or an unknown coding, are how requests are smuggled.
         coding, length = self.fields.get("transfer-encoding"), self.fields.get("content-length", "0")
         if coding is not None and ("content-length" in self.fields or coding.lower() != "chunked"):
             raise HttpError(400, "Transfer-Encoding: only chunked, and without Content-Length")
         if not re.fullmatch("[0-9]{1,18}", length): raise HttpError(400, f"Content-Length: {show(length)}")
-        if "expect" in self.fields and int(length) <= self.server.endpoint.max_body:
+        self._size = int(length) if coding is None else None
+        self._head = b"".join(head)
+    def _read_body(self) -> bytes:
+        if "expect" in self.fields and (self._size or 0) <= self.server.endpoint.max_body:
             self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if coding is None: return self._read(int(length), 0)
+        if self._size is not None: return self._read(self._size, 0)
         body = bytearray()
         while True:
             found = re.fullmatch(rb"([0-9a-fA-F]{1,8})[ \t]*(;.*)?\r\n", self.rfile.readline(1000))
@@ -2662,12 +2674,6 @@ class _Handler(_Handling):
         data: bytes = self.rfile.read(size)
         if len(data) < size: raise HttpError(400, "the body ended early")
         return data
-    def do_POST(self) -> None:                   # whatever the method is
-        self._allow(float("inf"))                # a handler takes its time
-        self.server.endpoint.answer(Exchange(self, self.command, self.path, self.fields, self._body))
-        if self.server.closing.is_set(): self.server.endpoint.close(True)      # from in here, say
-        self.close_connection = self.close_connection or self.server.closing.is_set()
-    do_GET = do_DELETE = do_OPTIONS = do_PUT = do_PATCH = do_HEAD = do_POST
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         """Write a head, and the body in the same write, or none before a stream."""
         if body is None and self._chunked: headers["Transfer-Encoding"] = "chunked"
@@ -2930,7 +2936,7 @@ class HttpTransport:
         mirrored = mirrored_headers(message, self._parameters).items()
         headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
                    "MCP-Protocol-Version": meta.get(META_VERSION) or self.connection.protocol.version or None,
-                   **{name: encode_header(value) for name, value in mirrored}}
+                   **{name: encode_header(value) for name, value in mirrored if value is not None}}
         return {name: value for name, value in headers.items() if value is not None}
     def _take(self, response: Any, request_id: RequestId | None) -> bytes:       # JSON; events are fed
         kind = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
@@ -3284,7 +3290,7 @@ class Server:
         the reading thread. Whatever the handler raises becomes an answer."""
         context = Context(connection, request, self._signer)
         try:
-            if request.row.asks and not {"requestState", "inputResponses"}.isdisjoint(request.params):
+            if request.row.asks and ("requestState" in request.params or "inputResponses" in request.params):
                 context.load_answers()
             if (result := getattr(self, request.row.handler)(context, request.params)) is None: return
             message = self._result_message(request, result)
