@@ -237,8 +237,7 @@ def encode_json(value: Any) -> str:
     except RecursionError: raise ValueError("nested too deeply") from None
 def encode_message(message: Any) -> bytes:
     """One message as UTF-8 without a line break. Raises as encode_json does, and for lone surrogates."""
-    try: return _encoder.encode(message).encode("utf-8")
-    except RecursionError: raise ValueError("nested too deeply") from None
+    return encode_json(message).encode("utf-8")
 def is_id(value: Any) -> bool:
     """Whether it can be a request's id: "string or integer", "MUST NOT be null"; nor a bool."""
     return type(value) in (str, int)
@@ -1909,6 +1908,7 @@ class Context:
     def load_answers(self) -> None:
         """Take a retry's answers. Raises InvalidParams for a state not ours, for another request, or old."""
         params = self._request.params
+        if "inputResponses" not in params and "requestState" not in params: return
         fresh, state = params.get("inputResponses", {}), params.get("requestState")
         if not isinstance(fresh, dict) or not all(isinstance(answer, dict) for answer in fresh.values()):
             raise InvalidParams(f"inputResponses: expected an object of objects, got {show(fresh)}")
@@ -1992,8 +1992,8 @@ _ROOT = _record(("uri",), uri={"type": "string"})
 _ANSWERS = {"_ping": Schema(_record()),
     "_roots_list": Schema(_record(("roots",), roots={"type": "array", "items": _ROOT})),
     "_elicitation_create": Schema(_record(("action",), action={"enum": ["accept", "decline", "cancel"]})),
-    "_sampling_create_message": Schema(_record(("role", "content"), role={"enum": ["assistant", "user"]},
-                                               content={"type": ["object", "array"]}))}
+    "_sampling_create_message": Schema(_record(
+        ("role", "content"), role={"enum": ["assistant", "user"]}, content={"type": ["object", "array"]}))}
 ###############################################################################
 # 11. stdio ###################################################################
 ###############################################################################
@@ -2374,8 +2374,7 @@ class Endpoint:
         self._lock = threading.Lock()
         self._sessions: dict[str, HttpConnection] = {}     # guarded by _lock
         self._held: dict[Exchange, HttpConnection] = {}    # those whose answer is to come
-        main = {"POST": self._post} if stateless else {
-            "POST": self._post, "GET": self._get, "DELETE": self._delete}
+        main = {"POST": self._post, **({} if stateless else {"GET": self._get, "DELETE": self._delete})}
         self._routes = {path and path.rstrip("/"): main}
         if legacy_sse and path is not None and not stateless:
             self._routes.update({"/sse": {"GET": self._get_sse}, "/messages": {"POST": self._post_message}})
@@ -2606,14 +2605,13 @@ class _Handler(_Handling):
             self._read_head()
             self._allow(BODY_SECONDS)
             body = self._read_body()
-        except HttpError as error:
-            self._refuse(error)
-            return
-        self._allow(float("inf"))                # a handler takes its time
-        self.close_connection = self._last
-        self.server.endpoint.answer(Exchange(self, self.command, self.path, self.fields, body))
-        if self.server.closing.is_set(): self.server.endpoint.close(True)      # from in here, say
-        self.close_connection = self.close_connection or self.server.closing.is_set()
+        except HttpError as error: self._refuse(error)
+        else:
+            self._allow(float("inf"))            # a handler takes its time
+            self.close_connection = self._last
+            self.server.endpoint.answer(Exchange(self, self.command, self.path, self.fields, body))
+            if self.server.closing.is_set(): self.server.endpoint.close(True)      # from in here, say
+            self.close_connection = self.close_connection or self.server.closing.is_set()
     def _allow(self, seconds: float) -> None: self.server.deadlines[self.request] = time.monotonic() + seconds
     def _refuse(self, error: HttpError) -> None:
         """Answer what is no request, and hang up. While closing, it was cut short here: that is no fault."""
@@ -2625,9 +2623,8 @@ class _Handler(_Handling):
         self._allow(EXIT_SECONDS)
         while self.rfile.read1(CHUNK): pass      # what is not read would cost the client the answer
     def _read_head(self) -> None:
-        known = self._head                       # a client says the same again and again
-        if known and self.rfile.peek().startswith(known):  # type: ignore[attr-defined]
-            self.rfile.read(len(known))
+        if self._head and self.rfile.peek().startswith(self._head):  # type: ignore[attr-defined]
+            self.rfile.read(len(self._head))     # a client says the same again and again
             return
         head, left = [b""], MAX_HEAD
         while head[-1] != b"\r\n":
@@ -3164,11 +3161,10 @@ class Server:
         are converted by their hints. It returns text, a Message, a content object, or a list of those."""
         def register(function: Callable[..., Any]) -> Any:
             signature = Signature(function, Context)
-            required = signature.schema.get("required", ())
-            arguments = [_with({"name": argument}, description=schema.get("description"),
-                               required=argument in required or None)
-                         for argument, schema in signature.schema["properties"].items()]
-            wire = _with({"name": name or signature.name}, title=title, arguments=arguments or None,
+            must = signature.schema.get("required", ())
+            takes = [_with({"name": key}, description=sub.get("description"), required=key in must or None)
+                     for key, sub in signature.schema["properties"].items()]
+            wire = _with({"name": name or signature.name}, title=title, arguments=takes or None,
                          description=description or signature.description, icons=icons, _meta=meta)
             return self._change("prompts", wire["name"], Offer(wire, signature))
         return register if fn is None else register(fn)
@@ -3290,8 +3286,7 @@ class Server:
         the reading thread. Whatever the handler raises becomes an answer."""
         context = Context(connection, request, self._signer)
         try:
-            if request.row.asks and ("requestState" in request.params or "inputResponses" in request.params):
-                context.load_answers()
+            if request.row.asks: context.load_answers()
             if (result := getattr(self, request.row.handler)(context, request.params)) is None: return
             message = self._result_message(request, result)
         except _InputRequired as pause: message = self._result_message(request, pause.result)
@@ -3437,11 +3432,10 @@ class Server:
         listener.tell("notifications/subscriptions/acknowledged", {"notifications": granted})
 def _declare(offers: dict[str, dict[str, Offer]]) -> Json:
     """The capabilities that these registries amount to: only what there is."""
-    changes, resources = {"listChanged": True}, offers["resources"] or offers["resourceTemplates"]
+    changes, prompts, templates = {"listChanged": True}, offers["prompts"], offers["resourceTemplates"]
     return _with({"logging": {}}, tools=changes if offers["tools"] else None,
-                 resources={"subscribe": True, **changes} if resources else None,
-                 prompts=changes if offers["prompts"] else None,
-                 completions={} if offers["prompts"] or offers["resourceTemplates"] else None)
+                 resources={"subscribe": True, **changes} if offers["resources"] or templates else None,
+                 prompts=changes if prompts else None, completions={} if prompts or templates else None)
 def _check_uri(template: UriTemplate, signature: Signature) -> None:
     """Raise ValueError or TypeError unless the URI is one and its names are the function's parameters."""
     uri, names, known = show(template.template), set(template.names), signature.schema["properties"].keys()
