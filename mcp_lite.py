@@ -2919,6 +2919,8 @@ class HttpTransport:
             # An answer is lost with its question's session: in the new one, its id may mean another.
             if "method" in message and self._session_id != session_id:
                 return self._post(line, message, request_id, True)
+        if status in (307, 308) and not again and self._move(response.headers.get("Location", "")):
+            return self._post(line, message, request_id, True)
         error = _error_of(body)
         # "400, 404 or 405 and [...] not a recognized modern JSON-RPC error: issue a GET request".
         if opening and status in (400, 404, 405) and not self._single and (
@@ -2930,11 +2932,10 @@ class HttpTransport:
         raise error or McpError(-32603, text, {"status": status})
     def _headers_of(self, message: Json) -> dict[str, str]:
         meta = (message.get("params") or {}).get("_meta") or {}
-        mirrored = mirrored_headers(message, self._parameters).items()
-        headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
-                   "MCP-Protocol-Version": meta.get(META_VERSION) or self.connection.protocol.version or None,
-                   **{name: encode_header(value) for name, value in mirrored if value is not None}}
-        return {name: value for name, value in headers.items() if value is not None}
+        version = meta.get(META_VERSION) or self.connection.protocol.version or None
+        said = {"MCP-Protocol-Version": version, **mirrored_headers(message, self._parameters)}
+        return {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
+                **{name: encode_header(value) for name, value in said.items() if value is not None}}
     def _take(self, response: Any, request_id: RequestId | None) -> bytes:       # JSON; events are fed
         kind = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
         if request_id is None: return b""        # what answers a notification may be endless
@@ -2959,7 +2960,9 @@ class HttpTransport:
                 data = b""
             for kind, text in parser.feed(data):
                 if kind == "message" and text: self._feed(text)
-                elif kind == "endpoint" and self._single: self._take_endpoint(text.decode("utf-8"))
+                elif kind == "endpoint" and self._single:
+                    self._move(text.decode("utf-8"))
+                    self._streaming.set()        # the old HTTP+SSE
     def _come_back(self, parser: EventParser, request_id: RequestId | None, session_id: MaybeText) -> None:
         """GET a session's stream, again and again: for the rest of an answer, or for all that is not one."""
         delay, failures = parser.retry if request_id is not None else 0.0, 0
@@ -2991,12 +2994,12 @@ class HttpTransport:
         finally:
             opened.set()
             if self._single: self.connection.close(ConnectionClosed("the server closed the stream"))
-    def _take_endpoint(self, text: str) -> None:
-        """The old HTTP+SSE: where to POST, from now on."""
+    def _move(self, where: str) -> bool:
+        """POST there from now on, but to no other host: headers may hold secrets. Whether it is new."""
         from urllib.parse import urljoin, urlsplit
-        url = urlsplit(urljoin(self._url.geturl(), text.strip()))
-        if url[:2] == self._url[:2]: self._url = url         # to no other host: the headers may hold secrets
-        self._streaming.set()
+        old, url = self._url, urlsplit(urljoin(self._url.geturl(), where.strip()))
+        if url[:2] == old[:2]: self._url = url
+        return bool(self._url != old)
     def _renew(self, lost: str) -> None:
         """ "It MUST start a new session": once, whoever notices first that the old one is lost."""
         if (done := self._renewals.setdefault(lost, mine := threading.Event())) is not mine:
@@ -3237,10 +3240,7 @@ class Server:
         """A WSGI application that answers at whatever path it is mounted. It takes start_http's options but
         those of the socket, and keeps no sessions unless `stateless=False`, which wants a single process."""
         return Endpoint(self, self._log, self._max_workers, **options).wsgi
-    @cached_property
-    def wsgi(self) -> Callable[..., list[bytes]]:
-        """wsgi_app() without options, for gunicorn, mod_wsgi, wsgiref."""
-        return self.wsgi_app()
+    wsgi = cached_property(wsgi_app)             # without options, for gunicorn, mod_wsgi, wsgiref
     def serve(self, reader: Any, writer: Any) -> None:
         """Serve one client over two binary streams, a socket's makefile("rb") and makefile("wb") say, until
         the input ends. Blocks; for several clients, call it on a thread for each."""

@@ -4603,6 +4603,30 @@ class TestHttpClient:
                 Client(url, timeout=2, headers={"Authorization": "Bearer secret"}).connect()
             assert stolen == []
 
+    @pytest.mark.parametrize("status", [307, 308])
+    @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
+    def test_a_redirect_is_followed(self, version, status):
+        """Many servers want a slash at the end, and say so by a redirect: one is enough for all that follows."""
+
+        def call(seen, sock):
+            return result_of(seen, **text_result(seen["path"]))
+        site = legacy_site(tools_call=call) if version != "auto" else modern_site(tools_call=call)
+
+        def script(seen, sock):
+            return site(seen, sock) if seen["path"] == "/there/" else (status, {"Location": "/there/"}, b"")
+        with web_server(script) as (url, seen), Client(url, version=version) as client:
+            assert [client.call("x") for _ in range(2)] == ["/there/"] * 2
+            assert len([each for each in seen if each["path"] != "/there/"]) == 1
+
+    @pytest.mark.parametrize("where", ["http://127.0.0.2/mcp", "https://127.0.0.1/", "mcp", "/in/a/circle"])
+    def test_not_every_redirect_is_followed(self, where):
+        """None to another host, which would hear secrets, and none for ever: the status is told."""
+        with web_server(lambda seen, sock: (307, {"Location": where}, b"gone")) as (url, seen):
+            client = Client(url, headers={"Authorization": "Bearer secret"}, version="2025-11-25")
+            with pytest.raises(McpError, match="HTTP 307.*gone"):
+                client.connect()
+            assert len(seen) <= 2
+
     def test_one_connection_for_many_calls(self):
         """Connections are kept alive; calls at once have one each, which are used again."""
         gate = threading.Barrier(4)
