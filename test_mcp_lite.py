@@ -3660,33 +3660,32 @@ class TestHttpServer:
         assert session.send("GET", Last_Event_ID=first[0])[0] == 404
         assert session.send("GET", Last_Event_ID="rubbish")[0] in (400, 404)
 
-    def test_each_message_on_one_stream(self, server):
-        """With two GET streams a change is told on one; a request's progress on none of them."""
+    @pytest.fixture
+    def two_streams(self, server):
+        """A session, and two GET streams of it, opened one after the other."""
         with server.start_http() as http:
             session = Web(http).open()
             with session.stream() as one:
                 assert next_event(one) == {"": "", "message": None}
                 with session.stream() as two:
                     assert next_event(two) == {"": "", "message": None}
-                    with session.stream(
-                        "POST", call_legacy("count", to=1, meta={"progressToken": 1})
-                    ) as response:
-                        events_of(response)
-                    server.add_tool(lambda: "x", name="extra", description="x")
-                    assert next_message(two)["method"] == "notifications/tools/list_changed"
-                    session.send("DELETE")
-                    assert not [event for event in events_of(two) if event["message"]]
+                    yield session, one, two
 
-    def test_a_second_stream_ends_the_first(self, server):
+    def test_each_message_on_one_stream(self, server, two_streams):
+        """With two GET streams a change is told on one; a request's progress on none of them."""
+        session, _, two = two_streams
+        with session.stream("POST", call_legacy("count", to=1, meta={"progressToken": 1})) as response:
+            events_of(response)
+        server.add_tool(lambda: "x", name="extra", description="x")
+        assert next_message(two)["method"] == "notifications/tools/list_changed"
+        session.send("DELETE")
+        assert not [event for event in events_of(two) if event["message"]]
+
+    def test_a_second_stream_ends_the_first(self, two_streams):
         """A client that comes back while its old GET stream is still open sees that one end."""
-        with server.start_http() as http:
-            session = Web(http).open()
-            with session.stream() as one:
-                assert next_event(one) == {"": "", "message": None}
-                with session.stream() as two:
-                    assert next_event(two) == {"": "", "message": None}
-                    one.fp.raw._sock.settimeout(1)
-                    assert next_event(one) is None
+        _, one, _ = two_streams
+        one.fp.raw._sock.settimeout(1)
+        assert next_event(one) is None
 
     def test_what_nobody_heard_waits(self, server):
         """A change that happens while no GET stream is open is told to the next one."""
