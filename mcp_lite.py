@@ -97,7 +97,6 @@ __all__ = ["Audio", "Cancelled", "Client", "ConnectionClosed", "Context", "Embed
 ###############################################################################
 # The words of the protocol that are not methods, and the limits that keep a hostile or broken peer cheap.
 # ISO dates compare as strings, so `since <= version <= until` is the whole of version arithmetic.
-
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")   # opened by `initialize`
 MODERN_VERSIONS = ("2026-07-28",)                                              # `_meta` on each request
 OLDEST, LAST_LEGACY, MODERN = LEGACY_VERSIONS[0], LEGACY_VERSIONS[-1], MODERN_VERSIONS[-1]
@@ -138,7 +137,6 @@ TICK_SECONDS = 0.1                 # between an HTTP server's looks at deadlines
 ###############################################################################
 # One exception per meaning. McpError and its subclasses are JSON-RPC errors: a client raises the one for the
 # code that came, a handler the one to answer with. The others are local: what happened to a call here.
-
 class McpError(Exception):
     """A JSON-RPC error. Raise one in a handler to answer with it: basic/index.md#error-codes."""
     code, http_status = -32603, 200
@@ -360,7 +358,6 @@ def has_capability(capabilities: Json, path: str) -> bool:
 ###############################################################################
 # Each subschema is compiled once to a _Node, and _Run.check takes a value through the nodes. An error is
 # (path, expected, value), a path a linked pair (outer, key); texts are made last: a valid value costs little.
-
 MAX_STEPS = 2_000_000              # what a schema or a value can make large is paid for: half a second
 MAX_ERRORS = 100                   # of one value: nobody acts on more
 MAX_NODES = 10_000                 # of a pattern that repeats what repeats
@@ -1143,7 +1140,6 @@ _ELSEWHERE = re.compile(r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0") 
 # 7. Framing ##################################################################
 ###############################################################################
 # Bytes to values and back, no I/O. A message is a line: basic/transports/stdio.md.
-
 class LineFramer:
     """Lines out of bytes that arrive in any pieces. A line over the limit is skipped without being kept."""
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
@@ -1248,7 +1244,6 @@ def is_mirrored(text: str, value: Any) -> bool:
 ###############################################################################
 # One conversation, from one side, without I/O, locks or clocks: what may come now, and what it means. A
 # request is registered before anybody works on it, and ends when popped: where two race, the dict decides.
-
 class Request:
     """One request of the peer's, from its admission to its end. `cancelled` turns true once; then `waiters`,
     queues, get ("cancelled", None), and `callbacks`, the handler's own functions, run."""
@@ -1378,7 +1373,6 @@ class Protocol:
 ###############################################################################
 # A Protocol with threads around it. Bytes come in through `feed`, on whichever thread reads; requests run on
 # workers; bytes go out through `flush`, by one thread at a time for all, and under no lock.
-
 class Workers:
     """Threads for jobs. The latest idle one is woken first, so a lone caller meets one warm thread; no second
     one while the first is on its way, so few threads work off a burst. A worker calls `between()` when it has
@@ -1706,7 +1700,7 @@ class Connection:
             if self._send(data, request=about): return waiter
             waiter.sent = False
             if about is not None and about.cancelled: raise Cancelled("the request was cancelled")
-            raise (self.closed or ConnectionClosed("no connection")).with_traceback(None)      # not all
+            raise (self.closed or ConnectionClosed("no connection")).with_traceback(None)      # anew
         except BaseException as error:           # Ctrl-C too, which may come when it has left
             self.abandon(waiter, tell(error))
             raise
@@ -1767,7 +1761,6 @@ class Connection:
 # What a handler sees of its request. One call asks the client in either era: a legacy session gets a request,
 # and the handler waits; a modern request ends with the question as its result and comes again with the answer
 # (basic/patterns/mrtr.md), and what was answered before in `requestState`, signed.
-
 class Context:
     """A function's view of its request: declare a parameter of this type. Any thread may use it meanwhile.
     `client_info`, not verified, and `client_capabilities` are what the client says of itself; `meta` is the
@@ -2163,7 +2156,6 @@ class Child:
 # One endpoint for every revision (basic/transports/streamable-http.md and its predecessors): modern requests
 # that stand alone, legacy sessions, and the HTTP+SSE of 2024-11-05. Endpoint decides everything, and knows
 # neither sockets nor WSGI: both are shells around it. Handlers run on the thread that brought their request.
-
 JSON_TYPE, EVENT_TYPE = "application/json", "text/event-stream"
 _JSON = {"Content-Type": JSON_TYPE}
 _EVENTS = {"Content-Type": EVENT_TYPE, "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
@@ -2778,7 +2770,6 @@ class HttpServer(_Listening):
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, on a worker's thread, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sockets and sessions, not what is said.
-
 class HttpTransport:
     """Carries messages to a URL and back. Set `connection` before the first write. `parameters(registry,
     name)` tells what headers mirror; `on_new_session()` is called when the server has forgotten the old."""
@@ -2845,12 +2836,12 @@ class HttpTransport:
     @contextmanager
     def _exchange(self, method: str, headers: Json, body: bytes | None = None,
                   request_id: RequestId | None = None, patience: float | None = None,
-                  opening: bool = False) -> Iterator[Any]:
+                  opening: bool = False, url: Any = None) -> Iterator[Any]:
         """Send a request; inside is its response, head read. It is shut after `patience`, if there is one."""
-        target = (self._url.path or "/") + (self._url.query and "?" + self._url.query)
-        more = {**self._headers, **headers}
-        if self._proxy and self._url.scheme == "http":
-            target, more = f"http://{self._url.netloc}{target}", {**more, **self._proxy[2]}
+        url, more = url or self._url, {**self._headers, **headers}
+        target = (url.path or "/") + (url.query and "?" + url.query)
+        if self._proxy and url.scheme == "http":
+            target, more = f"http://{url.netloc}{target}", {**more, **self._proxy[2]}
         if self._session_id is not None and not opening: more["Mcp-Session-Id"] = self._session_id
         response, soon = None, min(0.5, (patience or 1.0) / 2)
         while response is None:                  # one that was kept alive may have died: then the next
@@ -2903,32 +2894,36 @@ class HttpTransport:
         waiter = self.connection.protocol.pending.pop(request_id, None)
         if waiter is not None: waiter.answer(Answer(waiter, None, error))
         else: self._log.debug(f"HTTP: {tell(error)}")
-    def _post(self, line: bytes, message: Json, request_id: RequestId | None, again: bool = False) -> None:
+    def _post(self, line: bytes, message: Json, request_id: RequestId | None, again: bool = False,
+              moved: Any = None) -> None:
         if not self._is_open(request_id): return None        # given up in the queue
         handshake, session_id = METHODS.get(message.get("method", ""), UNKNOWN).handshake, self._session_id
         opening = handshake and request_id is not None
         patience = self._timeout if request_id is None else None         # its caller knows when to give up
-        with self._exchange("POST", self._headers_of(message), line, request_id, patience) as response:
-            status = response.status
+        url, head = moved or self._url, self._headers_of(message)
+        with self._exchange("POST", head, line, request_id, patience, url=url) as response:
+            status, where = response.status, response.headers.get("Location", "")
+            if moved and status < 300: self._url = moved
             if opening and status < 300:
                 self._opening, self._session_id = line, response.headers.get("Mcp-Session-Id")
             body = self._take(response, request_id) if status < 300 else response.read(MAX_ERROR)
         if status < 300: return self._feed(body)         # now that the next call may have the connection
         if status == 404 and session_id is not None and not (handshake or again):
-            self._renew(session_id)
+            self._renew(session_id, moved)
             # An answer is lost with its question's session: in the new one, its id may mean another.
             if "method" in message and self._session_id != session_id:
                 return self._post(line, message, request_id, True)
-        if status in (307, 308) and not again and self._move(response.headers.get("Location", "")):
-            return self._post(line, message, request_id, True)
+        if status in (307, 308) and not moved and (there := _follow(url, where)):
+            return self._post(line, message, request_id, again, there)
         error = _error_of(body)
         # "400, 404 or 405 and [...] not a recognized modern JSON-RPC error: issue a GET request".
         if opening and status in (400, 404, 405) and not self._single and (
                 error is None or error.code not in MODERN_ERRORS):
-            self._single = True
+            self._single, self._url = True, url
             self._open_stream(self._timeout)
             if self.connection.closed is None: return self._post(line, message, request_id)
-        text = f"HTTP {status} {response.reason}: {body.decode('utf-8', 'replace')[:500].strip()}"
+        told = f"HTTP {status} {response.reason}" + (where and f" to {show(where, 300)}")
+        text = f"{told}: {body.decode('utf-8', 'replace')[:500].strip()}"
         raise error or McpError(-32603, text, {"status": status})
     def _headers_of(self, message: Json) -> dict[str, str]:
         meta = (message.get("params") or {}).get("_meta") or {}
@@ -2961,7 +2956,7 @@ class HttpTransport:
             for kind, text in parser.feed(data):
                 if kind == "message" and text: self._feed(text)
                 elif kind == "endpoint" and self._single:
-                    self._move(text.decode("utf-8"))
+                    self._url = _follow(self._url, text.decode("utf-8", "replace")) or self._url
                     self._streaming.set()        # the old HTTP+SSE
     def _come_back(self, parser: EventParser, request_id: RequestId | None, session_id: MaybeText) -> None:
         """GET a session's stream, again and again: for the rest of an answer, or for all that is not one."""
@@ -2994,13 +2989,7 @@ class HttpTransport:
         finally:
             opened.set()
             if self._single: self.connection.close(ConnectionClosed("the server closed the stream"))
-    def _move(self, where: str) -> bool:
-        """POST there from now on, but to no other host: headers may hold secrets. Whether it is new."""
-        from urllib.parse import urljoin, urlsplit
-        old, url = self._url, urlsplit(urljoin(self._url.geturl(), where.strip()))
-        if url[:2] == old[:2]: self._url = url
-        return bool(self._url != old)
-    def _renew(self, lost: str) -> None:
+    def _renew(self, lost: str, url: Any = None) -> None:
         """ "It MUST start a new session": once, whoever notices first that the old one is lost."""
         if (done := self._renewals.setdefault(lost, mine := threading.Event())) is not mine:
             done.wait(self._timeout)
@@ -3009,10 +2998,11 @@ class HttpTransport:
             if self._session_id != lost: return  # it has been, meanwhile
             self.connection.cancel_all()         # what the lost one asked
             head = self._headers_of({})
-            with self._exchange("POST", head, self._opening, None, self._timeout, True) as response:
+            with self._exchange("POST", head, self._opening, None, self._timeout, True, url) as response:
                 response.read(CHUNK)
                 if response.status >= 300: raise ConnectionError(f"lost the session: HTTP {response.status}")
                 self._session_id, self._streaming = response.headers.get("Mcp-Session-Id"), None
+                self._url = url or self._url
             self.write(encode_message(call_message("notifications/initialized", None)))
             self._on_new_session()
         finally: self._renewals.pop(lost).set()
@@ -3022,10 +3012,18 @@ def _is_reset(hold: Any) -> bool:
     poll = select.poll()
     poll.register(hold, 0)
     return bool(poll.poll(500))
+def _follow(url: Any, where: str) -> Any:
+    """Where a reference leads from a URL; None if to another host: headers may hold secrets; or nowhere."""
+    from urllib.parse import urljoin, urlsplit
+    with suppress(ValueError):                   # it is no reference
+        new, ports = urlsplit(urljoin(url.geturl(), where.strip())), {"http": 80, "https": 443}
+        old, site = ((each.scheme, each.hostname, each.port or ports.get(each.scheme)) for each in (url, new))
+        if old == site and new != url: return new
+    return None
 def _error_of(body: bytes) -> McpError | None:
-    with suppress(McpError, LookupError, TypeError):       # there may be none in the body
-        error = parse_message(body)["error"]
-        if isinstance(error, dict) and "code" in error: return McpError.from_wire(error)
+    with suppress(ParseError):                   # there may be none in the body
+        if "code" in (error := _object(_object(parse_message(body)).get("error"))):
+            return McpError.from_wire(error)
     return None
 def _proxy_of(url: Any) -> tuple[str, int | None, dict[str, str]] | None:
     """The proxy that the environment has for a URL: host, port, and the headers that it wants."""
@@ -3044,7 +3042,6 @@ def _proxy_of(url: Any) -> tuple[str, int | None, dict[str, str]] | None:
 ###############################################################################
 # Registries of tools, resources and prompts; one handler for each method of the table; and who wants to hear
 # of changes. A handler takes (ctx, params) and returns a result, or None when the request stays open.
-
 class MainThread:
     """A host's main thread, for Server(run_on=): its timer or loop calls run_pending(), which runs them."""
     def __init__(self) -> None:
@@ -3240,7 +3237,7 @@ class Server:
         """A WSGI application that answers at whatever path it is mounted. It takes start_http's options but
         those of the socket, and keeps no sessions unless `stateless=False`, which wants a single process."""
         return Endpoint(self, self._log, self._max_workers, **options).wsgi
-    wsgi = cached_property(wsgi_app)             # without options, for gunicorn, mod_wsgi, wsgiref
+    wsgi = cached_property(lambda self: self.wsgi_app())         # for gunicorn, mod_wsgi, wsgiref
     def serve(self, reader: Any, writer: Any) -> None:
         """Serve one client over two binary streams, a socket's makefile("rb") and makefile("wb") say, until
         the input ends. Blocks; for several clients, call it on a thread for each."""
@@ -3474,7 +3471,6 @@ def _failed(text: str, content: list[Any] | None = None) -> Json:
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and turns each method into
 # a blocking call. Answers the server's questions through the callbacks, in either era.
-
 class Call:
     """A call in flight, as `Client.start_call` returns it: for one thread; cancel() and done() for any."""
     def __init__(self, client: Client, method: str, params: Json, on_progress: Callback) -> None:

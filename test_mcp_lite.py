@@ -4319,6 +4319,97 @@ class TestHttpServer:
                 process.kill()
 
 
+class TestWsgi:
+    """Room 12 behind the standard library's WSGI server."""
+
+    @contextlib.contextmanager
+    def serve(self, *apps):
+        """Applications that take turns at one port, as processes would: the URL, and a conversation."""
+        from socketserver import ThreadingMixIn
+        from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+        turns = itertools.cycle(apps)
+
+        class Quiet(WSGIRequestHandler):
+            def log_message(self, *args):
+                pass
+        with type("Threaded", (ThreadingMixIn, WSGIServer), {})(("127.0.0.1", 0), Quiet) as http:
+            http.set_app(lambda environ, start_response: next(turns)(environ, start_response))
+            http.port = http.server_port
+            thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+            thread.start()
+            try:
+                yield f"http://127.0.0.1:{http.port}/any/path", Web(http)
+            finally:
+                http.shutdown()
+                thread.join()
+
+    @pytest.mark.parametrize("version", ["auto", "2025-11-25", "2025-03-26"])
+    def test_both_eras(self, server, version):
+        """Modern requests, and legacy ones without a session, at whatever path."""
+        told = []
+        with self.serve(server.wsgi) as (url, _), Client(url, version=version) as client:
+            assert client.call("greet", name="Bo") == "hello Bo" and client.read("x://note") == "note"
+            client.call_tool("count", {"to": 3}, on_progress=lambda *each: told.append(each[0]))
+            assert told == [1, 2, 3]
+            with pytest.raises(ToolError):
+                client.call("fail", how="tool")
+
+    @pytest.mark.parametrize("keys, known", [(("k" * 16, ["k" * 16, "z" * 16]), True), ((None, None), False)])
+    def test_questions_between_processes(self, keys, known):
+        """What one process asked, another hears answered, if it knows the key; else it refuses."""
+        apps, ran = [], []
+        for number, key in enumerate(keys):
+            server = Server("one of two", state_key=key)
+
+            @server.tool
+            def ask(ctx: Context, number: int = number) -> str:
+                ran.append(number)
+                return ctx.elicit("who?", {"type": "object", "properties": {"name": {"type": "string"}}}
+                                  )["content"]["name"]
+            apps.append(server.wsgi)
+        answer = {"action": "accept", "content": {"name": "Ada"}}
+        refused = contextlib.nullcontext() if known else pytest.raises(InvalidParams, match="requestState")
+        with self.serve(*apps) as (url, _), Client(url, on_elicit=lambda params: answer) as client:
+            with refused:
+                assert client.call("ask") == "Ada"
+            assert ran == [1, 0][:1 + known]     # 0 was asked what it can do
+
+    def test_sessions_want_one_process(self, server):
+        """With `stateless=False` there are sessions, and their questions, as elsewhere."""
+        answer = {"action": "decline"}
+        with self.serve(server.wsgi_app(stateless=False)) as (url, web), Client(
+                url, version="2025-06-18", on_elicit=lambda params: answer) as client:
+            assert client.call("form")["action"] == "decline"
+            assert web.open().post(request("ping"))[0] == 200 and web.send("DELETE")[0] == 200
+            assert web.post(request("ping"))[0] == 404
+
+    def test_refusals(self, server):
+        """What Endpoint refuses is refused here, and no body is read beyond the limit."""
+        claims = {"good": {"sub": "ada"}}
+        app = server.wsgi_app(max_body=1000, verify=claims.get, allowed_hosts=["example.com"])
+        with self.serve(app) as (_, web):
+            web.headers = {"Authorization": "Bearer good"}
+            discover = request("server/discover", modern())
+            assert web.post(discover)[0] == web.post(discover, Host="example.com")[0] == 200
+            assert web.post(discover, Authorization="Bearer bad")[0] == 401
+            assert web.post(discover, Host="evil.example")[0] == 403
+            assert web.post(discover, Content_Type="text/plain")[0] == 415
+            assert web.post(b"x" * 1001)[0] == 413 and web.post(b"x" * 1000)[0] == 400
+            status, headers, _ = web.send("GET")
+            assert (status, headers["Allow"]) == (405, "POST")
+
+    def test_one_application(self):
+        """`server.wsgi` is made once, and by wsgi_app(), which a subclass may have changed."""
+        class Guarded(Server):
+            def wsgi_app(self, **options):
+                return [super().wsgi_app(verify=lambda token: None, **options)]
+        server = Guarded("guarded")
+        assert server.wsgi is server.wsgi
+        with self.serve(*server.wsgi) as (_, web):
+            assert web.post(request("server/discover", modern()))[0] == 401
+
+
+
 @contextlib.contextmanager
 def web_server(script):
     """A scripted HTTP server: script(seen, sock) gets {"method", "path", "headers", "message", "connection"}
@@ -4605,7 +4696,7 @@ class TestHttpClient:
     @pytest.mark.parametrize("status", [307, 308])
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
     def test_a_redirect_is_followed(self, version, status):
-        """Many servers want a slash at the end, and say so by a redirect: one is enough for all that follows."""
+        """Many servers want a slash at the end, and say so by a redirect: one serves for all that follows."""
 
         def call(seen, sock):
             return result_of(seen, **text_result(seen["path"]))
@@ -4617,14 +4708,80 @@ class TestHttpClient:
             assert [client.call("x") for _ in range(2)] == ["/there/"] * 2
             assert len([each for each in seen if each["path"] != "/there/"]) == 1
 
-    @pytest.mark.parametrize("where", ["http://127.0.0.2/mcp", "https://127.0.0.1/", "mcp", "/in/a/circle"])
+    @pytest.mark.parametrize("where", [
+        "http://127.0.0.2/mcp", "https://127.0.0.1/", "mcp", "/in/a/circle", "", "http://[bad/x"])
     def test_not_every_redirect_is_followed(self, where):
-        """None to another host, which would hear secrets, and none for ever: the status is told."""
+        """None to another host, which would hear secrets, and none for ever: the text says where it leads."""
         with web_server(lambda seen, sock: (307, {"Location": where}, b"gone")) as (url, seen):
             client = Client(url, headers={"Authorization": "Bearer secret"}, version="2025-11-25")
-            with pytest.raises(McpError, match="HTTP 307.*gone"):
+            with pytest.raises(McpError, match="HTTP 307.*gone") as caught:
                 client.connect()
-            assert len(seen) <= 2
+            assert len(seen) <= 2 and where in str(caught.value)
+
+    @pytest.mark.parametrize("where", ["http://LOCALHOST:{port}/there", "//localhost:{port}/there", "there"])
+    def test_the_same_host_in_other_words(self, where):
+        """Host names have no case, and a reference may leave them out."""
+        def script(seen, sock):
+            if seen["path"] == "/there":
+                return modern_site()(seen, sock)
+            return 308, {"Location": where.format(port=url.rpartition(":")[2].partition("/")[0])}, b""
+        with web_server(script) as (url, _), Client(url.replace("127.0.0.1", "LocalHost")) as client:
+            assert client.protocol_version == MODERN
+
+    @pytest.mark.parametrize("where", ["/elsewhere", "/a place", "/\xfc"])
+    def test_a_redirect_that_fails_is_not_kept(self, where):
+        """What leads nowhere for a while costs the calls of that while, and no more."""
+        down = []
+
+        def call(seen, sock):
+            return (307, {"Location": where}, b"") if down else result_of(seen, **text_result("called"))
+        site = modern_site(tools_call=call)
+
+        def script(seen, sock):
+            return (503, {}, b"maintenance") if seen["path"] == "/elsewhere" else site(seen, sock)
+        with web_server(script) as (url, _), Client(url) as client:
+            assert client.call("x") == "called"
+            down.append(True)
+            with pytest.raises((McpError, ConnectionClosed)):
+                client.call("x")
+            down.clear()
+            assert client.call("x") == "called"
+
+    def test_two_are_redirected_at_once(self):
+        """Each goes where its own answer says."""
+        gate = threading.Barrier(2)
+
+        def call(seen, sock):
+            if seen["path"].startswith("/there/"):
+                return result_of(seen, **text_result(seen["path"]))
+            gate.wait(SECONDS)
+            return 307, {"Location": "there/"}, b""
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(url) as client:
+            calls = [client.start_call("x", {}) for _ in range(2)]
+            assert {str(call.result()["content"][0]["text"]) for call in calls} == {"/there/"}
+
+    def test_moved_and_forgotten(self):
+        """A server that comes up again elsewhere, without its sessions, is found by the call that asks."""
+        up = []
+
+        def call(seen, sock):
+            if not up:
+                return result_of(seen, **text_result("before"))
+            if seen["path"] != "/there":
+                return 307, {"Location": "/there"}, b""
+            lost = seen["headers"].get("mcp-session-id") != "s2"
+            return (404, {}, b"") if lost else result_of(seen, **text_result("after"))
+
+        def initialize(seen, sock):
+            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                      "serverInfo": {"name": "fake", "version": "1"}}
+            status, headers, body = result_of(seen, **result)
+            return status, {**headers, "Mcp-Session-Id": "s2" if up else "s1"}, body
+        site = site_of_sessions(initialize, call)
+        with web_server(site) as (url, _), Client(url, version="2025-11-25") as client:
+            assert client.call("x") == "before"
+            up.append(True)
+            assert [client.call("x") for _ in range(2)] == ["after"] * 2
 
     def test_one_connection_for_many_calls(self):
         """Connections are kept alive; calls at once have one each, which are used again."""

@@ -1,8 +1,8 @@
 """How fast is it, next to a bare loop that reads a request, parses it, answers? One run measures both.
 
 Teaches: measure against what cannot be beaten, on the same machine, in the same minute; a ratio survives a
-noisy machine, a number does not. Rounds alternate between the two, and the median counts. Over HTTP, the first
-three ratios have a client as programs have one, http.client; the next, one on raw sockets that costs nothing.
+noisy machine, a number does not. Rounds alternate between the two, and the median counts. Over HTTP the first
+three ratios have a client as programs have one, http.client; the next one on raw sockets that costs nothing.
 Run: python3 examples/benchmark.py [seconds for each row]
 """
 import functools
