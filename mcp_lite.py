@@ -937,7 +937,9 @@ class Scope:
                 if hidden in (hint, *getattr(hint, "__args__", ())): continue
                 found = hints[name] = self.describe(hint)
             except TypeError as error: raise TypeError(f"{name}: {error}") from None
-            with suppress(*_REFUSALS): found["default"] = json.loads(encode_json(to_plain(default)))
+            with suppress(*_REFUSALS):           # of `x: str = None`, nothing: its type has no null
+                if default is not None or found.kinds() & {"null", None}:
+                    found["default"] = json.loads(encode_json(to_plain(default)))
             told = {"Required": REQUIRED, "NotRequired": ABSENT}
             if told.get(_name(getattr(hint, "__origin__", None)), default) is REQUIRED: required.append(name)
         def make(value: Json) -> Json:

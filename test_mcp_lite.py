@@ -1005,6 +1005,10 @@ class TestSignatures:
                 "type": "integer", "description": "how many", "minimum": 1, "x-mcp-header": "N", "default": 3}
         assert self.schema(Color, Color.RED).schema["properties"]["x"]["default"] == "red"
         assert "default" not in self.schema(typing.Any, object()).schema["properties"]["x"]
+        null = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+        for hint, published in ((typing.Any, {"default": None}), (typing.Optional[str], null),
+                                (str, {"type": "string"})):      # `x: str = None`: its type has no null
+            assert self.schema(hint, None).schema["properties"]["x"] == published
 
     def test_what_the_wire_cannot_say_is_refused_at_once(self):
         """*args, an unknown class and a wrong hint fail at decoration, naming the parameter."""
