@@ -250,15 +250,16 @@ def check_envelope(message: Any) -> str:
     if not isinstance(message, dict): raise InvalidRequest(f"expected an object, got {show(message)}")
     if message.get("jsonrpc") != "2.0":
         raise InvalidRequest(f'jsonrpc: expected "2.0", got {show(message.get("jsonrpc"))}')
-    if "id" in message and not is_id(message["id"]) and ("method" in message or message["id"] is not None):
-        raise InvalidRequest(f"id: expected string or integer, got {show(message['id'])}")
-    if ("method" in message) + ("result" in message) + ("error" in message) != 1:
+    asks = "method" in message
+    if asks + ("result" in message) + ("error" in message) != 1:
         raise InvalidRequest("expected one of method, result and error")
-    for name, kind in (("method", str), ("result", dict), ("error", dict)):
-        if name in message and not isinstance(message[name], kind):
-            raise InvalidRequest(f"{name}: expected {TYPE_NAMES[kind]}, got {show(message[name])}")
-    if "method" not in message: return "response"
-    return "request" if "id" in message else "notification"
+    name, kind = ("method", str) if asks else ("result" if "result" in message else "error", dict)
+    if not isinstance(message[name], kind):
+        raise InvalidRequest(f"{name}: expected {TYPE_NAMES[kind]}, got {show(message[name])}")
+    if "id" not in message: return "notification" if asks else "response"
+    if not is_id(message["id"]) and (asks or message["id"] is not None):
+        raise InvalidRequest(f"id: expected string or integer, got {show(message['id'])}")
+    return "request" if asks else "response"
 def _with(wire: Json, **members: Any) -> Json:
     """The object with those members that are not None."""
     wire.update((name, value) for name, value in members.items() if value is not None)
@@ -1081,8 +1082,9 @@ class Output:
         self.schema, self._check = schema or None, Schema(schema or {})
     def result(self, value: Any) -> Json:
         """The result of tools/call for a returned value. Raises TypeError or ValueError if it is unfit."""
+        if self.structured is not True and isinstance(value, str): return {"content": [_block(value)]}
         items = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
-        textual = value is None or isinstance(value, str) or any(isinstance(item, _Wire) for item in items)
+        textual = value is None or any(isinstance(item, _Wire) for item in items)
         if self.structured is False or self.structured is None and textual:
             return {"content": [_block(item if isinstance(_object(item).get("type", item), str)
                                        else encode_json(to_plain(item))) for item in items]}
@@ -1153,7 +1155,7 @@ class LineFramer:
         *ended, rest = data.split(b"\n") if data else (b"", b"")
         for piece in ended:
             fits = self._size + len(piece) <= self.limit
-            line = b"".join([*self._parts, piece]) if fits else None
+            line = (b"".join([*self._parts, piece]) if self._parts else piece) if fits else None
             if line is None or line and not line.isspace(): lines.append(line)
             self._parts, self._size = [], 0
         self._size += len(rest)
@@ -1548,8 +1550,7 @@ class Connection:
     # Reading: feed() and receive() run no user code.
     def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, b"" at their end. Returns the requests to serve, by dispatch() say."""
-        lines = (line for line in self._framer.feed(data) if not self._over)
-        return [request for line in lines for request in self.receive(line)]
+        return [each for line in self._framer.feed(data) if not self._over for each in self.receive(line)]
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
         if len(self._outbox) >= MAX_BACKLOG:
@@ -3285,7 +3286,7 @@ class Server:
         the reading thread. Whatever the handler raises becomes an answer."""
         context = Context(connection, request, self._signer)
         try:
-            if request.row.asks: context.load_answers()
+            if request.modern and request.row.asks: context.load_answers()
             if (result := getattr(self, request.row.handler)(context, request.params)) is None: return
             message = self._result_message(request, result)
         except _InputRequired as pause: message = self._result_message(request, pause.result)
