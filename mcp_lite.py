@@ -2925,7 +2925,7 @@ class HttpTransport:
             self._single, self._url = True, url
             self._open_stream(self._timeout)
             if self.connection.closed is None: return self._post(line, message, request_id)
-        told = f"HTTP {status} {response.reason}" + (where and f" to {show(where, 300)}")
+        told = f"HTTP {status} {response.reason}" + (where and f" to {show(where.partition('?')[0], 300)}")
         text = f"{told}: {body.decode('utf-8', 'replace')[:500].strip()}"
         raise error or McpError(-32603, text, {"status": status})
     def _headers_of(self, message: Json) -> dict[str, str]:
