@@ -1503,11 +1503,10 @@ def put_bounded(inbox: SimpleQueue[Any], item: Any) -> None:
 def take(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     """inbox.get() with a deadline, in slices that Ctrl-C can interrupt on Windows too. Raises Empty."""
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
-    while True:
-        left = until - time.monotonic()
-        try: return inbox.get(timeout=max(0.0, min(left, WAIT_SLICE)))
-        except Empty:
-            if left <= WAIT_SLICE: raise
+    while True:                                  # get(timeout=) may hang, up to 3.12, unless this went before
+        with suppress(Empty): return inbox.get_nowait()
+        if (left := until - time.monotonic()) <= 0: raise Empty
+        with suppress(Empty): return inbox.get(timeout=min(left, WAIT_SLICE))
 def encode_answer(message: Json, log: _Log) -> bytes:
     """A message as bytes; if JSON cannot say it, the error that says so in its place."""
     try: return encode_message(message)
@@ -2196,7 +2195,7 @@ class Exchange:
     def finish(self) -> None: self._over.put(None)         # who waits for the end may go
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the answer. False if it has not come by then."""
-        try: return self._over.get(timeout=seconds) is None
+        try: return take(self._over, seconds) is None
         except Empty: return False
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""

@@ -20,6 +20,7 @@ import json
 import logging
 import os
 import pathlib
+import queue
 import random
 import re
 import shlex
@@ -2464,6 +2465,18 @@ class TestEverywhere:
 
 class TestServerInProcess:
     """Room 12, what needs no wire."""
+
+    def test_no_wait_outlives_its_time(self):
+        """A queue's own get(timeout) does, in Python 3.12 and before, if its thread is held up just then."""
+        ended = threading.Event()
+
+        def wait_often():
+            for _ in range(20_000):
+                with contextlib.suppress(queue.Empty):
+                    mcp_lite.take(queue.SimpleQueue(), 1e-6)
+            ended.set()
+        threading.Thread(target=wait_often, daemon=True).start()
+        assert ended.wait(SECONDS)
 
     def test_workers_end_while_one_begins(self):
         """A thread that is just being started is no obstacle."""
