@@ -61,6 +61,7 @@ Workers._lock jobs and threads; Server._lock registries and listeners; Endpoint.
 HttpServer._lock connections. They are leaves: none is held while another is taken, during I/O, or while your
 code runs. What two threads may end lives in a dict or list: who removes it has won, the other does nothing.
 """
+
 from __future__ import annotations
 
 import io
@@ -75,63 +76,158 @@ from collections import deque, namedtuple
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache, partial, partialmethod, reduce
 from queue import Empty, SimpleQueue
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler as _Handling
     from socketserver import ThreadingTCPServer as _Listening
     from typing import Any, Callable, Dict, Iterable, Iterator, Union
-    Json = Dict[str, Any]                        # a JSON object
+
+    Json = Dict[str, Any]  # a JSON object
     RequestId = Union[str, int]
     MaybeText = Union[str, None]
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
-else: _Handling = _Listening = object             # mixed in when they are needed: slow to import
+else:
+    _Handling = _Listening = object  # mixed in when they are needed: slow to import
 __version__ = "0.1.0"
-__all__ = ["Audio", "Cancelled", "Client", "ConnectionClosed", "Context", "EmbeddedResource", "Image",
-           "InternalError", "InvalidParams", "InvalidRequest", "MainThread", "McpError", "Message",
-           "MethodNotFound", "MissingCapability", "NotFound", "Param", "ParseError", "RequestCancelled",
-           "ResourceLink", "Server", "Timeout", "ToolError", "UnsupportedVersion", "validate"]
+__all__ = [
+    "Audio",
+    "Cancelled",
+    "Client",
+    "ConnectionClosed",
+    "Context",
+    "EmbeddedResource",
+    "Image",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "MainThread",
+    "McpError",
+    "Message",
+    "MethodNotFound",
+    "MissingCapability",
+    "NotFound",
+    "Param",
+    "ParseError",
+    "RequestCancelled",
+    "ResourceLink",
+    "Server",
+    "Timeout",
+    "ToolError",
+    "UnsupportedVersion",
+    "validate",
+]
 ###############################################################################
 # 1. Vocabulary ###############################################################
 ###############################################################################
 # The words of the protocol that are not methods, and the limits that keep a hostile or broken peer cheap.
 # ISO dates compare as strings, so `since <= version <= until` is the whole of version arithmetic.
-LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")   # opened by `initialize`
-MODERN_VERSIONS = ("2026-07-28",)                                              # `_meta` on each request
-OLDEST, LAST_LEGACY, MODERN = LEGACY_VERSIONS[0], LEGACY_VERSIONS[-1], MODERN_VERSIONS[-1]
-BATCH_VERSION = "2025-03-26"       # the only revision with JSON-RPC batches
+LEGACY_VERSIONS = (
+    "2024-11-05",
+    "2025-03-26",
+    "2025-06-18",
+    "2025-11-25",
+)  # opened by `initialize`
+MODERN_VERSIONS = ("2026-07-28",)  # `_meta` on each request
+OLDEST, LAST_LEGACY, MODERN = (
+    LEGACY_VERSIONS[0],
+    LEGACY_VERSIONS[-1],
+    MODERN_VERSIONS[-1],
+)
+BATCH_VERSION = "2025-03-26"  # the only revision with JSON-RPC batches
 META = "io.modelcontextprotocol/"
 META_VERSION, META_CLIENT_INFO = META + "protocolVersion", META + "clientInfo"
 META_CAPABILITIES, META_LOG_LEVEL = META + "clientCapabilities", META + "logLevel"
 META_SUBSCRIPTION, META_SERVER_INFO = META + "subscriptionId", META + "serverInfo"
-LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LOG_LEVELS = (
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
 LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 # Members that a revision does not know yet are left out of what it is sent.
-MEMBER_SINCE = {"annotations": "2025-03-26", "title": "2025-06-18", "outputSchema": "2025-06-18",
-                "_meta": "2025-06-18", "icons": "2025-11-25", "websiteUrl": "2025-11-25"}
-MAX_MESSAGE = 64 << 20             # bytes in a line: an 8 MiB image in base64 fits several times
-MAX_QUEUED = 10_000                # notifications that wait for a slow reader; then logs and progress go
-MAX_BACKLOG = 10_000               # requests that wait for a worker; then the peer is refused
-MAX_BATCH, MAX_PAGES, MAX_URI = 1_000, 1_000, 2_048    # members; pages followed; of what a template matches
-MAX_LISTENERS, MAX_ROUNDS = 1_000, 10          # open subscriptions/listen; questions in a row for one call
-MAX_STATE, STATE_SECONDS = 256 << 10, 600.0    # bytes of `requestState`; its life, and a legacy question's
-MAX_COMPLETIONS, MAX_WORKERS = 100, 32         # in a completion, by the schema; handlers at once
-DRAIN_SECONDS = 5.0                # for work in flight at the end of the input; and once it is cancelled
-PROBE_SECONDS = 5.0                # before a silent server is taken for one that wants `initialize`
-IDLE_SECONDS, EXIT_SECONDS = 30.0, 2.0         # of an idle worker; for a child to go, then after SIGTERM
-STDERR_LINES = 20                  # of a child's stderr, kept for the error text
-WAIT_SLICE = 0.2 if os.name == "nt" else 86400.0       # of a wait: Ctrl-C interrupts none on Windows
-CHUNK = 1 << 16                    # bytes in one read: a pipe holds no more
-MAX_BODY, MAX_HEAD = 16 << 20, 64 << 10        # bytes of an HTTP request's body, and of its head
-MAX_CONNECTIONS, MAX_REFUSED = 256, 32         # HTTP connections, each with a thread; more, which are told so
-MAX_SESSIONS, SESSION_SECONDS = 1_000, 1800.0  # legacy HTTP sessions; before an idle one goes
-MAX_STREAMS = 100                  # of a session that are over, for a client that comes back
-MAX_EVENTS, MAX_REPLAY = 1_000, 1 << 20        # events and bytes of one that were sent, for the same
-HEAD_SECONDS, BODY_SECONDS = 10.0, 60.0        # for all of a request's head, or body, to arrive
-SEND_SECONDS, COMMENT_SECONDS = 30.0, 15.0     # to take what is written; between a silent stream's comments
-MAX_VISITS, MAX_ERROR = 3, 64 << 10            # failures to get a stream back; bytes of an error's body
-TICK_SECONDS = 0.1                 # between an HTTP server's looks at deadlines, and at who has left
+MEMBER_SINCE = {
+    "annotations": "2025-03-26",
+    "title": "2025-06-18",
+    "outputSchema": "2025-06-18",
+    "_meta": "2025-06-18",
+    "icons": "2025-11-25",
+    "websiteUrl": "2025-11-25",
+}
+MAX_MESSAGE = 64 << 20  # bytes in a line: an 8 MiB image in base64 fits several times
+MAX_QUEUED = (
+    10_000  # notifications that wait for a slow reader; then logs and progress go
+)
+MAX_BACKLOG = 10_000  # requests that wait for a worker; then the peer is refused
+MAX_BATCH, MAX_PAGES, MAX_URI = (
+    1_000,
+    1_000,
+    2_048,
+)  # members; pages followed; of what a template matches
+MAX_LISTENERS, MAX_ROUNDS = (
+    1_000,
+    10,
+)  # open subscriptions/listen; questions in a row for one call
+MAX_STATE, STATE_SECONDS = (
+    256 << 10,
+    600.0,
+)  # bytes of `requestState`; its life, and a legacy question's
+MAX_COMPLETIONS, MAX_WORKERS = (
+    100,
+    32,
+)  # in a completion, by the schema; handlers at once
+DRAIN_SECONDS = (
+    5.0  # for work in flight at the end of the input; and once it is cancelled
+)
+PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initialize`
+IDLE_SECONDS, EXIT_SECONDS = (
+    30.0,
+    2.0,
+)  # of an idle worker; for a child to go, then after SIGTERM
+STDERR_LINES = 20  # of a child's stderr, kept for the error text
+WAIT_SLICE = (
+    0.2 if os.name == "nt" else 86400.0
+)  # of a wait: Ctrl-C interrupts none on Windows
+CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
+MAX_BODY, MAX_HEAD = (
+    16 << 20,
+    64 << 10,
+)  # bytes of an HTTP request's body, and of its head
+MAX_CONNECTIONS, MAX_REFUSED = (
+    256,
+    32,
+)  # HTTP connections, each with a thread; more, which are told so
+MAX_SESSIONS, SESSION_SECONDS = (
+    1_000,
+    1800.0,
+)  # legacy HTTP sessions; before an idle one goes
+MAX_STREAMS = 100  # of a session that are over, for a client that comes back
+MAX_EVENTS, MAX_REPLAY = (
+    1_000,
+    1 << 20,
+)  # events and bytes of one that were sent, for the same
+HEAD_SECONDS, BODY_SECONDS = (
+    10.0,
+    60.0,
+)  # for all of a request's head, or body, to arrive
+SEND_SECONDS, COMMENT_SECONDS = (
+    30.0,
+    15.0,
+)  # to take what is written; between a silent stream's comments
+MAX_VISITS, MAX_ERROR = (
+    3,
+    64 << 10,
+)  # failures to get a stream back; bytes of an error's body
+TICK_SECONDS = 0.1  # between an HTTP server's looks at deadlines, and at who has left
+
+
 ###############################################################################
 # 2. Errors ###################################################################
 ###############################################################################
@@ -139,139 +235,281 @@ TICK_SECONDS = 0.1                 # between an HTTP server's looks at deadlines
 # code that came, a handler the one to answer with. The others are local: what happened to a call here.
 class McpError(Exception):
     """A JSON-RPC error. Raise one in a handler to answer with it: basic/index.md#error-codes."""
+
     code, http_status = -32603, 200
+
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.code, self.message, self.data = code, message, data
+
     @staticmethod
     def from_wire(error: Json) -> McpError:
         """The exception for {"code", "message", "data"}: by its code, or NotFound by its words or data."""
         code, text, data = error.get("code"), error.get("message"), error.get("data")
         if type(code) is not int:
-            return InternalError(f"the peer sent an error whose code is {show(code)}", error)
-        if not isinstance(text, str): text = show(text)
+            return InternalError(
+                f"the peer sent an error whose code is {show(code)}", error
+            )
+        if not isinstance(text, str):
+            text = show(text)
         kind = ERRORS.get(code, McpError)
-        if kind is InvalidParams and (re.match(NOT_FOUND, text) or isinstance(data, dict) and "uri" in data):
+        if kind is InvalidParams and (
+            re.match(NOT_FOUND, text) or isinstance(data, dict) and "uri" in data
+        ):
             kind = NotFound
         found = McpError.__new__(kind)
         McpError.__init__(found, code, text, data)
         return found
+
     def to_wire(self) -> Json:
         """{"code", "message"}, and "data" when there is any."""
         error = {"code": self.code, "message": self.message}
         return error if self.data is None else {**error, "data": self.data}
 
+
 class _Coded(McpError):
     """The errors with a code of their own, and the HTTP status that goes with it."""
+
     def __init__(self, message: str, data: Any = None) -> None:
         super().__init__(type(self).code, message, data)
+
     def __init_subclass__(cls, code: int | None = None, status: int = 200) -> None:
-        if code is not None: cls.code, cls.http_status = code, status
-class ParseError(_Coded, code=-32700, status=400): """What came is not JSON."""
-class InvalidRequest(_Coded, code=-32600, status=400): """JSON, but not a message that may be sent now."""
-class MethodNotFound(_Coded, code=-32601, status=404): """It does not exist, or was not declared."""
-class InvalidParams(_Coded, code=-32602, status=400): """The parameters are wrong; the message names which."""
-class InternalError(_Coded, code=-32603, status=500): """The receiver failed; its log says why."""
-class NotFound(InvalidParams): """No such tool, prompt, or resource (then -32002 in the legacy revisions)."""
-class HeaderMismatch(_Coded, code=-32020, status=400): """A header contradicts the body (legacy: -32001)."""
-class MissingCapability(_Coded, code=-32021, status=400): """The client: `data` has "requiredCapabilities"."""
-class UnsupportedVersion(_Coded, code=-32022, status=400): """`data` has "supported" and "requested"."""
-class RequestCancelled(_Coded, code=-32800): """The answer to `$/cancelRequest`, which some old peers send."""
-ERRORS: dict[int, type[McpError]] = {each.code: each for each in _Coded.__subclasses__()}
-ERRORS.update(dict.fromkeys((-32001, -32002, -32003), NotFound))     # only -32002 was ever the protocol's
+        if code is not None:
+            cls.code, cls.http_status = code, status
+
+
+class ParseError(_Coded, code=-32700, status=400):
+    """What came is not JSON."""
+
+
+class InvalidRequest(_Coded, code=-32600, status=400):
+    """JSON, but not a message that may be sent now."""
+
+
+class MethodNotFound(_Coded, code=-32601, status=404):
+    """It does not exist, or was not declared."""
+
+
+class InvalidParams(_Coded, code=-32602, status=400):
+    """The parameters are wrong; the message names which."""
+
+
+class InternalError(_Coded, code=-32603, status=500):
+    """The receiver failed; its log says why."""
+
+
+class NotFound(InvalidParams):
+    """No such tool, prompt, or resource (then -32002 in the legacy revisions)."""
+
+
+class HeaderMismatch(_Coded, code=-32020, status=400):
+    """A header contradicts the body (legacy: -32001)."""
+
+
+class MissingCapability(_Coded, code=-32021, status=400):
+    """The client: `data` has "requiredCapabilities"."""
+
+
+class UnsupportedVersion(_Coded, code=-32022, status=400):
+    """`data` has "supported" and "requested"."""
+
+
+class RequestCancelled(_Coded, code=-32800):
+    """The answer to `$/cancelRequest`, which some old peers send."""
+
+
+ERRORS: dict[int, type[McpError]] = {
+    each.code: each for each in _Coded.__subclasses__()
+}
+ERRORS.update(
+    dict.fromkeys((-32001, -32002, -32003), NotFound)
+)  # only -32002 was ever the protocol's
 NOT_FOUND = r"(?is).{,300}?(unknown (tool|resource|prompt)\b|\b(tool|resource|prompt) .{,99}not found)"
-MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)   # modern servers only
+MODERN_ERRORS = (
+    HeaderMismatch.code,
+    MissingCapability.code,
+    UnsupportedVersion.code,
+)  # modern servers only
+
+
 class ToolError(Exception):
     """A failure that a tool's caller can act on: `isError`, with this text or `content` blocks."""
+
     def __init__(self, message: str, content: list[Any] | None = None) -> None:
         super().__init__(message)
         self.content = content
-class Timeout(TimeoutError): """No answer within the time given. The peer was told to stop."""
-class Cancelled(Exception): """The client cancelled this handler's request, or `call.cancel()` this call."""
+
+
+class Timeout(TimeoutError):
+    """No answer within the time given. The peer was told to stop."""
+
+
+class Cancelled(Exception):
+    """The client cancelled this handler's request, or `call.cancel()` this call."""
+
+
 class ConnectionClosed(ConnectionError):
     """The other end is gone. For a child process also `exit_code`, `command`, `stderr` (its last lines)."""
-    def __init__(self, message: str, exit_code: int | None = None, command: list[str] | None = None,
-                 stderr: str = "") -> None:
+
+    def __init__(
+        self,
+        message: str,
+        exit_code: int | None = None,
+        command: list[str] | None = None,
+        stderr: str = "",
+    ) -> None:
         ended = "" if exit_code is None else f"; exit code {exit_code}"
-        super().__init__(message + (f" (command: {' '.join(command)}{ended})" if command else "")
-                         + (f"; the end of its stderr:\n{stderr}" if stderr else ""))
+        super().__init__(
+            message
+            + (f" (command: {' '.join(command)}{ended})" if command else "")
+            + (f"; the end of its stderr:\n{stderr}" if stderr else "")
+        )
         self.exit_code, self.command, self.stderr = exit_code, command, stderr
+
+
 class _InputRequired(BaseException):
     """Leaves a handler, past its own `except Exception`, until the client has answered what `result` asks."""
-    def __init__(self, result: Json) -> None: self.result = result
+
+    def __init__(self, result: Json) -> None:
+        self.result = result
+
+
 def show(value: Any, limit: int = 60) -> str:
     """A value as an error text quotes it: the beginning of its JSON. Cheap, however large the value is."""
     shown, text = value[:limit] if isinstance(value, str) else value, ""
     try:
-        for part in json.JSONEncoder(ensure_ascii=False, default=tell).iterencode(shown):
+        for part in json.JSONEncoder(ensure_ascii=False, default=tell).iterencode(
+            shown
+        ):
             text += part[:limit]
-            if len(text) > limit: return text[:limit - 3] + "..."
-    except (ValueError, RecursionError): return f"a {type(value).__name__}"
+            if len(text) > limit:
+                return text[: limit - 3] + "..."
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__}"
     return text
+
+
 def tell(error: BaseException) -> str:
     """An exception as `TypeName: text`; whoever wrote its class may have got the text wrong."""
-    with suppress(Exception): return f"{type(error).__name__}: {error}"
+    with suppress(Exception):
+        return f"{type(error).__name__}: {error}"
     return type(error).__name__
+
+
 ###############################################################################
 # 3. Messages #################################################################
 ###############################################################################
 # JSON-RPC 2.0 (basic/index.md#messages): bytes to messages and back. check_envelope is the only place where
 # the outer shape of a message is judged; everything further in may rely on it.
-def _refuse_constant(name: str) -> Any: raise ValueError(f"{name} is not JSON")
-_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_encoder = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+)
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-TYPE_NAMES = {str: "string", dict: "object", list: "array", int: "integer", float: "number", bool: "boolean"}
+TYPE_NAMES = {
+    str: "string",
+    dict: "object",
+    list: "array",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+}
+
+
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, whatever the bytes are."""
     try:
         text = data.decode("utf-8").strip(" \t\r\n")
         message, end = _decoder.raw_decode(text)
-        if end != len(text): raise ValueError(f"more than one value, at character {end}")
+        if end != len(text):
+            raise ValueError(f"more than one value, at character {end}")
         return message
-    except (ValueError, RecursionError) as error: raise ParseError(f"not JSON in UTF-8: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"not JSON in UTF-8: {error}") from None
+
+
 def encode_json(value: Any) -> str:
     """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN, objects, cycles."""
-    try: return _encoder.encode(value)
-    except RecursionError: raise ValueError("nested too deeply") from None
+    try:
+        return _encoder.encode(value)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def encode_message(message: Any) -> bytes:
     """One message as UTF-8 without a line break. Raises as encode_json does, and for lone surrogates."""
     return encode_json(message).encode("utf-8")
+
+
 def is_id(value: Any) -> bool:
     """Whether it can be a request's id: "string or integer", "MUST NOT be null"; nor a bool."""
     return type(value) in (str, int)
+
+
 def _object(found: Any) -> Json:
     """What a peer sent where an object belongs; an empty one for anything else."""
     return found if isinstance(found, dict) else {}
+
+
 def find(table: dict[Any, Any], key: Any) -> Any:
     """What a table has under an id that a peer sent: None for what it has not, and for what is no id."""
     return table.get(key) if is_id(key) else None
+
+
 def check_envelope(message: Any) -> str:
     """Tell "request", "notification" or "response". Raises InvalidRequest for what is none of them."""
-    if not isinstance(message, dict): raise InvalidRequest(f"expected an object, got {show(message)}")
+    if not isinstance(message, dict):
+        raise InvalidRequest(f"expected an object, got {show(message)}")
     if message.get("jsonrpc") != "2.0":
-        raise InvalidRequest(f'jsonrpc: expected "2.0", got {show(message.get("jsonrpc"))}')
+        raise InvalidRequest(
+            f'jsonrpc: expected "2.0", got {show(message.get("jsonrpc"))}'
+        )
     asks = "method" in message
     if asks + ("result" in message) + ("error" in message) != 1:
         raise InvalidRequest("expected one of method, result and error")
-    name, kind = ("method", str) if asks else ("result" if "result" in message else "error", dict)
+    name, kind = (
+        ("method", str)
+        if asks
+        else ("result" if "result" in message else "error", dict)
+    )
     if not isinstance(message[name], kind):
-        raise InvalidRequest(f"{name}: expected {TYPE_NAMES[kind]}, got {show(message[name])}")
-    if "id" not in message: return "notification" if asks else "response"
+        raise InvalidRequest(
+            f"{name}: expected {TYPE_NAMES[kind]}, got {show(message[name])}"
+        )
+    if "id" not in message:
+        return "notification" if asks else "response"
     if not is_id(message["id"]) and (asks or message["id"] is not None):
-        raise InvalidRequest(f"id: expected string or integer, got {show(message['id'])}")
+        raise InvalidRequest(
+            f"id: expected string or integer, got {show(message['id'])}"
+        )
     return "request" if asks else "response"
+
+
 def _with(wire: Json, **members: Any) -> Json:
     """The object with those members that are not None."""
     wire.update((name, value) for name, value in members.items() if value is not None)
     return wire
-def call_message(method: str, params: Json | None, request_id: RequestId | None = None) -> Json:
+
+
+def call_message(
+    method: str, params: Json | None, request_id: RequestId | None = None
+) -> Json:
     """A request, or without an id a notification."""
     return _with({"jsonrpc": "2.0", "method": method}, id=request_id, params=params)
+
+
 def result_message(request_id: RequestId, result: Json) -> Json:
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
 def error_message(request_id: RequestId | None, error: McpError) -> Json:
     """An answer that says no. Without an id when it could not be read: MCP's ids are never null."""
     return _with({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
+
+
 ###############################################################################
 # 4. Methods ##################################################################
 ###############################################################################
@@ -280,423 +518,959 @@ def error_message(request_id: RequestId | None, error: McpError) -> Json:
 class Method:
     """A row of the table: `who` sends it, as what; the `handler` in its receiver (of a notification, in the
     Connection); the `capability` its receiver must declare; the types of its `params`, "?" if optional."""
+
     since, until = OLDEST, "9999"  # the revisions that have it
-    early = handshake = False      # may come before the handshake; opens a session
-    inline = cacheable = False     # is answered by the reading thread, in order; says how long it may be kept
-    names = paged = ""             # the parameter with a tool's, prompt's, resource's name; a page's list
-    droppable = logs = cancels = acknowledges = False   # goes under load; a log; an end; opens a stream
-    def __init__(self, name: str, who: str, handler: str = "", capability: str = "",
-                 params: dict[str, Any] | None = None, **traits: Any) -> None:
+    early = handshake = False  # may come before the handshake; opens a session
+    inline = cacheable = (
+        False  # is answered by the reading thread, in order; says how long it may be kept
+    )
+    names = paged = (
+        ""  # the parameter with a tool's, prompt's, resource's name; a page's list
+    )
+    droppable = logs = cancels = acknowledges = (
+        False  # goes under load; a log; an end; opens a stream
+    )
+
+    def __init__(
+        self,
+        name: str,
+        who: str,
+        handler: str = "",
+        capability: str = "",
+        params: dict[str, Any] | None = None,
+        **traits: Any,
+    ) -> None:
         self.name, self.handler, self.capability = name, handler, capability
         self.sender, self.kind = who.split()
-        self.params = [(key.rstrip("?"), not key.endswith("?"), kind) for key, kind in (params or {}).items()]
+        self.params = [
+            (key.rstrip("?"), not key.endswith("?"), kind)
+            for key, kind in (params or {}).items()
+        ]
         vars(self).update(traits)
-        self.cacheable, self.asks = self.cacheable or self.paged != "", self.names != ""     # asks the client
-_PAGE, _URI, _CALL, _LAST = {"cursor?": str}, {"uri": str}, {"name": str, "arguments?": dict}, LAST_LEGACY
-_ASK, _TELL = "client request", "server notification"       # who says most of it
-_STATE: Json = {"inline": True, "until": _LAST}             # what changes a session
-METHODS: dict[str, Method] = {row.name: row for row in (
-    # Lifecycle: basic/lifecycle.md of the legacy revisions; server/discover.md of the modern one.
-    Method("initialize", _ASK, "_initialize", early=True, handshake=True, inline=True, until=_LAST,
-           params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict}),
-    Method("notifications/initialized", "client notification", handshake=True, until=_LAST),
-    Method("initialized", "client notification", handshake=True, until=_LAST),     # as some tutorials say it
-    Method("ping", "both request", "_ping", early=True, inline=True, until=_LAST),
-    Method("server/discover", _ASK, "_discover", since=MODERN, inline=True, cacheable=True),
-    # The server's features.
-    Method("tools/list", _ASK, "_list", "tools", _PAGE, paged="tools"),
-    Method("tools/call", _ASK, "_tools_call", "tools", _CALL, names="name"),
-    Method("resources/list", _ASK, "_list", "resources", _PAGE, paged="resources"),
-    Method("resources/templates/list", _ASK, "_list", "resources", _PAGE, paged="resourceTemplates"),
-    Method("resources/read", _ASK, "_resources_read", "resources", _URI, names="uri", cacheable=True),
-    Method("resources/subscribe", _ASK, "_resources_subscribe", "resources.subscribe", _URI, **_STATE),
-    Method("resources/unsubscribe", _ASK, "_resources_unsubscribe", "resources.subscribe", _URI, **_STATE),
-    Method("prompts/list", _ASK, "_list", "prompts", _PAGE, paged="prompts"),
-    Method("prompts/get", _ASK, "_prompts_get", "prompts", _CALL, names="name"),
-    Method("completion/complete", _ASK, "_completion_complete", "completions",
-           {"ref": dict, "argument": dict, "context?": dict}),
-    Method("logging/setLevel", _ASK, "_logging_set_level", "logging", {"level": str}, **_STATE),
-    Method("subscriptions/listen", _ASK, "_subscriptions_listen", "", {"notifications": dict},
-           since=MODERN, inline=True),
-    # The client's features. In the modern era the same three travel inside results: basic/patterns/mrtr.md.
-    Method("roots/list", "server request", "_roots_list", "roots", until=_LAST),
-    Method("sampling/createMessage", "server request", "_sampling_create_message", "sampling",
-           {"messages": list, "maxTokens": int}, until=_LAST),
-    Method("elicitation/create", "server request", "_elicitation_create", "elicitation", {"message": str},
-           since="2025-06-18", until=_LAST),
-    # About a request: basic/patterns/cancellation.md and progress.md.
-    Method("notifications/cancelled", "both notification", "_cancelled", cancels=True),
-    Method("$/cancelRequest", "both notification", "_cancel_request"),            # as language servers say it
-    Method("notifications/progress", "both notification", "_progress", droppable=True),
-    Method("notifications/message", _TELL, droppable=True, logs=True),
-    # About the server's state, and the client's.
-    Method("notifications/tools/list_changed", _TELL),
-    Method("notifications/resources/list_changed", _TELL),
-    Method("notifications/resources/updated", _TELL),
-    Method("notifications/prompts/list_changed", _TELL),
-    Method("notifications/elicitation/complete", _TELL, since=_LAST, until=_LAST),
-    Method("notifications/subscriptions/acknowledged", _TELL, since=MODERN, acknowledges=True),
-    Method("notifications/roots/list_changed", "client notification", until=_LAST),
-)}
-UNKNOWN = Method("", "nobody nothing")       # the row of what is not in the table
+        self.cacheable, self.asks = (
+            self.cacheable or self.paged != "",
+            self.names != "",
+        )  # asks the client
+
+
+_PAGE, _URI, _CALL, _LAST = (
+    {"cursor?": str},
+    {"uri": str},
+    {"name": str, "arguments?": dict},
+    LAST_LEGACY,
+)
+_ASK, _TELL = "client request", "server notification"  # who says most of it
+_STATE: Json = {"inline": True, "until": _LAST}  # what changes a session
+METHODS: dict[str, Method] = {
+    row.name: row
+    for row in (
+        # Lifecycle: basic/lifecycle.md of the legacy revisions; server/discover.md of the modern one.
+        Method(
+            "initialize",
+            _ASK,
+            "_initialize",
+            early=True,
+            handshake=True,
+            inline=True,
+            until=_LAST,
+            params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict},
+        ),
+        Method(
+            "notifications/initialized",
+            "client notification",
+            handshake=True,
+            until=_LAST,
+        ),
+        Method(
+            "initialized", "client notification", handshake=True, until=_LAST
+        ),  # as some tutorials say it
+        Method("ping", "both request", "_ping", early=True, inline=True, until=_LAST),
+        Method(
+            "server/discover",
+            _ASK,
+            "_discover",
+            since=MODERN,
+            inline=True,
+            cacheable=True,
+        ),
+        # The server's features.
+        Method("tools/list", _ASK, "_list", "tools", _PAGE, paged="tools"),
+        Method("tools/call", _ASK, "_tools_call", "tools", _CALL, names="name"),
+        Method("resources/list", _ASK, "_list", "resources", _PAGE, paged="resources"),
+        Method(
+            "resources/templates/list",
+            _ASK,
+            "_list",
+            "resources",
+            _PAGE,
+            paged="resourceTemplates",
+        ),
+        Method(
+            "resources/read",
+            _ASK,
+            "_resources_read",
+            "resources",
+            _URI,
+            names="uri",
+            cacheable=True,
+        ),
+        Method(
+            "resources/subscribe",
+            _ASK,
+            "_resources_subscribe",
+            "resources.subscribe",
+            _URI,
+            **_STATE,
+        ),
+        Method(
+            "resources/unsubscribe",
+            _ASK,
+            "_resources_unsubscribe",
+            "resources.subscribe",
+            _URI,
+            **_STATE,
+        ),
+        Method("prompts/list", _ASK, "_list", "prompts", _PAGE, paged="prompts"),
+        Method("prompts/get", _ASK, "_prompts_get", "prompts", _CALL, names="name"),
+        Method(
+            "completion/complete",
+            _ASK,
+            "_completion_complete",
+            "completions",
+            {"ref": dict, "argument": dict, "context?": dict},
+        ),
+        Method(
+            "logging/setLevel",
+            _ASK,
+            "_logging_set_level",
+            "logging",
+            {"level": str},
+            **_STATE,
+        ),
+        Method(
+            "subscriptions/listen",
+            _ASK,
+            "_subscriptions_listen",
+            "",
+            {"notifications": dict},
+            since=MODERN,
+            inline=True,
+        ),
+        # The client's features. In the modern era the same three travel inside results: basic/patterns/mrtr.md.
+        Method("roots/list", "server request", "_roots_list", "roots", until=_LAST),
+        Method(
+            "sampling/createMessage",
+            "server request",
+            "_sampling_create_message",
+            "sampling",
+            {"messages": list, "maxTokens": int},
+            until=_LAST,
+        ),
+        Method(
+            "elicitation/create",
+            "server request",
+            "_elicitation_create",
+            "elicitation",
+            {"message": str},
+            since="2025-06-18",
+            until=_LAST,
+        ),
+        # About a request: basic/patterns/cancellation.md and progress.md.
+        Method(
+            "notifications/cancelled", "both notification", "_cancelled", cancels=True
+        ),
+        Method(
+            "$/cancelRequest", "both notification", "_cancel_request"
+        ),  # as language servers say it
+        Method(
+            "notifications/progress", "both notification", "_progress", droppable=True
+        ),
+        Method("notifications/message", _TELL, droppable=True, logs=True),
+        # About the server's state, and the client's.
+        Method("notifications/tools/list_changed", _TELL),
+        Method("notifications/resources/list_changed", _TELL),
+        Method("notifications/resources/updated", _TELL),
+        Method("notifications/prompts/list_changed", _TELL),
+        Method("notifications/elicitation/complete", _TELL, since=_LAST, until=_LAST),
+        Method(
+            "notifications/subscriptions/acknowledged",
+            _TELL,
+            since=MODERN,
+            acknowledges=True,
+        ),
+        Method("notifications/roots/list_changed", "client notification", until=_LAST),
+    )
+}
+UNKNOWN = Method("", "nobody nothing")  # the row of what is not in the table
 # What a client may ask to hear of: the filter's member, the notification, the capability that promises it.
-LIST_CHANGES = {kind: (f"{kind}ListChanged", f"notifications/{kind}/list_changed", f"{kind}.listChanged")
-                for kind in ("tools", "prompts", "resources")}
+LIST_CHANGES = {
+    kind: (
+        f"{kind}ListChanged",
+        f"notifications/{kind}/list_changed",
+        f"{kind}.listChanged",
+    )
+    for kind in ("tools", "prompts", "resources")
+}
+
+
 def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
     """Check members, (name, required, type) each. Raises InvalidParams naming the first that is wrong."""
     for name, required, kind in rules:
-        if (value := members.get(name)) is None and not required: continue
-        if isinstance(value, kind) and type(value) is not bool: continue         # Python's True is an int
+        if (value := members.get(name)) is None and not required:
+            continue
+        if isinstance(value, kind) and type(value) is not bool:
+            continue  # Python's True is an int
         found = f"got {show(value)}" if name in members else "but it is missing"
         raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {found}")
+
+
 def has_capability(capabilities: Json, path: str) -> bool:
     """Whether a dotted path, such as "resources.subscribe", was declared: true, or an object, even empty."""
     found: Any = capabilities
-    for name in path.split("."): found = found.get(name) if isinstance(found, dict) else None
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
     return found is True or isinstance(found, dict)
+
+
 ###############################################################################
 # 5. JSON Schema ##############################################################
 ###############################################################################
 # Each subschema is compiled once to a _Node, and _Run.check takes a value through the nodes. An error is
 # (path, expected, value), a path a linked pair (outer, key); texts are made last: a valid value costs little.
-MAX_STEPS = 2_000_000              # what a schema or a value can make large is paid for: half a second
-MAX_ERRORS = 100                   # of one value: nobody acts on more
-MAX_NODES = 10_000                 # of a pattern that repeats what repeats
+MAX_STEPS = (
+    2_000_000  # what a schema or a value can make large is paid for: half a second
+)
+MAX_ERRORS = 100  # of one value: nobody acts on more
+MAX_NODES = 10_000  # of a pattern that repeats what repeats
+
+
 def validate(value: Any, schema: Any) -> list[str]:
     """Check a value against a JSON Schema (2020-12): a list of lines like `days: expected integer, got "x"`.
     Raises ValueError for a wrong schema. Fetches nothing: a `$ref` must resolve inside. Ignores `format`."""
     return Schema(schema).errors(value)
+
+
 # A compiled subschema: `expected` is text, what makes it of path and value, or errors; `rows` are tuples of
 # (types, apply, argument, expected); `parts` its keywords, compiled; `steps` its cost; `uri` its document.
-_Node = namedtuple("_Node", "types expected rows parts steps uri", defaults=((), {}, 1, ""))
+_Node = namedtuple(
+    "_Node", "types expected rows parts steps uri", defaults=((), {}, 1, "")
+)
+
 
 class Schema:
     """A compiled schema. Immutable, safe from any thread. Raises ValueError when it cannot be used."""
+
     def __init__(self, schema: Any) -> None:
-        self.dynamic: dict[Any, Any] = {}             # (URI, dynamic anchor) -> node
-        self._nodes = {id(True): _ANYTHING, id(False): _NOTHING}                 # id() of a subschema -> node
-        self._named: dict[Any, Any] = {("", ""): schema, _METASCHEMA: _RULES}    # (URI, anchor) -> subschema
-        self._references: list[Any] = []              # (parts, keyword, URI), until all is named
+        self.dynamic: dict[Any, Any] = {}  # (URI, dynamic anchor) -> node
+        self._nodes = {
+            id(True): _ANYTHING,
+            id(False): _NOTHING,
+        }  # id() of a subschema -> node
+        self._named: dict[Any, Any] = {
+            ("", ""): schema,
+            _METASCHEMA: _RULES,
+        }  # (URI, anchor) -> subschema
+        self._references: list[Any] = []  # (parts, keyword, URI), until all is named
         try:
-            self.marks = "'unevaluated" in repr(schema)       # whether a keyword may ask what was looked at
+            self.marks = "'unevaluated" in repr(
+                schema
+            )  # whether a keyword may ask what was looked at
             self._root, _ = self._find("#", "")
-            for parts, keyword, base in self._references: parts[keyword] = self._find(parts[keyword], base)
-        except RecursionError: raise ValueError("schema: nested too deeply") from None
-        except ValueError as error: raise ValueError(f"schema: {error}") from None
+            for parts, keyword, base in self._references:
+                parts[keyword] = self._find(parts[keyword], base)
+        except RecursionError:
+            raise ValueError("schema: nested too deeply") from None
+        except ValueError as error:
+            raise ValueError(f"schema: {error}") from None
         # Most arguments are objects of scalars: where nothing more is asked, a look at their types will do.
         types, parts = self._root.types, self._root.parts
-        simple = dict in types and parts.keys() <= {"type", "properties", "required", "additionalProperties"}
+        simple = dict in types and parts.keys() <= {
+            "type",
+            "properties",
+            "required",
+            "additionalProperties",
+        }
         self._required = {*parts.get("required", ())} if simple else None
-        self._types = {key: node.types for key, node in parts.get("properties", {}).items() if not node.rows}
+        self._types = {
+            key: node.types
+            for key, node in parts.get("properties", {}).items()
+            if not node.rows
+        }
+
     def errors(self, value: Any) -> list[str]:
         """What is wrong with the value: at most MAX_ERRORS texts, none when it is valid."""
-        if self._required is not None and type(value) is dict and self._required <= value.keys():
+        if (
+            self._required is not None
+            and type(value) is dict
+            and self._required <= value.keys()
+        ):
             for name in value:
-                if type(value[name]) not in self._types.get(name, ()): break
-            else: return []
-        try: return [_tell(*error) for error in _Run(self).check(self._root, value)]
-        except RecursionError: return ["nested too deeply for the schema"]
-        except (OverflowError, ValueError) as error: return [str(error)]
+                if type(value[name]) not in self._types.get(name, ()):
+                    break
+            else:
+                return []
+        try:
+            return [_tell(*error) for error in _Run(self).check(self._root, value)]
+        except RecursionError:
+            return ["nested too deeply for the schema"]
+        except (OverflowError, ValueError) as error:
+            return [str(error)]
+
     def _find(self, ref: str, base: str) -> tuple[_Node, str | None]:
         """The node that a reference names, and its dynamic anchor if that is the name. Raises ValueError."""
         try:
             uri, (anchor, *pointer) = _split(ref, base)
             found = self._named[uri, anchor]
-            for part in pointer: found = found[int(part) if isinstance(found, list) else part]
+            for part in pointer:
+                found = found[int(part) if isinstance(found, list) else part]
         except (LookupError, TypeError, ValueError):
-            raise ValueError(f"$ref {show(ref)} is not in this document, and nothing is fetched") from None
-        if id(found) not in self._nodes:              # the root, or what stands where no schema is expected
-            for text in _META.errors(found) if found is not _RULES else (): raise ValueError(text)
+            raise ValueError(
+                f"$ref {show(ref)} is not in this document, and nothing is fetched"
+            ) from None
+        if (
+            id(found) not in self._nodes
+        ):  # the root, or what stands where no schema is expected
+            for text in _META.errors(found) if found is not _RULES else ():
+                raise ValueError(text)
         node = self._compile(found, uri)
         return node, anchor if self.dynamic.get((uri, anchor)) is node else None
+
     def _compile(self, schema: Any, base: str) -> Any:
         """The node of a subschema in the document whose URI is `base`; of an array, the nodes in it."""
-        if isinstance(schema, list): return [self._compile(each, base) for each in schema]
-        if isinstance(schema, str): return schema     # a name in `dependencies`
-        if id(schema) in self._nodes: return self._nodes[id(schema)]
+        if isinstance(schema, list):
+            return [self._compile(each, base) for each in schema]
+        if isinstance(schema, str):
+            return schema  # a name in `dependencies`
+        if id(schema) in self._nodes:
+            return self._nodes[id(schema)]
         base, (anchor, *_) = _split(schema.get("$id", ""), base)
-        if "$id" in schema: self._named[base, anchor] = schema       # an anchor there: draft-07
-        for name in {"$anchor", "$dynamicAnchor"} & schema.keys(): self._named[base, schema[name]] = schema
+        if "$id" in schema:
+            self._named[base, anchor] = schema  # an anchor there: draft-07
+        for name in {"$anchor", "$dynamicAnchor"} & schema.keys():
+            self._named[base, schema[name]] = schema
         parts, rows = dict(schema), {}
-        unknown = _Node((), lambda path, _: "unknown" + suggest(str(path[1]), schema.get("properties", ())))
+        unknown = _Node(
+            (),
+            lambda path, _: (
+                "unknown" + suggest(str(path[1]), schema.get("properties", ()))
+            ),
+        )
         for keyword, (rule, name, text, apply) in _KEYWORDS.items():
-            if keyword not in schema: continue
+            if keyword not in schema:
+                continue
             given = schema[keyword]
             if rule in (_NAMED, _OLD):
-                parts[keyword] = {key: self._compile(sub, base) for key, sub in given.items()}
-            if rule in (_ONE, _MANY, _ONE_OR_MANY): parts[keyword] = self._compile(given, base)
-            if given is False and name == "object": parts[keyword] = unknown
-            if keyword in _PREPARE: parts[keyword] = _PREPARE[keyword](parts[keyword])
-            if keyword.endswith(("$ref", "Ref")): self._references.append((parts, keyword, base))
-            if apply:                                 # one row for those that `apply` takes together
+                parts[keyword] = {
+                    key: self._compile(sub, base) for key, sub in given.items()
+                }
+            if rule in (_ONE, _MANY, _ONE_OR_MANY):
+                parts[keyword] = self._compile(given, base)
+            if given is False and name == "object":
+                parts[keyword] = unknown
+            if keyword in _PREPARE:
+                parts[keyword] = _PREPARE[keyword](parts[keyword])
+            if keyword.endswith(("$ref", "Ref")):
+                self._references.append((parts, keyword, base))
+            if apply:  # one row for those that `apply` takes together
                 row = (apply, name) if text is None else keyword
-                expected = text.format(show(given, 300)) if text else text if self.marks else ""
+                expected = (
+                    text.format(show(given, 300))
+                    if text
+                    else text
+                    if self.marks
+                    else ""
+                )
                 rows[row] = _TYPES[name], apply, parts[keyword], expected
-        names = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", ())
-        types, told = tuple(kind for name in names for kind in _TYPES[name]) or _EVERY, " or ".join(names)
-        steps = 6 + sum(len(value) for value in schema.values() if isinstance(value, (dict, list)))
-        node = self._nodes[id(schema)] = _Node(types, told, [*rows.values()], parts, steps, base)
-        if "$dynamicAnchor" in schema: self.dynamic[base, schema["$dynamicAnchor"]] = node
+        names = (
+            [schema["type"]]
+            if isinstance(schema.get("type"), str)
+            else schema.get("type", ())
+        )
+        types, told = (
+            tuple(kind for name in names for kind in _TYPES[name]) or _EVERY,
+            " or ".join(names),
+        )
+        steps = 6 + sum(
+            len(value) for value in schema.values() if isinstance(value, (dict, list))
+        )
+        node = self._nodes[id(schema)] = _Node(
+            types, told, [*rows.values()], parts, steps, base
+        )
+        if "$dynamicAnchor" in schema:
+            self.dynamic[base, schema["$dynamicAnchor"]] = node
         return node
+
 
 class _Run:
     """One validation: `check` tells a value's errors; most below `attempt` is what _KEYWORDS applies."""
+
     def __init__(self, schema: Schema) -> None:
         self.schema, self.left = schema, MAX_STEPS
-        self.path: Any = None                         # where it is: (outer path, key)
-        self.scope: tuple[str, ...] = ()              # the documents entered
-        self.marks: list[Any] = []                    # (owner, key) of the members looked at, if schema.marks
+        self.path: Any = None  # where it is: (outer path, key)
+        self.scope: tuple[str, ...] = ()  # the documents entered
+        self.marks: list[
+            Any
+        ] = []  # (owner, key) of the members looked at, if schema.marks
+
     def spend(self, steps: int) -> None:
         self.left -= steps
-        if self.left < 0: raise OverflowError("too much work for the schema")
+        if self.left < 0:
+            raise OverflowError("too much work for the schema")
+
     def check(self, node: _Node, value: Any) -> Any:
         types, expected, rows, parts, steps, uri = node
         fits = (kind := type(value)) in types or (kind := _type(value)) in types
-        if fits and not rows: return ()
+        if fits and not rows:
+            return ()
         self.spend(steps)
-        if not fits: return expected if isinstance(expected, list) else [(self.path, expected, value)]
+        if not fits:
+            return (
+                expected
+                if isinstance(expected, list)
+                else [(self.path, expected, value)]
+            )
         errors: list[Any] = []
         path, scope, start = self.path, self.scope, len(self.marks)
-        if uri not in scope: self.scope = (*scope, uri)
+        if uri not in scope:
+            self.scope = (*scope, uri)
         for types, apply, argument, expected in rows:
-            if kind not in types: continue
+            if kind not in types:
+                continue
             self.start = start
             found = apply(self, value, argument, parts)
             if expected:
-                if not found: errors.append((path, expected, value))
+                if not found:
+                    errors.append((path, expected, value))
                 continue
             for key, item, sub in found:
                 self.left -= 1
-                if expected is None: self.marks.append((value, key))
-                if key is not None: self.path = path, key
+                if expected is None:
+                    self.marks.append((value, key))
+                if key is not None:
+                    self.path = path, key
                 errors += self.check(sub, item)
                 self.path = path
-                if len(errors) >= MAX_ERRORS: break
+                if len(errors) >= MAX_ERRORS:
+                    break
         self.scope = scope
         return errors[:MAX_ERRORS]
+
     def attempt(self, node: _Node, value: Any) -> Any:
         """The errors of a value. If there are any, what was looked at does not count."""
         count, errors = len(self.marks), self.check(node, value)
         self.spend(len(errors))
-        if errors: del self.marks[count:]
+        if errors:
+            del self.marks[count:]
         return errors
+
     def rest(self, value: Any, node: _Node, _: Any) -> list[Any]:
-        self.spend(len(self.marks) - self.start)      # what no other keyword of the subschema has looked at
-        seen = {key for owner, key in self.marks[self.start:] if owner is value}
+        self.spend(
+            len(self.marks) - self.start
+        )  # what no other keyword of the subschema has looked at
+        seen = {key for owner, key in self.marks[self.start :] if owner is value}
         members = value.items() if isinstance(value, dict) else enumerate(value)
         return [(key, item, node) for key, item in members if key not in seen]
+
     def properties(self, value: Json, _: Any, parts: Json) -> Iterator[Any]:
         named, patterns = parts.get("properties", {}), parts.get("patternProperties")
-        others = (parts["additionalProperties"],) if "additionalProperties" in parts else ()
+        others = (
+            (parts["additionalProperties"],) if "additionalProperties" in parts else ()
+        )
         for name, item in value.items():
             nodes = (named[name],) if name in named else ()
-            if patterns: nodes += tuple(node for each, node in patterns if each.search(name, self.spend))
-            for node in nodes or others: yield name, item, node
+            if patterns:
+                nodes += tuple(
+                    node for each, node in patterns if each.search(name, self.spend)
+                )
+            for node in nodes or others:
+                yield name, item, node
+
     def items(self, value: list[Any], _: Any, parts: Json) -> Iterable[Any]:
-        old = isinstance(parts.get("items"), list)    # before 2020-12
+        old = isinstance(parts.get("items"), list)  # before 2020-12
         first, rest = ("items", "additionalItems") if old else ("prefixItems", "items")
         others = itertools.repeat(parts[rest]) if rest in parts else ()
-        return zip(itertools.count(), value, itertools.chain(parts.get(first, ()), others))
-    def least(self, value: Any, size: int, _: Any) -> bool: return len(value) >= size
-    def most(self, value: Any, size: int, _: Any) -> bool: return len(value) <= size
+        return zip(
+            itertools.count(), value, itertools.chain(parts.get(first, ()), others)
+        )
+
+    def least(self, value: Any, size: int, _: Any) -> bool:
+        return len(value) >= size
+
+    def most(self, value: Any, size: int, _: Any) -> bool:
+        return len(value) <= size
+
     def contains(self, value: list[Any], node: _Node, parts: Json) -> bool:
-        found = [index for index, item in enumerate(value) if not self.attempt(node, item)]
+        found = [
+            index for index, item in enumerate(value) if not self.attempt(node, item)
+        ]
         self.marks += [(value, index) for index in found]
-        return bool(parts.get("minContains", 1) <= len(found) <= parts.get("maxContains", len(found)))
+        return bool(
+            parts.get("minContains", 1)
+            <= len(found)
+            <= parts.get("maxContains", len(found))
+        )
+
     def multiple_of(self, value: Any, step: Any, _: Any) -> bool:
-        from fractions import Fraction                # of the texts: in decimal, 0.3 is a multiple of 0.1
-        return abs(value) < float("inf") and Fraction(str(value)) % Fraction(str(step)) == 0
+        from fractions import (
+            Fraction,
+        )  # of the texts: in decimal, 0.3 is a multiple of 0.1
+
+        return (
+            abs(value) < float("inf")
+            and Fraction(str(value)) % Fraction(str(step)) == 0
+        )
+
     def any_of(self, value: Any, nodes: list[_Node], parts: Json) -> list[Any]:
-        one, attempts = nodes is parts.get("oneOf"), (self.attempt(node, value) for node in nodes)
-        failed = list(itertools.takewhile(bool, attempts))              # up to the first that fits
-        if one or self.schema.marks: failed += filter(None, attempts)
+        one, attempts = (
+            nodes is parts.get("oneOf"),
+            (self.attempt(node, value) for node in nodes),
+        )
+        failed = list(itertools.takewhile(bool, attempts))  # up to the first that fits
+        if one or self.schema.marks:
+            failed += filter(None, attempts)
         passed = len(nodes) - len(failed)
-        if not passed: return [(None, value, _Node((), self.nearest(failed, value)))]
+        if not passed:
+            return [(None, value, _Node((), self.nearest(failed, value)))]
         text = f"matches {passed} alternatives of `oneOf`, must match one"
-        return [(None, value, _Node((), lambda path, value: text))] if one and passed > 1 else []
+        return (
+            [(None, value, _Node((), lambda path, value: text))]
+            if one and passed > 1
+            else []
+        )
+
     def nearest(self, failed: list[Any], value: Any) -> Any:
         """Why none fits: in one line if each expects one thing here, else as the nearest one has it."""
-        plain = [errors[0][1] for errors in failed if len(errors) == 1 and errors[0][0] is self.path]
-        if len(plain) == len(failed) and all(isinstance(expected, str) for expected in plain):
+        plain = [
+            errors[0][1]
+            for errors in failed
+            if len(errors) == 1 and errors[0][0] is self.path
+        ]
+        if len(plain) == len(failed) and all(
+            isinstance(expected, str) for expected in plain
+        ):
             return [(self.path, " or ".join(dict.fromkeys(plain)), value)]
         # What fails deeper down has matched where the others have not: in its type, or its tag.
-        return min(failed, key=lambda errors: (any(path is self.path for path, _, _ in errors), len(errors)))
+        return min(
+            failed,
+            key=lambda errors: (
+                any(path is self.path for path, _, _ in errors),
+                len(errors),
+            ),
+        )
+
     def dynamic_ref(self, value: Any, _: Any, parts: Json) -> list[Any]:
-        node, anchor = parts["$dynamicRef"]           # if it has one: that of the outermost document entered
+        node, anchor = parts[
+            "$dynamicRef"
+        ]  # if it has one: that of the outermost document entered
         entered = (self.schema.dynamic.get((uri, anchor)) for uri in self.scope)
         return [(None, value, next(filter(None, entered), node))]
+
     def required(self, value: Json, names: list[str], _: Any) -> list[Any]:
         return [(name, value, _MISSING) for name in names if name not in value]
+
     def depends(self, value: Json, rules: Json, _: Any) -> Iterator[Any]:
         for rule in [rule for name, rule in rules.items() if name in value]:
-            yield from self.required(value, rule, _) if isinstance(rule, list) else [(None, value, rule)]
+            yield from (
+                self.required(value, rule, _)
+                if isinstance(rule, list)
+                else [(None, value, rule)]
+            )
+
+
 def _tell(path: Any, expected: Any, value: Any) -> str:
     """An error's text: `a.b[0]: expected ...`, without a path at the root."""
-    text = expected(path, value) if callable(expected) else f"expected {expected}, got {show(value)}"
+    text = (
+        expected(path, value)
+        if callable(expected)
+        else f"expected {expected}, got {show(value)}"
+    )
     place = ""
     while path:
         path, key = path
-        if isinstance(key, str): key = "." + (key if key.isprintable() and 0 < len(key) < 200 else show(key))
+        if isinstance(key, str):
+            key = "." + (key if key.isprintable() and 0 < len(key) < 200 else show(key))
         place = (key if isinstance(key, str) else f"[{key}]") + place
-    return f"{place[place.startswith('.'):]}: {text}" if place else text
+    return f"{place[place.startswith('.') :]}: {text}" if place else text
+
+
 class _Pattern:
     """An ECMA 262 pattern. Where it has a choice, Python's `re` tries one way after another, which a hostile
     text makes endless; here all are gone at once (Thompson's construction). ValueError for what is none."""
+
     def __init__(self, pattern: str) -> None:
-        self._nodes: list[Any] = [None]               # (test, or None; the nodes behind); number 0 is the end
-        self._steps: dict[Any, Any] = {}              # (nodes, whether at the start, character) -> nodes
+        self._nodes: list[Any] = [
+            None
+        ]  # (test, or None; the nodes behind); number 0 is the end
+        self._steps: dict[
+            Any, Any
+        ] = {}  # (nodes, whether at the start, character) -> nodes
         try:
             pieces = [_piece(token) for token in _TOKEN.findall(pattern)]
-            self._room = 0 if {r"\b", r"\B", "(?=", "(?!"} & {*pieces} else 20 * MAX_NODES      # to keep them
+            self._room = (
+                0 if {r"\b", r"\B", "(?=", "(?!"} & {*pieces} else 20 * MAX_NODES
+            )  # to keep them
             self._plain: Any = re.compile("".join(pieces), re.ASCII)
             if any(piece == "|" or _REPEAT.fullmatch(piece) for piece in pieces):
                 self._plain, self._first = None, self._either(deque(pieces))(0)
         except (re.error, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"pattern {show(pattern)}: {error}") from None
+
     def search(self, text: str, spend: Callable[[int], Any]) -> bool:
         """Whether it matches somewhere in the text; spend(steps) is called for what that costs."""
-        if self._plain is not None: return self._plain.search(text) is not None
+        if self._plain is not None:
+            return self._plain.search(text) is not None
         return self._run(text, 0, spend, self._first, [self._first])
-    def _run(self, text: str, start: int, spend: Any, first: int, again: Any = ()) -> bool:
+
+    def _run(
+        self, text: str, start: int, spend: Any, first: int, again: Any = ()
+    ) -> bool:
         spend(8 + len(text))
         nodes = frozenset([first])
         for at in range(start, len(text) + 1):
-            step = nodes, at == 0, text[at:at + 1]
-            nodes = self._steps[step] if step in self._steps else self._step(step, text, at, spend, again)
-            if 0 in nodes or not nodes: return 0 in nodes
+            step = nodes, at == 0, text[at : at + 1]
+            nodes = (
+                self._steps[step]
+                if step in self._steps
+                else self._step(step, text, at, spend, again)
+            )
+            if 0 in nodes or not nodes:
+                return 0 in nodes
         return False
-    def _step(self, step: Any, text: str, at: int, spend: Any, again: Any) -> frozenset[int]:
-        todo, seen, behind = [*step[0]], {0}, {*again}       # a match may also begin behind this character
+
+    def _step(
+        self, step: Any, text: str, at: int, spend: Any, again: Any
+    ) -> frozenset[int]:
+        todo, seen, behind = (
+            [*step[0]],
+            {0},
+            {*again},
+        )  # a match may also begin behind this character
         while todo:
-            test, after = self._nodes[node] if (node := todo.pop()) not in seen else (None, ())
-            taken = test(text, at, spend) if test else 0     # so many characters, 0 or 1; None: no match
-            if taken is not None: (behind.update if taken else todo.extend)(after)
-            if not node: todo, behind = [], {0}
+            test, after = (
+                self._nodes[node] if (node := todo.pop()) not in seen else (None, ())
+            )
+            taken = (
+                test(text, at, spend) if test else 0
+            )  # so many characters, 0 or 1; None: no match
+            if taken is not None:
+                (behind.update if taken else todo.extend)(after)
+            if not node:
+                todo, behind = [], {0}
             seen.add(node)
         spend(16 * len(seen))
-        if self._room > 0: self._steps[step], self._room = frozenset(behind), self._room - len(behind) - 5
+        if self._room > 0:
+            self._steps[step], self._room = (
+                frozenset(behind),
+                self._room - len(behind) - 5,
+            )
         return frozenset(behind)
+
     def _node(self, test: Any, *behind: int) -> int:
         self._nodes.append((test, behind))
-        if len(self._nodes) <= MAX_NODES: return len(self._nodes) - 1
+        if len(self._nodes) <= MAX_NODES:
+            return len(self._nodes) - 1
         raise ValueError("too large")
+
     def _either(self, pieces: deque[str]) -> Callable[[int], int]:
         """What makes the nodes of the alternatives up to a `)`, given the node behind them."""
         ways: list[list[Any]] = [[]]
         while pieces and (piece := pieces.popleft()) != ")":
-            if piece == "|": ways.append([])
-            elif _REPEAT.fullmatch(piece): ways[-1].append(partial(self._repeat, piece, ways[-1].pop()))
-            elif piece in ("(", "(?:"): ways[-1].append(self._either(pieces))
+            if piece == "|":
+                ways.append([])
+            elif _REPEAT.fullmatch(piece):
+                ways[-1].append(partial(self._repeat, piece, ways[-1].pop()))
+            elif piece in ("(", "(?:"):
+                ways[-1].append(self._either(pieces))
             elif piece in ("(?=", "(?!"):
-                ways[-1].append(partial(self._node, partial(self._sees, self._either(pieces)(0), piece)))
-            else: ways[-1].append(self._leaf(piece))
-        return lambda behind: self._node(None, *[reduce(lambda node, make: make(node), reversed(way), behind)
-                                                 for way in ways])
+                ways[-1].append(
+                    partial(
+                        self._node, partial(self._sees, self._either(pieces)(0), piece)
+                    )
+                )
+            else:
+                ways[-1].append(self._leaf(piece))
+        return lambda behind: self._node(
+            None,
+            *[
+                reduce(lambda node, make: make(node), reversed(way), behind)
+                for way in ways
+            ],
+        )
+
     def _leaf(self, piece: str) -> Callable[[int], int]:
-        if piece[:3] == "(?<": raise ValueError("a lookbehind beside repeats or alternatives")
+        if piece[:3] == "(?<":
+            raise ValueError("a lookbehind beside repeats or alternatives")
         match = re.compile(piece, re.ASCII).match
-        return partial(self._node, lambda text, at, _: (found := match(text, at)) and found.end() - at)
-    def _sees(self, first: int, piece: str, text: str, at: int, spend: Any) -> int | None:
+        return partial(
+            self._node,
+            lambda text, at, _: (found := match(text, at)) and found.end() - at,
+        )
+
+    def _sees(
+        self, first: int, piece: str, text: str, at: int, spend: Any
+    ) -> int | None:
         return 0 if self._run(text, at, spend, first) == (piece == "(?=") else None
+
     def _repeat(self, piece: str, make: Callable[[int], int], behind: int) -> int:
         sign, least, comma, most = _REPEAT.findall(piece)[0]
         first = self._node(None, behind)
-        if sign in ("*", "+") or comma and not most: self._nodes[first] = None, (make(first), behind)
+        if sign in ("*", "+") or comma and not most:
+            self._nodes[first] = None, (make(first), behind)
         for _ in range(int(most or least or sign == "?") - int(least or 0)):
             first = self._node(None, make(first), behind)
-        for _ in range(int(least or sign == "+")): first = make(first)
+        for _ in range(int(least or sign == "+")):
+            first = make(first)
         return first
+
+
 def _piece(token: str) -> str:
     """A piece of an ECMA 262 pattern as Python's `re` has it."""
     if found := re.fullmatch(r"\\c(.)|\\u\{(\w+)}", token):
         return re.escape(chr(ord(found[1]) % 32 if found[1] else int(found[2], 16)))
-    if token[0] != "[": return "(" if re.match(r"\(\?<\w", token) else _PYTHON.get(token, token)
-    inner = re.sub(r"(?s)\\.|[&~|[]", lambda each: _WITHIN.get(each[0], each[0]), token[1:-1])
+    if token[0] != "[":
+        return "(" if re.match(r"\(\?<\w", token) else _PYTHON.get(token, token)
+    inner = re.sub(
+        r"(?s)\\.|[&~|[]", lambda each: _WITHIN.get(each[0], each[0]), token[1:-1]
+    )
     return _PYTHON.get(token, f"[{inner}]")
+
+
 def _type(value: Any) -> Any:
     """Which of _EVERY a value's type is, or comes from: int for a whole float, and a bool is no number."""
-    if isinstance(value, float) and value.is_integer(): return int
-    return type(value) if type(value) in _EVERY else next(kind for kind in _EVERY if isinstance(value, kind))
+    if isinstance(value, float) and value.is_integer():
+        return int
+    return (
+        type(value)
+        if type(value) in _EVERY
+        else next(kind for kind in _EVERY if isinstance(value, kind))
+    )
+
+
 def _key(value: Any, run: _Run | None = None) -> str:
     """What equal values share, 1 and 1.0, but not 1 and true. Text: nobody can foresee its hash."""
-    if run: run.spend(6)
+    if run:
+        run.spend(6)
     if isinstance(value, dict):
-        return "{" + ",".join(sorted(f"{name!r}{_key(item, run)}" for name, item in value.items())) + "}"
-    if isinstance(value, list): return "[" + ",".join([_key(item, run) for item in value]) + "]"
-    return hex(int(value)) if isinstance(value, (int, float)) and _type(value) is int else repr(value)
+        return (
+            "{"
+            + ",".join(
+                sorted(f"{name!r}{_key(item, run)}" for name, item in value.items())
+            )
+            + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ",".join([_key(item, run) for item in value]) + "]"
+    return (
+        hex(int(value))
+        if isinstance(value, (int, float)) and _type(value) is int
+        else repr(value)
+    )
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """How an error text goes on after an unknown name: the nearest known one, or all of a few."""
     import difflib
+
     names = list(itertools.islice(known, 200))
     near = difflib.get_close_matches(name, names, 1, 0.5) if len(name) < 100 else []
-    if near: return f"; did you mean {near[0]}?"
+    if near:
+        return f"; did you mean {near[0]}?"
     return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
+
+
 def _split(ref: str, base: str) -> tuple[str, list[str]]:
     """A reference as a URI and its fragment's parts: an anchor or "", and the steps of a JSON pointer."""
     uri, _, fragment = ref.partition("#")
     if uri or "%" in fragment:
         from urllib.parse import unquote, urljoin
+
         base, fragment = urljoin(base, uri), unquote(fragment, errors="strict")
-    return base, [part.replace("~1", "/").replace("~0", "~") for part in fragment.split("/")]
+    return base, [
+        part.replace("~1", "/").replace("~0", "~") for part in fragment.split("/")
+    ]
+
+
 # How Python's `re` says what ECMA 262 says otherwise. (\d, \w and \b are ASCII by a flag.)
 _SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-_PYTHON = {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "{": r"\{", r"\s": f"[{_SPACES}]",
-           r"\S": f"[^{_SPACES}]", "[]": "(?!)", "[^]": r"[\s\S]", r"\p{L}": r"(?u:[^\W\d_])",
-           r"\p{Letter}": r"(?u:[^\W\d_])", r"\p{Nd}": r"(?u:\d)"}
-_WITHIN = {r"\s": _SPACES, **{sign: "\\" + sign for sign in "[&~|"}}    # in [...]; Python warns of these
-_TOKEN = re.compile(r"\\(?:[pu]\{\w+}|u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|c[A-Za-z]|.)|\[\^?(?:\\.|[^]\\])*]"
-                    r"|\(\?(?:<\w+>|<?[=!]|:)|(?:[*+?]|\{\d+(?:,\d*)?})\??|.", re.S)
+_PYTHON = {
+    "$": r"\Z",
+    ".": r"[^\n\r\u2028\u2029]",
+    "{": r"\{",
+    r"\s": f"[{_SPACES}]",
+    r"\S": f"[^{_SPACES}]",
+    "[]": "(?!)",
+    "[^]": r"[\s\S]",
+    r"\p{L}": r"(?u:[^\W\d_])",
+    r"\p{Letter}": r"(?u:[^\W\d_])",
+    r"\p{Nd}": r"(?u:\d)",
+}
+_WITHIN = {
+    r"\s": _SPACES,
+    **{sign: "\\" + sign for sign in "[&~|"},
+}  # in [...]; Python warns of these
+_TOKEN = re.compile(
+    r"\\(?:[pu]\{\w+}|u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|c[A-Za-z]|.)|\[\^?(?:\\.|[^]\\])*]"
+    r"|\(\?(?:<\w+>|<?[=!]|:)|(?:[*+?]|\{\d+(?:,\d*)?})\??|.",
+    re.S,
+)
 _REPEAT = re.compile(r"(?:([*+?])|\{(\d+)(,?)(\d*)})\??")
 _EVERY = (dict, list, str, bool, int, float, type(None), object)
-_TYPES: dict[str, Any] = {"object": (dict,), "array": (list,), "string": (str,), "number": (int, float),
-                          "integer": (int,), "boolean": (bool,), "null": (type(None),), "any": _EVERY}
+_TYPES: dict[str, Any] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "any": _EVERY,
+}
 _ANYTHING = _Node(_EVERY, "")
 _NOTHING = _Node((), lambda path, value: f"nothing is allowed here, got {show(value)}")
 _MISSING = _Node((), lambda path, value: "required, but missing")
 # The rules for a schema's own members: what holds one subschema, an array or an object of them, and the rest.
-_TEXT, _NUMBER, _COUNT = {"type": "string"}, {"type": "number"}, {"type": "integer", "minimum": 0}
+_TEXT, _NUMBER, _COUNT = (
+    {"type": "string"},
+    {"type": "number"},
+    {"type": "integer", "minimum": 0},
+)
 _ONE, _NAMES = {"$ref": "#"}, {"type": "array", "items": _TEXT}
-_MANY, _NAMED = {"type": "array", "items": _ONE}, {"type": "object", "additionalProperties": _ONE}
+_MANY, _NAMED = (
+    {"type": "array", "items": _ONE},
+    {"type": "object", "additionalProperties": _ONE},
+)
 _ONE_OR_MANY = {"if": {"type": "array"}, "then": _MANY, "else": _ONE}
-_OLD = {**_NAMED, "additionalProperties": {**_ONE_OR_MANY, "then": _NAMES}}        # of `dependencies`
+_OLD = {
+    **_NAMED,
+    "additionalProperties": {**_ONE_OR_MANY, "then": _NAMES},
+}  # of `dependencies`
 _TYPE = {"enum": [name for name in _TYPES if name != "any"]}
 # A keyword's row: the rule for its argument; the type it concerns; what it expects, if apply(run, value,
 # argument, parts) tells whether that holds. Else it gives triples (key, item, node) to check; the key of the
 # value itself is None. None in place of "" marks the keys as seen, for unevaluated keywords.
 _KEYWORDS: dict[str, Any] = {
-    "$ref": (_TEXT, "any", "", lambda run, value, ref, parts: [(None, value, parts["$ref"][0])]),
-    "$recursiveRef": (_TEXT, "any", "", lambda run, value, ref, it: [(None, value, it["$recursiveRef"][0])]),
+    "$ref": (
+        _TEXT,
+        "any",
+        "",
+        lambda run, value, ref, parts: [(None, value, parts["$ref"][0])],
+    ),
+    "$recursiveRef": (
+        _TEXT,
+        "any",
+        "",
+        lambda run, value, ref, it: [(None, value, it["$recursiveRef"][0])],
+    ),
     "$dynamicRef": (_TEXT, "any", "", _Run.dynamic_ref),
-    "enum": ({"type": "array"}, "any", "one of {}", lambda run, value, keys, _: _key(value, run) in keys),
+    "enum": (
+        {"type": "array"},
+        "any",
+        "one of {}",
+        lambda run, value, keys, _: _key(value, run) in keys,
+    ),
     "const": ({}, "any", "{}", lambda run, value, key, _: _key(value, run) == key),
-    "minimum": (_NUMBER, "number", "at least {}", lambda run, value, limit, _: value >= limit),
-    "maximum": (_NUMBER, "number", "at most {}", lambda run, value, limit, _: value <= limit),
-    "exclusiveMinimum": (_NUMBER, "number", "more than {}", lambda run, value, limit, _: value > limit),
-    "exclusiveMaximum": (_NUMBER, "number", "less than {}", lambda run, value, limit, _: value < limit),
-    "multipleOf": ({**_NUMBER, "exclusiveMinimum": 0}, "number", "a multiple of {}", _Run.multiple_of),
+    "minimum": (
+        _NUMBER,
+        "number",
+        "at least {}",
+        lambda run, value, limit, _: value >= limit,
+    ),
+    "maximum": (
+        _NUMBER,
+        "number",
+        "at most {}",
+        lambda run, value, limit, _: value <= limit,
+    ),
+    "exclusiveMinimum": (
+        _NUMBER,
+        "number",
+        "more than {}",
+        lambda run, value, limit, _: value > limit,
+    ),
+    "exclusiveMaximum": (
+        _NUMBER,
+        "number",
+        "less than {}",
+        lambda run, value, limit, _: value < limit,
+    ),
+    "multipleOf": (
+        {**_NUMBER, "exclusiveMinimum": 0},
+        "number",
+        "a multiple of {}",
+        _Run.multiple_of,
+    ),
     "minLength": (_COUNT, "string", "at least {} characters", _Run.least),
     "maxLength": (_COUNT, "string", "at most {} characters", _Run.most),
-    "pattern": (_TEXT, "string", "text that matches {}", lambda run, text, it, _: it.search(text, run.spend)),
+    "pattern": (
+        _TEXT,
+        "string",
+        "text that matches {}",
+        lambda run, text, it, _: it.search(text, run.spend),
+    ),
     "minItems": (_COUNT, "array", "at least {} items", _Run.least),
     "maxItems": (_COUNT, "array", "at most {} items", _Run.most),
-    "uniqueItems": ({"type": "boolean"}, "array", "items that all differ", lambda run, value, unique, _:
-                    not unique or len({_key(item, run) for item in value}) == len(value)),
-    "prefixItems": (_MANY, "array", None, _Run.items), "items": (_ONE_OR_MANY, "array", None, _Run.items),
-    "contains": (_ONE, "array", "items that match {}, in the number allowed", _Run.contains),
+    "uniqueItems": (
+        {"type": "boolean"},
+        "array",
+        "items that all differ",
+        lambda run, value, unique, _: (
+            not unique or len({_key(item, run) for item in value}) == len(value)
+        ),
+    ),
+    "prefixItems": (_MANY, "array", None, _Run.items),
+    "items": (_ONE_OR_MANY, "array", None, _Run.items),
+    "contains": (
+        _ONE,
+        "array",
+        "items that match {}, in the number allowed",
+        _Run.contains,
+    ),
     "minProperties": (_COUNT, "object", "at least {} members", _Run.least),
     "maxProperties": (_COUNT, "object", "at most {} members", _Run.most),
     "additionalProperties": (_ONE, "object", None, _Run.properties),
-    **dict.fromkeys(("patternProperties", "properties"), (_NAMED, "object", None, _Run.properties)),
-    "propertyNames": (_ONE, "object", "", lambda run, value, sub, _: [(name, name, sub) for name in value]),
+    **dict.fromkeys(
+        ("patternProperties", "properties"), (_NAMED, "object", None, _Run.properties)
+    ),
+    "propertyNames": (
+        _ONE,
+        "object",
+        "",
+        lambda run, value, sub, _: [(name, name, sub) for name in value],
+    ),
     "required": (_NAMES, "object", "", _Run.required),
-    "dependentRequired": ({**_NAMED, "additionalProperties": _NAMES}, "object", "", _Run.depends),
+    "dependentRequired": (
+        {**_NAMED, "additionalProperties": _NAMES},
+        "object",
+        "",
+        _Run.depends,
+    ),
     "dependentSchemas": (_NAMED, "object", "", _Run.depends),
     "dependencies": (_OLD, "object", "", _Run.depends),
-    "allOf": (_MANY, "any", "", lambda run, value, subs, _: [(None, value, sub) for sub in subs]),
+    "allOf": (
+        _MANY,
+        "any",
+        "",
+        lambda run, value, subs, _: [(None, value, sub) for sub in subs],
+    ),
     **dict.fromkeys(("anyOf", "oneOf"), (_MANY, "any", "", _Run.any_of)),
-    "not": (_ONE, "any", "anything but what matches {}", lambda run, value, sub, _: run.attempt(sub, value)),
-    "if": (_ONE, "any", "", lambda run, value, sub, parts:
-           [(None, value, parts.get("else" if run.attempt(sub, value) else "then", _ANYTHING))]),
+    "not": (
+        _ONE,
+        "any",
+        "anything but what matches {}",
+        lambda run, value, sub, _: run.attempt(sub, value),
+    ),
+    "if": (
+        _ONE,
+        "any",
+        "",
+        lambda run, value, sub, parts: [
+            (
+                None,
+                value,
+                parts.get("else" if run.attempt(sub, value) else "then", _ANYTHING),
+            )
+        ],
+    ),
     "unevaluatedProperties": (_ONE, "object", None, _Run.rest),
     "unevaluatedItems": (_ONE, "array", None, _Run.rest),
     # What other keywords, or _compile, make use of:
@@ -704,15 +1478,38 @@ _KEYWORDS: dict[str, Any] = {
     **dict.fromkeys(("$defs", "definitions"), (_NAMED, "", "", None)),
     **dict.fromkeys(("additionalItems", "else", "then"), (_ONE, "", "", None)),
     **dict.fromkeys(("maxContains", "minContains"), (_COUNT, "", "", None)),
-    "type": ({"anyOf": [_TYPE, {"type": "array", "minItems": 1, "items": _TYPE}]}, "", "", None),
-    "$schema": ({"pattern": "^https?://json-schema.org/draft(/2020-12|/2019-09|-07)/schema#?$", **_TEXT},
-                "", "", None)}
-_PREPARE: dict[str, Any] = {       # what is made of a keyword's argument beforehand
-    "patternProperties": lambda nodes: [(_Pattern(pattern), node) for pattern, node in nodes.items()],
-    "pattern": _Pattern, "enum": lambda values: set(map(_key, values)), "const": _key}
+    "type": (
+        {"anyOf": [_TYPE, {"type": "array", "minItems": 1, "items": _TYPE}]},
+        "",
+        "",
+        None,
+    ),
+    "$schema": (
+        {
+            "pattern": "^https?://json-schema.org/draft(/2020-12|/2019-09|-07)/schema#?$",
+            **_TEXT,
+        },
+        "",
+        "",
+        None,
+    ),
+}
+_PREPARE: dict[str, Any] = {  # what is made of a keyword's argument beforehand
+    "patternProperties": lambda nodes: [
+        (_Pattern(pattern), node) for pattern, node in nodes.items()
+    ],
+    "pattern": _Pattern,
+    "enum": lambda values: set(map(_key, values)),
+    "const": _key,
+}
 _METASCHEMA = ("https://json-schema.org/draft/2020-12/schema", "")
-_RULES: Json = {"type": ["object", "boolean"], "properties": {key: row[0] for key, row in _KEYWORDS.items()}}
+_RULES: Json = {
+    "type": ["object", "boolean"],
+    "properties": {key: row[0] for key, row in _KEYWORDS.items()},
+}
 _META = Schema(_RULES)
+
+
 ###############################################################################
 # 6. Signatures ###############################################################
 ###############################################################################
@@ -720,529 +1517,1083 @@ _META = Schema(_RULES)
 # to content; also URI templates. Hints are known by names and marks: datetime and its like import slowly.
 def _base64(data: bytes) -> str:
     import binascii
+
     return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
 class _Wire(dict):  # type: ignore[type-arg]
     """An object just as the wire has it; each subclass is a constructor that knows the members."""
-_MAGIC = {"image/png": rb"\x89PNG\r\n", "image/jpeg": rb"\xff\xd8\xff", "image/gif": b"GIF8",
-          "image/bmp": b"BM", "image/svg+xml": rb"(<\?xml.*?)?<svg", "audio/mpeg": rb"ID3|\xff[\xf2-\xfb]",
-          "image/webp": b".{8}WEBP", "audio/wav": b".{8}WAVE", "audio/ogg": b"OggS", "audio/flac": b"fLaC"}
+
+
+_MAGIC = {
+    "image/png": rb"\x89PNG\r\n",
+    "image/jpeg": rb"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/bmp": b"BM",
+    "image/svg+xml": rb"(<\?xml.*?)?<svg",
+    "audio/mpeg": rb"ID3|\xff[\xf2-\xfb]",
+    "image/webp": b".{8}WEBP",
+    "audio/wav": b".{8}WAVE",
+    "audio/ogg": b"OggS",
+    "audio/flac": b"fLaC",
+}
+
+
 class _Media(_Wire):
-    def __init__(self, data: bytes | None = None, *, path: Any = None, mime_type: str | None = None,
-                 annotations: Json | None = None, meta: Json | None = None) -> None:
+    def __init__(
+        self,
+        data: bytes | None = None,
+        *,
+        path: Any = None,
+        mime_type: str | None = None,
+        annotations: Json | None = None,
+        meta: Json | None = None,
+    ) -> None:
         kind = "image" if isinstance(self, Image) else "audio"
-        if (data is None) == (path is None): raise TypeError(f"{kind}: give either data or path=")
+        if (data is None) == (path is None):
+            raise TypeError(f"{kind}: give either data or path=")
         if data is None:
-            with open(path, "rb") as file: data = file.read()
+            with open(path, "rb") as file:
+                data = file.read()
         for name, magic in _MAGIC.items():
-            if name.startswith(kind) and re.match(magic, data, re.DOTALL): mime_type = mime_type or name
-        if not mime_type: raise ValueError(f"{kind}: cannot tell the MIME type; give mime_type=")
-        _with(self, type=kind, data=_base64(data), mimeType=mime_type, annotations=annotations, _meta=meta)
+            if name.startswith(kind) and re.match(magic, data, re.DOTALL):
+                mime_type = mime_type or name
+        if not mime_type:
+            raise ValueError(f"{kind}: cannot tell the MIME type; give mime_type=")
+        _with(
+            self,
+            type=kind,
+            data=_base64(data),
+            mimeType=mime_type,
+            annotations=annotations,
+            _meta=meta,
+        )
+
+
 class Image(_Media):
     """An image to return: bytes, or the file at `path`. The MIME type is told from the bytes."""
+
+
 class Audio(_Media):
     """Sound to return, likewise. Since 2025-03-26; older clients get a blob."""
+
+
 class EmbeddedResource(_Wire):
     """A resource's text or bytes inside a result: server/tools.md#embedded-resources."""
-    def __init__(self, uri: str, text_or_bytes: str | bytes, *, mime_type: str | None = None,
-                 annotations: Json | None = None, meta: Json | None = None) -> None:
-        held = {"text": text_or_bytes} if isinstance(text_or_bytes, str) else {"blob": _base64(text_or_bytes)}
-        _with(self, type="resource", resource=_with({"uri": uri}, mimeType=mime_type, **held),
-              annotations=annotations, _meta=meta)
+
+    def __init__(
+        self,
+        uri: str,
+        text_or_bytes: str | bytes,
+        *,
+        mime_type: str | None = None,
+        annotations: Json | None = None,
+        meta: Json | None = None,
+    ) -> None:
+        held = (
+            {"text": text_or_bytes}
+            if isinstance(text_or_bytes, str)
+            else {"blob": _base64(text_or_bytes)}
+        )
+        _with(
+            self,
+            type="resource",
+            resource=_with({"uri": uri}, mimeType=mime_type, **held),
+            annotations=annotations,
+            _meta=meta,
+        )
+
+
 class ResourceLink(_Wire):
     """A link: server/tools.md#resource-links. Since 2025-06-18; older clients get its URI as text."""
-    def __init__(self, uri: str, name: str, *, title: str | None = None, description: str | None = None,
-                 mime_type: str | None = None, size: int | None = None, meta: Json | None = None,
-                 annotations: Json | None = None, icons: list[Json] | None = None) -> None:
-        _with(self, type="resource_link", uri=uri, name=name, title=title, description=description,
-              mimeType=mime_type, size=size, annotations=annotations, icons=icons, _meta=meta)
+
+    def __init__(
+        self,
+        uri: str,
+        name: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        meta: Json | None = None,
+        annotations: Json | None = None,
+        icons: list[Json] | None = None,
+    ) -> None:
+        _with(
+            self,
+            type="resource_link",
+            uri=uri,
+            name=name,
+            title=title,
+            description=description,
+            mimeType=mime_type,
+            size=size,
+            annotations=annotations,
+            icons=icons,
+            _meta=meta,
+        )
+
+
 class Message(_Wire):
     """A message of a prompt or a conversation: text, a content object, a wire block, or a list of those."""
+
     def __init__(self, content: Any, role: str = "user") -> None:
-        if role not in ("user", "assistant"): raise ValueError(f"role: user or assistant, not {show(role)}")
+        if role not in ("user", "assistant"):
+            raise ValueError(f"role: user or assistant, not {show(role)}")
         many = isinstance(content, (list, tuple))
-        _with(self, role=role, content=[_block(item) for item in content] if many else _block(content))
+        _with(
+            self,
+            role=role,
+            content=[_block(item) for item in content] if many else _block(content),
+        )
+
+
 class Param:
     """What a schema says beyond the type: `Annotated[int, Param("how many", ge=1, header="In-Http-Too")]`."""
-    def __init__(self, description: str | None = None, *, ge: float | None = None, gt: float | None = None,
-                 le: float | None = None, lt: float | None = None, min_length: int | None = None,
-                 max_length: int | None = None, pattern: str | None = None, examples: list[Any] | None = None,
-                 header: str | None = None) -> None:
-        self.wire = _with({}, description=description, minimum=ge, exclusiveMinimum=gt, maximum=le,
-                          exclusiveMaximum=lt, minLength=min_length, maxLength=max_length, pattern=pattern,
-                          examples=examples, **{"x-mcp-header": header})
+
+    def __init__(
+        self,
+        description: str | None = None,
+        *,
+        ge: float | None = None,
+        gt: float | None = None,
+        le: float | None = None,
+        lt: float | None = None,
+        min_length: int | None = None,
+        max_length: int | None = None,
+        pattern: str | None = None,
+        examples: list[Any] | None = None,
+        header: str | None = None,
+    ) -> None:
+        self.wire = _with(
+            {},
+            description=description,
+            minimum=ge,
+            exclusiveMinimum=gt,
+            maximum=le,
+            exclusiveMaximum=lt,
+            minLength=min_length,
+            maxLength=max_length,
+            pattern=pattern,
+            examples=examples,
+            **{"x-mcp-header": header},
+        )
+
+
 def _block(item: Any) -> Json:
     """A content block for text, a content object, or a wire block. Raises TypeError for anything else."""
-    if isinstance(item, str): return {"type": "text", "text": item}
-    if isinstance(item, dict) and isinstance(item.get("type"), str): return item
-    raise TypeError(f"content: expected text, an Image or other content, got {type(item).__name__}")
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    if isinstance(item, dict) and isinstance(item.get("type"), str):
+        return item
+    raise TypeError(
+        f"content: expected text, an Image or other content, got {type(item).__name__}"
+    )
+
+
 def prompt_messages(value: Any) -> list[Json]:
     """The messages of prompts/get for what a prompt returned. Raises TypeError for what it may not return."""
-    return [Message(item.get("content"), item["role"]) if isinstance(item, dict) and "role" in item
-            else Message(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
+    return [
+        Message(item.get("content"), item["role"])
+        if isinstance(item, dict) and "role" in item
+        else Message(item)
+        for item in (value if isinstance(value, (list, tuple)) else [value])
+    ]
+
+
 def read_contents(uri: str, value: Any, mime_type: str | None) -> Json:
-    if isinstance(value, EmbeddedResource): return {**_with({}, mimeType=mime_type), **value["resource"]}
-    if isinstance(value, _Media): kind, held = value["mimeType"], {"blob": value["data"]}
-    elif isinstance(value, str): kind, held = "text/plain", {"text": value}
-    elif isinstance(value, bytes): kind, held = "application/octet-stream", {"blob": _base64(value)}
-    else: kind, held = "application/json", {"text": encode_json(to_plain(value))}
+    if isinstance(value, EmbeddedResource):
+        return {**_with({}, mimeType=mime_type), **value["resource"]}
+    if isinstance(value, _Media):
+        kind, held = value["mimeType"], {"blob": value["data"]}
+    elif isinstance(value, str):
+        kind, held = "text/plain", {"text": value}
+    elif isinstance(value, bytes):
+        kind, held = "application/octet-stream", {"blob": _base64(value)}
+    else:
+        kind, held = "application/json", {"text": encode_json(to_plain(value))}
     return {"uri": uri, "mimeType": mime_type or kind, **held}
+
+
 # As a revision knows them; older ones have no audio (a blob then), no links (text then), and fewer members.
 def fit_block(block: Json, version: str) -> Json:
-    if block["type"] == "resource_link" and version < "2025-06-18": return _block(block["uri"])
-    if block["type"] != "audio" or version >= "2025-03-26": return block
+    if block["type"] == "resource_link" and version < "2025-06-18":
+        return _block(block["uri"])
+    if block["type"] != "audio" or version >= "2025-03-26":
+        return block
     resource = {"uri": "data:", "mimeType": block["mimeType"], "blob": block["data"]}
     return {"type": "resource", "resource": resource}
+
+
 def fit_members(wire: Json, version: str) -> Json:
-    return {name: value for name, value in wire.items() if MEMBER_SINCE.get(name, OLDEST) <= version}
+    return {
+        name: value
+        for name, value in wire.items()
+        if MEMBER_SINCE.get(name, OLDEST) <= version
+    }
+
+
 def fit_result(result: Json, version: str) -> Json:
-    if version >= "2025-06-18": return result
+    if version >= "2025-06-18":
+        return result
     result.pop("structuredContent", None)
-    return {**result, "content": [fit_block(block, version) for block in result["content"]]}
-REQUIRED, ABSENT = object(), object()      # in place of a default: a value must come; it may stay away
-_REFUSALS = (ValueError, TypeError, ArithmeticError)           # what a conversion may raise
+    return {
+        **result,
+        "content": [fit_block(block, version) for block in result["content"]],
+    }
+
+
+REQUIRED, ABSENT = (
+    object(),
+    object(),
+)  # in place of a default: a value must come; it may stay away
+_REFUSALS = (ValueError, TypeError, ArithmeticError)  # what a conversion may raise
+
+
 class Hint(dict):  # type: ignore[type-arg]
     """A type hint's JSON Schema; make(value) is the Python value of what it allows, or raises _REFUSALS."""
-    def __init__(self, schema: Json, make: Callable[[Any], Any] = lambda value: value) -> None:
+
+    def __init__(
+        self, schema: Json, make: Callable[[Any], Any] = lambda value: value
+    ) -> None:
         super().__init__(schema)
         self.make = make
-    def kinds(self) -> set[Any]:                 # the JSON types that it allows, as far as it says
-        return {"object" if "$ref" in each else each.get("type") for each in self.get("anyOf", [self])}
+
+    def kinds(self) -> set[Any]:  # the JSON types that it allows, as far as it says
+        return {
+            "object" if "$ref" in each else each.get("type")
+            for each in self.get("anyOf", [self])
+        }
+
+
 # A class: its schema, and what an error text calls it ("": taken as it comes). Text keeps a Decimal's digits.
-_SCALARS: dict[str, tuple[Json, str]] = {**dict.fromkeys(("object", "Any", "a TypeVar"), ({}, "")),
+_SCALARS: dict[str, tuple[Json, str]] = {
+    **dict.fromkeys(("object", "Any", "a TypeVar"), ({}, "")),
     **dict.fromkeys(("NoneType", "a NoneType"), ({"type": "null"}, "")),
-    "str": (_TEXT, ""), "bool": ({"type": "boolean"}, ""), "int": ({"type": "integer"}, "integer"),
-    "float": (_NUMBER, "number"), "bytes": ({"type": "string", "contentEncoding": "base64"}, "base64"),
+    "str": (_TEXT, ""),
+    "bool": ({"type": "boolean"}, ""),
+    "int": ({"type": "integer"}, "integer"),
+    "float": (_NUMBER, "number"),
+    "bytes": ({"type": "string", "contentEncoding": "base64"}, "base64"),
     "datetime.date": ({"type": "string", "format": "date"}, "an ISO 8601 date"),
     "datetime.time": ({"type": "string", "format": "time"}, "an ISO 8601 time"),
-    "datetime.datetime": ({"type": "string", "format": "date-time"}, "an ISO 8601 date and time"),
-    "datetime.timedelta": ({"type": "string", "format": "duration"}, "an ISO 8601 duration like PT1H30M"),
-    "uuid.UUID": ({"type": "string", "format": "uuid"}, "a UUID"), "pathlib.Path": (_TEXT, "a path"),
+    "datetime.datetime": (
+        {"type": "string", "format": "date-time"},
+        "an ISO 8601 date and time",
+    ),
+    "datetime.timedelta": (
+        {"type": "string", "format": "duration"},
+        "an ISO 8601 duration like PT1H30M",
+    ),
+    "uuid.UUID": ({"type": "string", "format": "uuid"}, "a UUID"),
+    "pathlib.Path": (_TEXT, "a path"),
     "pathlib.PurePath": (_TEXT, "a path"),
-    "decimal.Decimal": ({"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d+)?$"}, "a number")}
-_ARRAYS: dict[str, Any] = {"tuple": tuple, **dict.fromkeys(("set", "MutableSet"), set),
+    "decimal.Decimal": (
+        {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d+)?$"},
+        "a number",
+    ),
+}
+_ARRAYS: dict[str, Any] = {
+    "tuple": tuple,
+    **dict.fromkeys(("set", "MutableSet"), set),
     **dict.fromkeys(("frozenset", "Set"), frozenset),
-    **dict.fromkeys(("list", "Sequence", "MutableSequence", "Collection", "Iterable"), list)}
-_DURATION = r"^P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?\Z"
+    **dict.fromkeys(
+        ("list", "Sequence", "MutableSequence", "Collection", "Iterable"), list
+    ),
+}
+_DURATION = (
+    r"^P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?\Z"
+)
+
+
 def _read(cls: Any, wire: Any) -> Any:
     """A scalar of its form on the wire; months and years are of no known length. Raises one of _REFUSALS."""
     if cls is bytes:
         import base64
+
         return base64.b64decode(wire, validate=True)
-    if hasattr(cls, "fromisoformat"):            # before 3.11 it does not know Z
+    if hasattr(cls, "fromisoformat"):  # before 3.11 it does not know Z
         return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
-    if not hasattr(cls, "total_seconds"): return cls(wire)
+    if not hasattr(cls, "total_seconds"):
+        return cls(wire)
     [(days, hours, minutes, seconds)] = re.findall(_DURATION, wire)
-    return cls(float(days or 0), float(seconds or 0), minutes=float(minutes or 0), hours=float(hours or 0))
+    return cls(
+        float(days or 0),
+        float(seconds or 0),
+        minutes=float(minutes or 0),
+        hours=float(hours or 0),
+    )
+
+
 def _name(form: Any) -> str:
     """A hint's key in the tables: "int", "Mapping", "datetime.date"; "a UnionType" for an instance."""
-    if not isinstance(form, type): return getattr(form, "_name", None) or "a " + type(form).__name__
+    if not isinstance(form, type):
+        return getattr(form, "_name", None) or "a " + type(form).__name__
     root = form.__module__.partition(".")[0]
     bare = root in ("builtins", "collections", "typing", "typing_extensions")
     return form.__qualname__ if bare else f"{root}.{form.__qualname__}"
 
+
 class Scope:
     """Describes the hints of one schema: what names they may use, and which classes contain themselves."""
+
     def __init__(self, names: Json) -> None:
         self.names = names
-        self.defs: dict[str, Hint] = {}        # for $defs
-        self._open: dict[Any, Hint] = {}       # class -> its meaning, as far as known
+        self.defs: dict[str, Hint] = {}  # for $defs
+        self._open: dict[Any, Hint] = {}  # class -> its meaning, as far as known
+
     def document(self, hint: Hint) -> Hint:
         """A described hint with its $defs, and no $ref at the root: a tool's schema must have "type"."""
-        root = self.defs[hint["$ref"][len("#/$defs/"):]] if "$ref" in hint else hint
+        root = self.defs[hint["$ref"][len("#/$defs/") :]] if "$ref" in hint else hint
         return Hint({**root, "$defs": self.defs}, root.make) if self.defs else root
+
     def evaluate(self, hint: Any) -> Any:
         """A hint as an object, if it is text. Raises TypeError when it cannot be."""
         text = getattr(hint, "__forward_arg__", hint)
-        if not isinstance(text, str): return hint
+        if not isinstance(text, str):
+            return hint
         try:
-            try: return eval(text, self.names)
-            except TypeError: return eval(*_respell(text, self.names))
-        except Exception as error: raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
+            try:
+                return eval(text, self.names)
+            except TypeError:
+                return eval(*_respell(text, self.names))
+        except Exception as error:
+            raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
+
     def describe(self, hint: Any) -> Hint:
         """The meaning of a hint, anew. Raises TypeError, with the remedy, for what the wire cannot say."""
         hint = self.evaluate(hint)
-        form, args = getattr(hint, "__origin__", None) or hint, getattr(hint, "__args__", ())
+        form, args = (
+            getattr(hint, "__origin__", None) or hint,
+            getattr(hint, "__args__", ()),
+        )
         name = _name(form)
-        if hasattr(hint, "__metadata__"): return self._annotated(form, hint.__metadata__)
-        if name in _SCALARS: return self._scalar(form, *_SCALARS[name])
-        if name in _ARRAYS: return self._array(_ARRAYS[name], args)
-        if name in ("dict", "Mapping", "MutableMapping"): return self._mapping(*(args or (str, object)))
-        if name in ("Union", "a UnionType"): return self._union(args)
-        if name in ("Required", "NotRequired", "ReadOnly"): return self.describe(*args)
-        if name == "Literal" or hasattr(form, "__members__"): return self._choice(args or tuple(form))
-        if hasattr(form, "__supertype__"): return self.describe(form.__supertype__)    # a NewType
-        if hasattr(form, "__value__"): return self.describe(form.__value__)            # type X = ...
+        if hasattr(hint, "__metadata__"):
+            return self._annotated(form, hint.__metadata__)
+        if name in _SCALARS:
+            return self._scalar(form, *_SCALARS[name])
+        if name in _ARRAYS:
+            return self._array(_ARRAYS[name], args)
+        if name in ("dict", "Mapping", "MutableMapping"):
+            return self._mapping(*(args or (str, object)))
+        if name in ("Union", "a UnionType"):
+            return self._union(args)
+        if name in ("Required", "NotRequired", "ReadOnly"):
+            return self.describe(*args)
+        if name == "Literal" or hasattr(form, "__members__"):
+            return self._choice(args or tuple(form))
+        if hasattr(form, "__supertype__"):
+            return self.describe(form.__supertype__)  # a NewType
+        if hasattr(form, "__value__"):
+            return self.describe(form.__value__)  # type X = ...
         return self._object(form, _members(form))
+
     def _annotated(self, hint: Any, notes: Any) -> Hint:
-        found, nouns = self.describe(hint), {"string": "Length", "array": "Items", "object": "Properties"}
-        measured = [noun for kind, noun in nouns.items() if kind in found.kinds()] or ["Length"]
+        found, nouns = (
+            self.describe(hint),
+            {"string": "Length", "array": "Items", "object": "Properties"},
+        )
+        measured = [noun for kind, noun in nouns.items() if kind in found.kinds()] or [
+            "Length"
+        ]
         for note in (Param(note) if isinstance(note, str) else note for note in notes):
             for member, value in note.wire.items() if isinstance(note, Param) else ():
-                found.update((member.replace("Length", noun), value) for noun in measured)   # maxItems ...
+                found.update(
+                    (member.replace("Length", noun), value) for noun in measured
+                )  # maxItems ...
         return found
+
     def _scalar(self, cls: Any, schema: Json, expected: str) -> Hint:
-        read = cls if expected in ("integer", "number") else lambda wire: _read(cls, wire)
+        read = (
+            cls if expected in ("integer", "number") else lambda wire: _read(cls, wire)
+        )
+
         def make(value: Any) -> Any:
-            try: return read(value)
-            except _REFUSALS: raise ValueError(f"expected {expected}, got {show(value)}") from None
+            try:
+                return read(value)
+            except _REFUSALS:
+                raise ValueError(f"expected {expected}, got {show(value)}") from None
+
         return Hint(schema, make) if expected else Hint(schema)
+
     def _choice(self, members: Any) -> Hint:
         wire = [to_plain(member) for member in members]
         found, kinds = dict(zip(map(_key, wire), members)), {*map(_type, wire)}
         kind = TYPE_NAMES.get(kinds.pop()) if len(kinds) == 1 else None
         return Hint(_with({}, type=kind, enum=wire), lambda value: found[_key(value)])
+
     def _union(self, args: Any) -> Hint:
         hints = [self.describe(each) for each in args]
-        checks: list[Schema] = []              # compiled at the first use: then `defs` is complete
+        checks: list[Schema] = []  # compiled at the first use: then `defs` is complete
+
         def make(value: Any) -> Any:
             checks[:] = checks or [Schema(self.document(hint)) for hint in hints]
             why: Exception = ValueError("it fits no alternative")
-            for hint in (hint for hint, check in zip(hints, checks) if not check.errors(value)):
-                try: return hint.make(value)
-                except _REFUSALS as error: why = error           # but text that is no date may be a str
+            for hint in (
+                hint for hint, check in zip(hints, checks) if not check.errors(value)
+            ):
+                try:
+                    return hint.make(value)
+                except _REFUSALS as error:
+                    why = error  # but text that is no date may be a str
             raise why
+
         return Hint({"anyOf": hints}, make)
+
     def _array(self, make: Callable[[Any], Any], args: Any) -> Hint:
         hints = [self.describe(each) for each in args if each is not ...]
         if make is tuple and args and ... not in args:
-            schema = {"type": "array", "prefixItems": hints, "minItems": len(hints), "maxItems": len(hints)}
-            return Hint(schema, lambda value: tuple(hint.make(each) for hint, each in zip(hints, value)))
+            schema = {
+                "type": "array",
+                "prefixItems": hints,
+                "minItems": len(hints),
+                "maxItems": len(hints),
+            }
+            return Hint(
+                schema,
+                lambda value: tuple(
+                    hint.make(each) for hint, each in zip(hints, value)
+                ),
+            )
         item = hints[0] if hints else Hint({})
-        schema = _with({"type": "array"}, items=item or None, uniqueItems=make in (set, frozenset) or None)
+        schema = _with(
+            {"type": "array"},
+            items=item or None,
+            uniqueItems=make in (set, frozenset) or None,
+        )
         return Hint(schema, lambda value: make(map(item.make, value)))
+
     def _mapping(self, key: Any, value: Any) -> Hint:
         name, item = self.describe(key), self.describe(value)
-        if name not in ({}, {"type": "string"}): raise TypeError("dict keys: use dict[str, ...]")
-        return Hint(_with({"type": "object"}, additionalProperties=item or None),
-                    lambda value: {name: item.make(each) for name, each in value.items()})
+        if name not in ({}, {"type": "string"}):
+            raise TypeError("dict keys: use dict[str, ...]")
+        return Hint(
+            _with({"type": "object"}, additionalProperties=item or None),
+            lambda value: {name: item.make(each) for name, each in value.items()},
+        )
+
     def _object(self, cls: Any, members: Json) -> Hint:
         """A dataclass, NamedTuple or TypedDict; as a reference where it contains itself."""
         if cls in self._open:
             name, hint = cls.__name__, self._open[cls]
-            while self.defs.setdefault(name, hint) is not hint: name += "_"    # another class of that name
+            while self.defs.setdefault(name, hint) is not hint:
+                name += "_"  # another class of that name
             return Hint({"$ref": "#/$defs/" + name}, lambda value: hint.make(value))
         hint = self._open[cls] = Hint({})
         outer, self.names = self.names, dict(self.names)
-        for base in reversed(cls.__mro__): self.names.update(vars(sys.modules.get(base.__module__, sys)))
+        for base in reversed(cls.__mro__):
+            self.names.update(vars(sys.modules.get(base.__module__, sys)))
         self.names[cls.__name__] = cls
         hint.update(found := self.members(members))
         hint.make = lambda value: cls(**found.make(value))
         self.names = outer
-        return self._object(cls, members) if hint in self.defs.values() else self._open.pop(cls)
+        return (
+            self._object(cls, members)
+            if hint in self.defs.values()
+            else self._open.pop(cls)
+        )
+
     def members(self, members: Json, hidden: Any = ABSENT) -> Hint:
         """The object of {name: (hint, default)} without `hidden` hints. JSON cannot say every default."""
         hints, required = {}, []
         for name, (hint, default) in members.items():
             try:
                 hint = self.evaluate(hint)
-                if hidden in (hint, *getattr(hint, "__args__", ())): continue
+                if hidden in (hint, *getattr(hint, "__args__", ())):
+                    continue
                 found = hints[name] = self.describe(hint)
-            except TypeError as error: raise TypeError(f"{name}: {error}") from None
-            with suppress(*_REFUSALS):           # of `x: str = None`, nothing: its type has no null
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}") from None
+            with suppress(
+                *_REFUSALS
+            ):  # of `x: str = None`, nothing: its type has no null
                 if default is not None or found.kinds() & {"null", None}:
                     found["default"] = json.loads(encode_json(to_plain(default)))
             told = {"Required": REQUIRED, "NotRequired": ABSENT}
-            if told.get(_name(getattr(hint, "__origin__", None)), default) is REQUIRED: required.append(name)
+            if told.get(_name(getattr(hint, "__origin__", None)), default) is REQUIRED:
+                required.append(name)
+
         def make(value: Json) -> Json:
             made, errors = {}, []
             for name in filter(value.__contains__, hints):
-                try: made[name] = hints[name].make(value[name])
-                except _REFUSALS as error: errors.append(f"{name}: " + " ".join(str(error).split()))
-            if errors: raise ValueError("; ".join(errors))
+                try:
+                    made[name] = hints[name].make(value[name])
+                except _REFUSALS as error:
+                    errors.append(f"{name}: " + " ".join(str(error).split()))
+            if errors:
+                raise ValueError("; ".join(errors))
             return made
-        return Hint(_with({"type": "object", "properties": hints}, required=required or None), make)
+
+        return Hint(
+            _with({"type": "object", "properties": hints}, required=required or None),
+            make,
+        )
+
+
 def _respell(text: str, names: Json) -> tuple[Any, Json]:
     """What eval takes for what this Python cannot: X | Y before 3.10, list[X] before 3.9, "X" | None."""
     import ast
     import typing
+
     class Respell(ast.NodeTransformer):
         def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
             self.generic_visit(node)
             return ast.Call(ast.Name("|", ast.Load()), [node.left, node.right], [])
+
     tree = ast.fix_missing_locations(Respell().visit(ast.parse(text, mode="eval")))
-    older = {name.lower(): getattr(typing, name) for name in ("List", "Dict", "Tuple", "Set", "FrozenSet")}
-    return compile(tree, "<hint>", "eval"), {**names, **older, "|": lambda *either: typing.Union[either]}
+    older = {
+        name.lower(): getattr(typing, name)
+        for name in ("List", "Dict", "Tuple", "Set", "FrozenSet")
+    }
+    return compile(tree, "<hint>", "eval"), {
+        **names,
+        **older,
+        "|": lambda *either: typing.Union[either],
+    }
+
+
 def read_parameters(fn: Any, skip: int = 0) -> tuple[Json, Any, Json]:
     """A function's parameters, {name: (hint, default)}; its return hint; the hints' names. Or a TypeError."""
-    while hasattr(fn, "__wrapped__"): fn = fn.__wrapped__
+    while hasattr(fn, "__wrapped__"):
+        fn = fn.__wrapped__
     if hasattr(fn, "__func__") or not hasattr(fn, "__code__"):
         fn, skip = getattr(fn, "__func__", type(fn).__call__), 1
     code = getattr(fn, "__code__", None)
-    if code is None: raise TypeError("expected a Python function, or an object whose class defines __call__")
+    if code is None:
+        raise TypeError(
+            "expected a Python function, or an object whose class defines __call__"
+        )
     names, count = code.co_varnames, code.co_argcount + code.co_kwonlyargcount
-    stars = bool(code.co_flags & 4) + bool(code.co_flags & 8)    # *args, **kwargs: their names come last
-    for name in names[skip:code.co_posonlyargcount] + names[count:count + stars]:
+    stars = bool(code.co_flags & 4) + bool(
+        code.co_flags & 8
+    )  # *args, **kwargs: their names come last
+    for name in names[skip : code.co_posonlyargcount] + names[count : count + stars]:
         told = "*args, **kwargs and positional-only parameters have no name on the wire"
         raise TypeError(f"{name}: {told}; give each parameter a name")
     last = fn.__defaults__ or ()
-    defaults = {**dict(zip(names[code.co_argcount - len(last):], last)), **(fn.__kwdefaults__ or {})}
+    defaults = {
+        **dict(zip(names[code.co_argcount - len(last) :], last)),
+        **(fn.__kwdefaults__ or {}),
+    }
     cells = zip(code.co_freevars, fn.__closure__ or ())
-    scope = {**fn.__globals__, **{name: cell.cell_contents for name, cell in cells if cell != type(cell)()}}
+    scope = {
+        **fn.__globals__,
+        **{name: cell.cell_contents for name, cell in cells if cell != type(cell)()},
+    }
     hints = getattr(fn, "__annotations__", None) or {}
-    members = {name: (hints.get(name, object), defaults.get(name, REQUIRED)) for name in names[skip:count]}
+    members = {
+        name: (hints.get(name, object), defaults.get(name, REQUIRED))
+        for name in names[skip:count]
+    }
     return members, hints.get("return", object), scope
+
+
 def _members(cls: Any) -> Json:
     """The members of a dataclass or NamedTuple, as it is constructed, or a TypedDict. Raises TypeError."""
-    if hasattr(cls, "__dataclass_fields__"): return read_parameters(cls.__init__, 1)[0]
-    if hasattr(cls, "_field_defaults"): return read_parameters(cls.__new__, 1)[0]
+    if hasattr(cls, "__dataclass_fields__"):
+        return read_parameters(cls.__init__, 1)[0]
+    if hasattr(cls, "_field_defaults"):
+        return read_parameters(cls.__new__, 1)[0]
     if not hasattr(cls, "__total__"):
         told = "has no JSON Schema; use a plain type, an Enum, a TypedDict, a NamedTuple or a dataclass"
         raise TypeError(f"{getattr(cls, '__name__', cls)} {told}")
-    must = getattr(cls, "__required_keys__", cls.__annotations__ if cls.__total__ else ())
-    return {name: (hint, REQUIRED if name in must else ABSENT) for name, hint in cls.__annotations__.items()}
+    must = getattr(
+        cls, "__required_keys__", cls.__annotations__ if cls.__total__ else ()
+    )
+    return {
+        name: (hint, REQUIRED if name in must else ABSENT)
+        for name, hint in cls.__annotations__.items()
+    }
+
+
 def read_doc(fn: Any, hints: dict[str, Hint]) -> str | None:
     """A docstring, or None, without its parameters, which go to `hints`. As Google, NumPy or Sphinx write."""
-    text = re.sub(r"(?m) +$", "", (getattr(fn, "__doc__", None) or "").expandtabs().strip())
+    text = re.sub(
+        r"(?m) +$", "", (getattr(fn, "__doc__", None) or "").expandtabs().strip()
+    )
     text = text.replace("\n" + min(re.findall(r"\n( *)\S", text), default=""), "\n")
-    numpy = "\n---" in text                      # the type stands behind the name, and the text below
+    numpy = "\n---" in text  # the type stands behind the name, and the text below
+
     def take(entry: re.Match[str]) -> str:
         head, _, name, first, below = entry.groups()
-        if name not in hints: return head + re.sub(_DOC_ENTRY, take, below)
-        hints[name].setdefault("description", " ".join((below if numpy else first + below).split()))
+        if name not in hints:
+            return head + re.sub(_DOC_ENTRY, take, below)
+        hints[name].setdefault(
+            "description", " ".join((below if numpy else first + below).split())
+        )
         return ""
+
     return re.sub(_DOC_ENTRY, take, re.sub(_DOC_HEADS, "", text)).strip() or None
-_DOC_HEADS = r"(?m)^(?:Args|Arguments|Params|(?:Other )?Parameters)(?::|\n-+)$\n|^:type .*$\n?"
-_DOC_ENTRY = (r"(?m)^(( *)(?::param (?:[^:\n]* )?)?\*{0,2}(\w+) *(?:\(.*?\))? *:(?!:)(.*))"
-              r"((?:\n(?:\2 .*)?$)*\n?)")                   # lines below: deeper ones, and empty ones
+
+
+_DOC_HEADS = (
+    r"(?m)^(?:Args|Arguments|Params|(?:Other )?Parameters)(?::|\n-+)$\n|^:type .*$\n?"
+)
+_DOC_ENTRY = (
+    r"(?m)^(( *)(?::param (?:[^:\n]* )?)?\*{0,2}(\w+) *(?:\(.*?\))? *:(?!:)(.*))"
+    r"((?:\n(?:\2 .*)?$)*\n?)"
+)  # lines below: deeper ones, and empty ones
+
 
 class Signature:
     """A function as the wire sees it; `context` is the name of the parameter that takes the Context."""
-    def __init__(self, fn: Callable[..., Any], context_type: type, schema: Json | None = None) -> None:
+
+    def __init__(
+        self, fn: Callable[..., Any], context_type: type, schema: Json | None = None
+    ) -> None:
         self.fn, self.name = fn, getattr(fn, "__name__", type(fn).__name__)
         try:
             members, _, names = read_parameters(fn)
             scope = Scope(names)
             found = scope.members(members, context_type)
-        except TypeError as error: raise TypeError(f"{self.name}: {error}") from None
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}") from None
         hints: dict[str, Hint] = found["properties"]
         self.context = next((name for name in members if name not in hints), None)
         self.description = read_doc(fn, hints)
-        self.schema: Json = schema or {**scope.document(found), "additionalProperties": False}
+        self.schema: Json = schema or {
+            **scope.document(found),
+            "additionalProperties": False,
+        }
         self._check, self._make = Schema(self.schema), dict if schema else found.make
-        self._nested = {name for name in hints if {"array", "object"} & hints[name].kinds()}
+        self._nested = {
+            name for name in hints if {"array", "object"} & hints[name].kinds()
+        }
+
     def bind(self, arguments: Json, texts: Iterable[str] = ()) -> Json:
         """The keyword arguments, or InvalidParams. Lists, objects and `texts` may come as JSON in text."""
         errors = self._check.errors(arguments)
-        if errors:                               # each begins with the argument's name
-            wrong = {error.partition(":")[0] for error in errors} & {*self._nested, *texts} & arguments.keys()
-            arguments = {**arguments, **{name: _parse_text(arguments[name]) for name in wrong}}
+        if errors:  # each begins with the argument's name
+            wrong = (
+                {error.partition(":")[0] for error in errors}
+                & {*self._nested, *texts}
+                & arguments.keys()
+            )
+            arguments = {
+                **arguments,
+                **{name: _parse_text(arguments[name]) for name in wrong},
+            }
             errors = self._check.errors(arguments)
-        if errors: raise InvalidParams("; ".join(errors[:20]))
-        try: return self._make(arguments)
-        except ValueError as error: raise InvalidParams(str(error)) from None
-    def bind_text(self, arguments: Json) -> Json: return self.bind(arguments, arguments)    # "3" may be a 3
+        if errors:
+            raise InvalidParams("; ".join(errors[:20]))
+        try:
+            return self._make(arguments)
+        except ValueError as error:
+            raise InvalidParams(str(error)) from None
+
+    def bind_text(self, arguments: Json) -> Json:
+        return self.bind(arguments, arguments)  # "3" may be a 3
+
     def completions(self, name: str) -> list[str]:
         """The values that an argument's type allows, when they are few and known: Literal, Enum, bool."""
         schema = self.schema["properties"][name]
-        values = [value for each in schema.get("anyOf", [schema])
-                  for value in each.get("enum", (True, False) if each.get("type") == "boolean" else ())]
-        return [value if isinstance(value, str) else encode_json(value) for value in values]
+        values = [
+            value
+            for each in schema.get("anyOf", [schema])
+            for value in each.get(
+                "enum", (True, False) if each.get("type") == "boolean" else ()
+            )
+        ]
+        return [
+            value if isinstance(value, str) else encode_json(value) for value in values
+        ]
+
+
 def _parse_text(text: Any) -> Any:
     """What a text says in JSON, unless that is text again."""
-    try: value = parse_message(text.encode("utf-8", "surrogatepass"))
-    except (AttributeError, McpError): return text
+    try:
+        value = parse_message(text.encode("utf-8", "surrogatepass"))
+    except (AttributeError, McpError):
+        return text
     return text if isinstance(value, str) else value
+
+
 def to_plain(value: Any) -> Any:
     """A Python value as JSON has it, the way its hint's schema says. Raises TypeError if there is none."""
-    if value is None or type(value) in (str, int, float, bool): return value
-    if hasattr(type(value), "__members__"): return to_plain(value.value)           # an Enum's
-    if hasattr(value, "_asdict"): return to_plain(value._asdict())
-    if isinstance(value, dict): return {str(to_plain(key)): to_plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)): return [to_plain(each) for each in value]
-    if isinstance(value, (set, frozenset)): return sorted(map(to_plain, value), key=encode_json)
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if hasattr(type(value), "__members__"):
+        return to_plain(value.value)  # an Enum's
+    if hasattr(value, "_asdict"):
+        return to_plain(value._asdict())
+    if isinstance(value, dict):
+        return {str(to_plain(key)): to_plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(each) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(to_plain, value), key=encode_json)
     if hasattr(type(value), "__dataclass_fields__"):
         from dataclasses import fields
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, (str, int, float)): return value
-    if isinstance(value, bytes): return _base64(value)
-    if hasattr(value, "isoformat"): return value.isoformat()
-    if hasattr(value, "total_seconds"): return f"PT{value.total_seconds():f}".rstrip("0").rstrip(".") + "S"
-    if any(_name(base) in _SCALARS for base in type(value).__mro__[:-1]): return str(value)
+
+        return {
+            field.name: to_plain(getattr(value, field.name)) for field in fields(value)
+        }
+    if isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, bytes):
+        return _base64(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if hasattr(value, "total_seconds"):
+        return f"PT{value.total_seconds():f}".rstrip("0").rstrip(".") + "S"
+    if any(_name(base) in _SCALARS for base in type(value).__mro__[:-1]):
+        return str(value)
     raise TypeError(f"a {type(value).__name__} has no JSON form")
+
 
 class Output:
     """What a tool returns: text and content as blocks; else structured content, and JSON in a text block."""
-    def __init__(self, fn: Any, schema: Json | None, structured: bool | None, name: str) -> None:
+
+    def __init__(
+        self, fn: Any, schema: Json | None, structured: bool | None, name: str
+    ) -> None:
         if schema is None and structured is not False:
             _, returns, names = read_parameters(fn)
             scope = Scope(names)
-            try: found = scope.document(scope.describe(returns))
+            try:
+                found = scope.document(scope.describe(returns))
             except TypeError as error:
-                if structured: raise TypeError(f"{name}: return: {error}") from None
+                if structured:
+                    raise TypeError(f"{name}: return: {error}") from None
                 found = Hint({})
             # What says too little leaves it to each value: a list may hold images.
-            said = found.get("type") if found.keys() <= {"type", "description"} else "more"
-            if structured or said not in (None, "null", "array", "string"): schema = found
-        self.structured = True if schema else structured         # None: each value decides
+            said = (
+                found.get("type") if found.keys() <= {"type", "description"} else "more"
+            )
+            if structured or said not in (None, "null", "array", "string"):
+                schema = found
+        self.structured = True if schema else structured  # None: each value decides
         self.wrapped = bool(schema and schema.get("type") != "object")
         if schema and self.wrapped:
             inner = dict(schema)
             outer = _with({}, **{"$defs": inner.pop("$defs", None)})
-            schema = {"type": "object", "properties": {"result": inner}, "required": ["result"], **outer}
+            schema = {
+                "type": "object",
+                "properties": {"result": inner},
+                "required": ["result"],
+                **outer,
+            }
         self.schema, self._check = schema or None, Schema(schema or {})
+
     def result(self, value: Any) -> Json:
         """The result of tools/call for a returned value. Raises TypeError or ValueError if it is unfit."""
-        if self.structured is not True and isinstance(value, str): return {"content": [_block(value)]}
-        items = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+        if self.structured is not True and isinstance(value, str):
+            return {"content": [_block(value)]}
+        items = (
+            value
+            if isinstance(value, (list, tuple))
+            else []
+            if value is None
+            else [value]
+        )
         textual = value is None or any(isinstance(item, _Wire) for item in items)
         if self.structured is False or self.structured is None and textual:
-            return {"content": [_block(item if isinstance(_object(item).get("type", item), str)
-                                       else encode_json(to_plain(item))) for item in items]}
+            return {
+                "content": [
+                    _block(
+                        item
+                        if isinstance(_object(item).get("type", item), str)
+                        else encode_json(to_plain(item))
+                    )
+                    for item in items
+                ]
+            }
         plain = to_plain(value)
-        wrapped = {"result": plain} if self.wrapped or not isinstance(plain, dict) else plain
+        wrapped = (
+            {"result": plain} if self.wrapped or not isinstance(plain, dict) else plain
+        )
         errors = self._check.errors(wrapped)
-        if errors: raise ValueError("the result does not match its outputSchema: " + "; ".join(errors[:5]))
-        return {"content": [{"type": "text", "text": encode_json(plain)}], "structuredContent": wrapped}
+        if errors:
+            raise ValueError(
+                "the result does not match its outputSchema: " + "; ".join(errors[:5])
+            )
+        return {
+            "content": [{"type": "text", "text": encode_json(plain)}],
+            "structuredContent": wrapped,
+        }
+
+
 def unwrap_result(result: Json) -> Any:
     """The Python value in a result of tools/call: its structured content, else its text, else its blocks."""
     blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
     if "structuredContent" not in result:
-        texts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
-        if len(texts) == len(blocks): return "\n".join(texts) if texts else None
+        texts = [
+            str(block.get("text", ""))
+            for block in blocks
+            if block.get("type") == "text"
+        ]
+        if len(texts) == len(blocks):
+            return "\n".join(texts) if texts else None
         return blocks[0] if len(blocks) == 1 else blocks
     value = result["structuredContent"]
-    if not isinstance(value, dict) or list(value) != ["result"]: return value
+    if not isinstance(value, dict) or list(value) != ["result"]:
+        return value
     # A wrapped value, and an object that happens to look like one, differ in the text beside them.
     with suppress(LookupError, ValueError, TypeError, RecursionError):
-        if _key(json.loads(blocks[0]["text"])) == _key(value): return value
+        if _key(json.loads(blocks[0]["text"])) == _key(value):
+            return value
     return value["result"]
+
 
 class UriTemplate:
     """RFC 6570's {x}, {+x} and {?a,b}. Only {+x} matches slashes, `..` and their like: check its value. Of
     two in a step of the path, the first ends where the text between them first stands: no URI takes long."""
+
     def __init__(self, template: str) -> None:
-        self.template, pattern = template, ""    # the pattern, from its end on
-        self.names: dict[str, str] = {}          # name -> its operator: "", "+" or "?"
-        valid = re.fullmatch(r"(?a)([^{}]|{[+?]?[A-Za-z_]\w*(,[A-Za-z_]\w*)*})*", template)
-        first, *parts = re.split("{([+?]?)(.*?)}", template)       # text, operator, names, text, and so on
+        self.template, pattern = template, ""  # the pattern, from its end on
+        self.names: dict[str, str] = {}  # name -> its operator: "", "+" or "?"
+        valid = re.fullmatch(
+            r"(?a)([^{}]|{[+?]?[A-Za-z_]\w*(,[A-Za-z_]\w*)*})*", template
+        )
+        first, *parts = re.split(
+            "{([+?]?)(.*?)}", template
+        )  # text, operator, names, text, and so on
         while parts and valid:
             *parts, operator, names, text = parts
             each, end = names.split(","), re.escape(text)
-            wrong = (text or pattern) if operator == "?" else each[1:] or pattern and not text
-            if wrong or self.names.keys() & each or operator == "+" in self.names.values(): valid = None
+            wrong = (
+                (text or pattern)
+                if operator == "?"
+                else each[1:] or pattern and not text
+            )
+            if (
+                wrong
+                or self.names.keys() & each
+                or operator == "+" in self.names.values()
+            ):
+                valid = None
             self.names = {**dict.fromkeys(each, operator), **self.names}
             step = f"(?P<{names}>{'.+?' if operator else '[^/?#]+'})"
-            if pattern and not operator: step = f"(?={step[:-1]}?){end})(?P={names})"
-            if operator != "?": pattern = step + end + pattern
-        if not valid: raise ValueError(f"URI template {show(template)}: only {{x}}, {{+x}} once, {{?a,b}} "
-                                       "at the end, each name once, and text between them")
+            if pattern and not operator:
+                step = f"(?={step[:-1]}?){end})(?P={names})"
+            if operator != "?":
+                pattern = step + end + pattern
+        if not valid:
+            raise ValueError(
+                f"URI template {show(template)}: only {{x}}, {{+x}} once, {{?a,b}} "
+                "at the end, each name once, and text between them"
+            )
         self._regex = re.compile(re.escape(first) + pattern, re.DOTALL)
         self.query = [name for name, operator in self.names.items() if operator == "?"]
+
     def match(self, uri: str) -> Json | None:
         """The values in a URI, decoded, without the query's absent names; None when it does not fit."""
         path, _, query = uri.partition("?") if self.query else (uri, "", "")
-        if len(uri) > MAX_URI or (found := self._regex.fullmatch(path)) is None: return None
+        if len(uri) > MAX_URI or (found := self._regex.fullmatch(path)) is None:
+            return None
         from urllib.parse import parse_qsl, unquote
+
         try:
-            texts = {**dict(parse_qsl(query, True, errors="strict") if query else ()),
-                     **{name: unquote(text, errors="strict") for name, text in found.groupdict().items()}}
-        except UnicodeDecodeError: return None
-        if any(_ELSEWHERE.search(texts[key]) for key in texts if self.names.get(key, "+") != "+"): return None
+            texts = {
+                **dict(parse_qsl(query, True, errors="strict") if query else ()),
+                **{
+                    name: unquote(text, errors="strict")
+                    for name, text in found.groupdict().items()
+                },
+            }
+        except UnicodeDecodeError:
+            return None
+        if any(
+            _ELSEWHERE.search(texts[key])
+            for key in texts
+            if self.names.get(key, "+") != "+"
+        ):
+            return None
         return {name: texts[name] for name in self.names if name in texts}
-_ELSEWHERE = re.compile(r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0")  # absolute, a drive, .., NUL
+
+
+_ELSEWHERE = re.compile(
+    r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
+)  # absolute, a drive, .., NUL
+
+
 ###############################################################################
 # 7. Framing ##################################################################
 ###############################################################################
 # Bytes to values and back, no I/O. A message is a line: basic/transports/stdio.md.
 class LineFramer:
     """Lines out of bytes that arrive in any pieces. A line over the limit is skipped without being kept."""
+
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
-        self.limit, self._size = limit, 0        # of the unfinished line; over the limit, none of it is kept
+        self.limit, self._size = (
+            limit,
+            0,
+        )  # of the unfinished line; over the limit, none of it is kept
         self._parts: list[bytes] = []
+
     def feed(self, data: bytes) -> list[bytes | None]:
         """The lines completed, but for blank ones; None for one too long. b"", the end, completes one."""
         lines: list[bytes | None] = []
         *ended, rest = data.split(b"\n") if data else (b"", b"")
         for piece in ended:
             fits = self._size + len(piece) <= self.limit
-            line = (b"".join([*self._parts, piece]) if self._parts else piece) if fits else None
-            if line is None or line and not line.isspace(): lines.append(line)
+            line = (
+                (b"".join([*self._parts, piece]) if self._parts else piece)
+                if fits
+                else None
+            )
+            if line is None or line and not line.isspace():
+                lines.append(line)
             self._parts, self._size = [], 0
         self._size += len(rest)
-        if self._size > self.limit: self._parts = []
-        elif rest: self._parts.append(rest)
+        if self._size > self.limit:
+            self._parts = []
+        elif rest:
+            self._parts.append(rest)
         return lines
+
 
 class EventParser:
     """Server-sent events out of bytes in any pieces. A client comes back with `last_id`, after `retry` s."""
+
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.last_id, self.retry, self._limit, self._after_cr = "", 1.0, limit, False
-        self._parts: list[bytes] = []            # of the unfinished line; then, of the unfinished event
+        self._parts: list[
+            bytes
+        ] = []  # of the unfinished line; then, of the unfinished event
         self._data: list[bytes] = []
         self._kind, self._next_id, self._size = b"", "", 0
+
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """The events that these bytes complete: (type, data). Raises ValueError for one over the limit."""
-        if self._after_cr and data[:1] == b"\n": data = data[1:]
+        if self._after_cr and data[:1] == b"\n":
+            data = data[1:]
         self._after_cr = data[-1:] == b"\r"
         *ended, rest = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         events = []
         for piece in ended:
             line, self._parts = b"".join([*self._parts, piece]), []
-            if line: self._take_field(*line.partition(b":")[::2])
+            if line:
+                self._take_field(*line.partition(b":")[::2])
             elif self._data:
-                events.append((self._kind.decode("utf-8", "replace") or "message", b"\n".join(self._data)))
-            if not line: self._kind, self._data, self._size, self.last_id = b"", [], 0, self._next_id
-        if rest: self._parts.append(rest)
+                events.append(
+                    (
+                        self._kind.decode("utf-8", "replace") or "message",
+                        b"\n".join(self._data),
+                    )
+                )
+            if not line:
+                self._kind, self._data, self._size, self.last_id = (
+                    b"",
+                    [],
+                    0,
+                    self._next_id,
+                )
+        if rest:
+            self._parts.append(rest)
         self._size += len(data)
-        if self._size > self._limit + 1000: raise ValueError(f"an event of more than {self._limit} bytes")
+        if self._size > self._limit + 1000:
+            raise ValueError(f"an event of more than {self._limit} bytes")
         return events
+
     def _take_field(self, name: bytes, value: bytes) -> None:
-        name = name[3:] if name[:3] == b"\xef\xbb\xbf" else name   # a byte order mark: of the stream
+        name = (
+            name[3:] if name[:3] == b"\xef\xbb\xbf" else name
+        )  # a byte order mark: of the stream
         value = value[1:] if value[:1] == b" " else value
-        if name == b"data": self._data.append(value)
-        elif name == b"event": self._kind = value
-        elif name == b"id" and b"\0" not in value: self._next_id = value.decode("utf-8", "replace")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._kind = value
+        elif name == b"id" and b"\0" not in value:
+            self._next_id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit():
-            self.retry = min(max(int(value[:9]), 20) / 1000, SESSION_SECONDS)    # 0 would be a storm
+            self.retry = min(
+                max(int(value[:9]), 20) / 1000, SESSION_SECONDS
+            )  # 0 would be a storm
+
+
 # Mirrored headers: basic/transports/streamable-http.md#request-metadata
 def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
     """What headers mirror of a tool's arguments: [(path, header)]. Raises ValueError for an invalid tool."""
     found: list[tuple[list[str], str]] = []
     queue: deque[tuple[Any, list[str] | None]] = deque([(schema, [])])
     while queue:
-        node, path = queue.popleft()             # path: None where it is not reached by `properties` alone
-        if isinstance(node, list): queue.extend((each, None) for each in node)
-        if not isinstance(node, dict): continue
+        node, path = (
+            queue.popleft()
+        )  # path: None where it is not reached by `properties` alone
+        if isinstance(node, list):
+            queue.extend((each, None) for each in node)
+        if not isinstance(node, dict):
+            continue
         if "x-mcp-header" in node:
             name = node["x-mcp-header"]
             if not path or node.get("type") not in ("string", "integer", "boolean"):
-                raise ValueError("x-mcp-header: only for a string, integer or boolean below `properties`")
-            if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or any(
-                    name.lower() == other.lower() for _, other in found):
-                raise ValueError(f"x-mcp-header: expected a header's name, and each once, got {show(name)}")
+                raise ValueError(
+                    "x-mcp-header: only for a string, integer or boolean below `properties`"
+                )
+            if (
+                not isinstance(name, str)
+                or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
+                or any(name.lower() == other.lower() for _, other in found)
+            ):
+                raise ValueError(
+                    f"x-mcp-header: expected a header's name, and each once, got {show(name)}"
+                )
             found.append((path, name))
         for key, sub in node.items():
             if key == "properties" and isinstance(sub, dict) and path is not None:
                 queue.extend([(each, [*path, step]) for step, each in sub.items()])
-            else: queue.append((sub, None))
+            else:
+                queue.append((sub, None))
     return found
-def mirrored_headers(message: Json, parameters: Callable[[str, str], list[tuple[list[str], str]]]) -> Json:
+
+
+def mirrored_headers(
+    message: Json, parameters: Callable[[str, str], list[tuple[list[str], str]]]
+) -> Json:
     """{header: what it mirrors of a message, or None}; `parameters(registry, name)`: header_parameters()."""
-    row, params = METHODS.get(str(message.get("method")), UNKNOWN), message.get("params")
+    row, params = (
+        METHODS.get(str(message.get("method")), UNKNOWN),
+        message.get("params"),
+    )
     headers: Json = {"Mcp-Method": message.get("method")}
     if row.names and isinstance(params, dict):
         headers["Mcp-Name"] = params.get(row.names)
         for path, name in parameters(row.capability, str(params.get(row.names))):
             value: Any = params.get("arguments")
-            for step in path: value = value.get(step) if isinstance(value, dict) else None
+            for step in path:
+                value = value.get(step) if isinstance(value, dict) else None
             headers["Mcp-Param-" + name] = value
     return headers
+
+
 _SENTINEL = r"=\?base64\?(.*)\?="
+
+
 def encode_header(value: Any) -> str:
     """A value as a header has it: #value-encoding."""
     text = value if isinstance(value, str) else encode_json(value)
-    plain = re.fullmatch(r"[!-~]([\t -~]*[!-~])?|", text) and not re.fullmatch(_SENTINEL, text)
-    return text if plain else f"=?base64?{_base64(text.encode('utf-8', 'surrogatepass'))}?="
+    plain = re.fullmatch(r"[!-~]([\t -~]*[!-~])?|", text) and not re.fullmatch(
+        _SENTINEL, text
+    )
+    return (
+        text
+        if plain
+        else f"=?base64?{_base64(text.encode('utf-8', 'surrogatepass'))}?="
+    )
+
+
 def is_mirrored(text: str, value: Any) -> bool:
     """Whether a header says this value. "Servers SHOULD compare [integers] numerically"."""
     found = re.fullmatch(_SENTINEL, text) if text[:2] == "=?" else None
     try:
         if found:
             import base64
+
             text = base64.b64decode(found[1], validate=True).decode("utf-8")
-        if isinstance(value, str): return text == value
-        return text == encode_json(value) or float(text) == value and not isinstance(value, bool)
-    except ValueError: return False              # neither base64 of UTF-8, nor a number
+        if isinstance(value, str):
+            return text == value
+        return (
+            text == encode_json(value)
+            or float(text) == value
+            and not isinstance(value, bool)
+        )
+    except ValueError:
+        return False  # neither base64 of UTF-8, nor a number
+
+
 ###############################################################################
 # 8. Protocol #################################################################
 ###############################################################################
@@ -1251,127 +2602,202 @@ def is_mirrored(text: str, value: Any) -> bool:
 class Request:
     """One request of the peer's, from its admission to its end. `cancelled` turns true once; then `waiters`,
     queues, get ("cancelled", None), and `callbacks`, the handler's own functions, run."""
+
     modern, cancelled, log_level = False, False, ""
-    progress_token: RequestId | None = None      # what the peer wants progress told under
-    progress = float("-inf")                     # the last value told; it must increase
-    batch: list[Any] | None = None               # see Connection
-    stream: Any = None                           # over HTTP: what answers it, and
-    auth: Json | None = None                     # the claims of its token
+    progress_token: RequestId | None = None  # what the peer wants progress told under
+    progress = float("-inf")  # the last value told; it must increase
+    batch: list[Any] | None = None  # see Connection
+    stream: Any = None  # over HTTP: what answers it, and
+    auth: Json | None = None  # the claims of its token
+
     def __init__(self, message: Json, session: Protocol) -> None:
         params: Any = {} if message.get("params") is None else message["params"]
         meta: Any = params.get("_meta", {}) if isinstance(params, dict) else None
         if not isinstance(meta, dict):
-            raise InvalidParams(f"params and _meta: expected objects, got {show(params)}")
+            raise InvalidParams(
+                f"params and _meta: expected objects, got {show(params)}"
+            )
         self.id, self.method = message["id"], message["method"]
-        self.params, self.meta, self.row = params, meta, METHODS.get(self.method, UNKNOWN)
+        self.params, self.meta, self.row = (
+            params,
+            meta,
+            METHODS.get(self.method, UNKNOWN),
+        )
         self.version, self.capabilities, self.client_info = (
-            session.version, session.peer_capabilities, session.peer_info)
+            session.version,
+            session.peer_capabilities,
+            session.peer_info,
+        )
         self.waiters: list[SimpleQueue[Any]] = []
         self.callbacks: list[Job] = []
+
+
 # What else may come. An answer is for who is pending: a result, or an error, the peer's, or why none comes.
 Notification = namedtuple("Notification", "method params row")
 Answer = namedtuple("Answer", "pending result error")
 Refusal = namedtuple("Refusal", "why reply", defaults=[None])
-MODERN_META = ((META_VERSION, True, str), (META_CAPABILITIES, True, dict), (META_CLIENT_INFO, False, dict))
+MODERN_META = (
+    (META_VERSION, True, str),
+    (META_CAPABILITIES, True, dict),
+    (META_CLIENT_INFO, False, dict),
+)
+
 
 class Protocol:
     """One side of a conversation, `role` "client" or "server"; `capabilities()` is what that declares. The
     legacy handshake sets version, peer_info and peer_capabilities; modern requests leave no trace here."""
-    version, initialized = "", False             # of the session; on a client also a modern one
-    log_level = "info"                           # before logging/setLevel "the server MAY decide"
+
+    version, initialized = "", False  # of the session; on a client also a modern one
+    log_level = "info"  # before logging/setLevel "the server MAY decide"
+
     def __init__(self, role: str, capabilities: Callable[[], Json]) -> None:
         self.role, self.capabilities = role, capabilities
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
-        self.subscribed: dict[str, bool] = {}    # the URIs of resources/subscribe
-        self.pending: dict[Any, Any] = {}        # our requests: id -> who waits
+        self.subscribed: dict[str, bool] = {}  # the URIs of resources/subscribe
+        self.pending: dict[Any, Any] = {}  # our requests: id -> who waits
         self.in_flight: dict[Any, Request] = {}  # the peer's requests: id -> Request
         self.next_id = itertools.count(1).__next__
+
     def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
         """Judge one decoded message. A Request that is returned is in flight."""
         try:
-            if (kind := check_envelope(message)) == "request": return self._receive_request(message)
-            if kind == "notification": return self._receive_notification(message)
+            if (kind := check_envelope(message)) == "request":
+                return self._receive_request(message)
+            if kind == "notification":
+                return self._receive_notification(message)
             return self._receive_response(message)
-        except McpError as error: return self.refuse(_object(message), error)
+        except McpError as error:
+            return self.refuse(_object(message), error)
+
     def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
         known = message["id"] if is_id(message.get("id")) else None
         answer = "method" not in message and ("result" in message or "error" in message)
         pending = self.pending.pop(known, None) if answer else None
         # An answer is never answered; but if it says whose it is, nobody needs to wait on.
-        if pending is not None: return Answer(pending, None, InternalError(f"not a valid answer: {error}"))
+        if pending is not None:
+            return Answer(pending, None, InternalError(f"not a valid answer: {error}"))
         if answer or "id" not in message and isinstance(message.get("method"), str):
-            return Refusal(str(error))           # nor is a notification
+            return Refusal(str(error))  # nor is a notification
         # An error with the id of a request in flight would answer that one.
-        return Refusal(str(error), error_message(None if known in self.in_flight else known, error))
+        return Refusal(
+            str(error), error_message(None if known in self.in_flight else known, error)
+        )
+
     def _receive_request(self, message: Json) -> Request:
         request = Request(message, self)
         self._admit(request)
         if self.in_flight.setdefault(request.id, request) is not request:
             raise InvalidRequest(f"id {show(request.id)} is in flight already")
-        if request.row.handshake: self._open_session(request)
+        if request.row.handshake:
+            self._open_session(request)
         return request
+
     def _admit(self, request: Request) -> None:
         """Check that this may come now: era, lifecycle, revision, sender, method, capability, parameters."""
         row, meta = request.row, request.meta
         if self.role == "client" and self.version >= MODERN:
-            raise InvalidRequest(f"{request.method}: servers send no requests in {self.version}")
+            raise InvalidRequest(
+                f"{request.method}: servers send no requests in {self.version}"
+            )
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served statelessly".
         if META_VERSION in meta or META_CAPABILITIES in meta or row.since >= MODERN:
             self._admit_modern(request)
         elif self.role == "server" and not self.version and not row.early:
-            raise InvalidRequest(f"{request.method}: not initialized; initialize, or send {MODERN} _meta")
+            raise InvalidRequest(
+                f"{request.method}: not initialized; initialize, or send {MODERN} _meta"
+            )
         version = request.version or OLDEST
-        if row.kind != "request" or row.sender == self.role or not row.since <= version <= row.until:
-            raise MethodNotFound(f"{show(request.method)}: no request to a {self.role} in {version}")
+        if (
+            row.kind != "request"
+            or row.sender == self.role
+            or not row.since <= version <= row.until
+        ):
+            raise MethodNotFound(
+                f"{show(request.method)}: no request to a {self.role} in {version}"
+            )
         if row.capability and not has_capability(self.capabilities(), row.capability):
-            raise MethodNotFound(f"{request.method}: this {self.role} did not declare {row.capability}")
+            raise MethodNotFound(
+                f"{request.method}: this {self.role} did not declare {row.capability}"
+            )
         request.progress_token = token = meta.get("progressToken")
         if token is not None and not is_id(token):
-            raise InvalidParams(f"_meta.progressToken: expected string or integer, got {show(token)}")
+            raise InvalidParams(
+                f"_meta.progressToken: expected string or integer, got {show(token)}"
+            )
         check_members(row.params, request.params)
-        if row.handshake and self.version: raise InvalidRequest(f"{request.method}: the session is open")
+        if row.handshake and self.version:
+            raise InvalidRequest(f"{request.method}: the session is open")
+
     @staticmethod
     def _admit_modern(request: Request) -> None:
         meta = request.meta
         check_members(MODERN_META, meta, "_meta.")
         if meta[META_VERSION] not in MODERN_VERSIONS:
-            raise UnsupportedVersion(f"unsupported protocol version {show(meta[META_VERSION])}",
-                                     {"supported": list(MODERN_VERSIONS), "requested": meta[META_VERSION]})
+            raise UnsupportedVersion(
+                f"unsupported protocol version {show(meta[META_VERSION])}",
+                {"supported": list(MODERN_VERSIONS), "requested": meta[META_VERSION]},
+            )
         level = meta.get(META_LOG_LEVEL, "")
         if level != "" and level not in LOG_LEVELS:
-            raise InvalidParams(f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}")
-        request.modern, request.version, request.log_level = True, meta[META_VERSION], level
-        request.capabilities, request.client_info = meta[META_CAPABILITIES], meta.get(META_CLIENT_INFO) or {}
+            raise InvalidParams(
+                f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
+            )
+        request.modern, request.version, request.log_level = (
+            True,
+            meta[META_VERSION],
+            level,
+        )
+        request.capabilities, request.client_info = (
+            meta[META_CAPABILITIES],
+            meta.get(META_CLIENT_INFO) or {},
+        )
+
     def _open_session(self, request: Request) -> None:
         # "MUST respond with the same version. Otherwise [...] another": the latest that has a handshake.
         wanted = request.params["protocolVersion"]
-        self.version = request.version = wanted if wanted in LEGACY_VERSIONS else LAST_LEGACY
+        self.version = request.version = (
+            wanted if wanted in LEGACY_VERSIONS else LAST_LEGACY
+        )
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
+
     def _receive_notification(self, message: Json) -> Notification:
         method, params = message["method"], message.get("params")
         row = METHODS.get(method, UNKNOWN)
         if params is not None and not isinstance(params, dict):
-            raise InvalidParams(f"{method}: params: expected object, got {show(params)}")
+            raise InvalidParams(
+                f"{method}: params: expected object, got {show(params)}"
+            )
         if row.kind == "request" or row.sender == self.role:
             raise InvalidRequest(f"{method} is no notification to a {self.role}")
-        if row.handshake: self.initialized = bool(self.version)
+        if row.handshake:
+            self.initialized = bool(self.version)
         return Notification(method, params or {}, row)
+
     def _receive_response(self, message: Json) -> Answer:
         pending = self.pending.pop(message.get("id"), None)
         # Late, twice, or to nobody: "SHOULD ignore any response to the cancelled request".
-        if pending is None: raise InvalidRequest(f"an answer to no open request: {show(message, 200)}")
-        if "error" in message: return Answer(pending, None, McpError.from_wire(message["error"]))
+        if pending is None:
+            raise InvalidRequest(f"an answer to no open request: {show(message, 200)}")
+        if "error" in message:
+            return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
+
     def open(self, pending: Any) -> RequestId:
         """Register a request of ours under a new id, before its bytes leave."""
         request_id: RequestId = self.next_id()
         self.pending[request_id] = pending
         return request_id
+
     def end(self, request: Request) -> bool:
         """Take a request out of flight. Only who gets True may still speak about it."""
-        return self.in_flight.get(request.id) is request and self.in_flight.pop(request.id, None) is request
+        return (
+            self.in_flight.get(request.id) is request
+            and self.in_flight.pop(request.id, None) is request
+        )
+
+
 ###############################################################################
 # 9. Connection ###############################################################
 ###############################################################################
@@ -1381,52 +2807,83 @@ class Workers:
     """Threads for jobs. The latest idle one is woken first, so a lone caller meets one warm thread; no second
     one while the first is on its way, so few threads work off a burst. A worker calls `between()` when it has
     woken and after jobs, unless another is on its way: so a burst's answers share one write."""
-    def __init__(self, name: str, limit: int, between: Job, log: _Log | None,
-                 patience: float = IDLE_SECONDS) -> None:
-        self.name, self.limit, self.between, self._patience = name, limit, between, patience
+
+    def __init__(
+        self,
+        name: str,
+        limit: int,
+        between: Job,
+        log: _Log | None,
+        patience: float = IDLE_SECONDS,
+    ) -> None:
+        self.name, self.limit, self.between, self._patience = (
+            name,
+            limit,
+            between,
+            patience,
+        )
         self._report = log.error if log is not None else nothing
-        self._lock = threading.Lock()                  # guards what follows
+        self._lock = threading.Lock()  # guards what follows
         self._backlog: deque[Job] = deque()
-        self._idle: list[threading.Lock] = []          # what each idle worker waits for
+        self._idle: list[threading.Lock] = []  # what each idle worker waits for
         self._threads: set[threading.Thread] = set()
-        self._waking = self.closed = False            # one is on its way; no more jobs
-    def __len__(self) -> int: return len(self._backlog)
+        self._waking = self.closed = False  # one is on its way; no more jobs
+
+    def __len__(self) -> int:
+        return len(self._backlog)
+
     def submit(self, job: Job) -> None:
         """Have a worker run the job. Never blocks. After close() it is dropped."""
         with self._lock:
-            if self.closed: return
+            if self.closed:
+                return
             self._backlog.append(job)
-        if not self._waking: self._wake()
+        if not self._waking:
+            self._wake()
+
     def nudge(self) -> None:
         """Have a worker come by, to call between(): one that is on its way will do. Never blocks."""
-        if not self._waking: self.submit(nothing)
+        if not self._waking:
+            self.submit(nothing)
+
     def _wake(self) -> None:
         """Wake an idle worker for the backlog, or start one, unless one is on its way."""
         with self._lock:
-            if self._waking or not self._backlog: return
-            if not self._idle and len(self._threads) >= self.limit: return
+            if self._waking or not self._backlog:
+                return
+            if not self._idle and len(self._threads) >= self.limit:
+                return
             self._waking = True
             if self._idle:
                 self._idle.pop().release()
                 return
             thread = threading.Thread(target=self._run, name=self.name, daemon=True)
             self._threads.add(thread)
-        try: thread.start()
-        except RuntimeError as error:             # no thread to be had: those that live will come to it
+        try:
+            thread.start()
+        except (
+            RuntimeError
+        ) as error:  # no thread to be had: those that live will come to it
             with self._lock:
                 self._waking = False
                 self._threads.discard(thread)
             self._report(f"{self.name}: {error}")
+
     def _run(self) -> None:
-        wake = threading.Lock()                   # a new worker is awake
+        wake = threading.Lock()  # a new worker is awake
         while self._is_woken(wake):
             self.between()
             for job in iter(lambda: self._next(wake), None):
-                try: job()
-                except BaseException as error:    # a job answers for itself; what escapes is ours
+                try:
+                    job()
+                except (
+                    BaseException
+                ) as error:  # a job answers for itself; what escapes is ours
                     self._report(f"{self.name}: a job failed: {tell(error)}", error)
-                del job                           # an idle worker keeps nothing alive
-                if not self._waking: self.between()
+                del job  # an idle worker keeps nothing alive
+                if not self._waking:
+                    self.between()
+
     def _is_woken(self, wake: threading.Lock) -> bool:
         """Wait to be woken. False when this worker may go: idle for long, or no more jobs will come."""
         woken = wake.acquire(timeout=self._patience)
@@ -1436,309 +2893,555 @@ class Workers:
                 self._threads.discard(threading.current_thread())
                 return False
             self._waking = False
-        return woken or wake.acquire()            # chosen at the last moment: its release is there
+        return (
+            woken or wake.acquire()
+        )  # chosen at the last moment: its release is there
+
     def _next(self, wake: threading.Lock) -> Job | None:
         """The next job; or None, and the worker stands among the idle."""
         with self._lock:
             if not self._backlog:
-                if self.closed: wake.release()
-                else: self._idle.append(wake)
+                if self.closed:
+                    wake.release()
+                else:
+                    self._idle.append(wake)
                 return None
             job = self._backlog.popleft()
-        if self._backlog and not self._waking: self._wake()
+        if self._backlog and not self._waking:
+            self._wake()
         return job
+
     def close(self, seconds: float) -> bool:
         """Take no more jobs. Block until those that wait are done, or for `seconds`. Whether they are."""
         with self._lock:
             self.closed, threads = True, self._threads - {threading.current_thread()}
-            while self._idle: self._idle.pop().release()
-        self.between = nothing                    # so that no cycle keeps alive whose it was
+            while self._idle:
+                self._idle.pop().release()
+        self.between = nothing  # so that no cycle keeps alive whose it was
         until = time.monotonic() + seconds
         for thread in threads:
-            with suppress(RuntimeError): thread.join(max(0.0, until - time.monotonic()))    # not started yet
+            with suppress(RuntimeError):
+                thread.join(max(0.0, until - time.monotonic()))  # not started yet
         return not any(thread.is_alive() for thread in threads)
+
+
 def is_ready(stream: Any, writing: bool = False) -> bool:
     """Whether a pipe or socket can be read from at once, or written to (not on Windows), be it to fail."""
     import select
+
     try:
-        if not hasattr(select, "poll"): return bool(select.select([stream], [], [], 0)[0])
+        if not hasattr(select, "poll"):
+            return bool(select.select([stream], [], [], 0)[0])
         poll = select.poll()
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
         return bool(poll.poll(0))
-    except (OSError, ValueError): return True    # it is closed: the next call says so
+    except (OSError, ValueError):
+        return True  # it is closed: the next call says so
+
+
 class _Log:
     """Lines for Python's logger "mcp_lite", handed over by a thread that ends when it has none left: a stderr
     that nobody reads must not hold up a handler, or the exit. While MAX_QUEUED wait, more are dropped."""
-    def __init__(self) -> None: self._workers = Workers("mcp-log", 1, nothing, None, 0.0)
+
+    def __init__(self) -> None:
+        self._workers = Workers("mcp-log", 1, nothing, None, 0.0)
+
     def _put(self, level: int, text: str, error: Any = None) -> None:
         def hand_over() -> None:
             import logging
-            log, trace = logging.getLogger("mcp_lite"), error and (type(error), error, error.__traceback__)
-            if log.hasHandlers(): log.log(level, "%s", text, exc_info=trace)
-            elif is_ready(2, writing=True):      # stderr: a pipe then takes 4096 bytes; the last say most
-                said = f"{text}\n{logging.Formatter().formatException(trace)}" if trace else text
-                log.log(level, "%s", said.encode("utf-8", "replace")[-4000:].decode("utf-8", "replace"))
-        if len(self._workers) < MAX_QUEUED: self._workers.submit(hand_over)
-    debug, warning, error = partialmethod(_put, 10), partialmethod(_put, 30), partialmethod(_put, 40)
+
+            log, trace = (
+                logging.getLogger("mcp_lite"),
+                error and (type(error), error, error.__traceback__),
+            )
+            if log.hasHandlers():
+                log.log(level, "%s", text, exc_info=trace)
+            elif is_ready(
+                2, writing=True
+            ):  # stderr: a pipe then takes 4096 bytes; the last say most
+                said = (
+                    f"{text}\n{logging.Formatter().formatException(trace)}"
+                    if trace
+                    else text
+                )
+                log.log(
+                    level,
+                    "%s",
+                    said.encode("utf-8", "replace")[-4000:].decode("utf-8", "replace"),
+                )
+
+        if len(self._workers) < MAX_QUEUED:
+            self._workers.submit(hand_over)
+
+    debug, warning, error = (
+        partialmethod(_put, 10),
+        partialmethod(_put, 30),
+        partialmethod(_put, 40),
+    )
+
     def flush(self, seconds: float) -> None:
         """Wait until the queued lines are out, but no longer than `seconds`."""
         self._workers.submit((done := threading.Event()).set)
         done.wait(seconds)
+
+
 class Waiter:
     """Who waits for an answer: `inbox` gets ("progress", params)s, then ("answer", Answer), unless on_answer,
     on the reading thread, returned True."""
-    id: RequestId = 0                            # of nobody
+
+    id: RequestId = 0  # of nobody
     sent = False
-    def __init__(self, method: str, wants_progress: bool = False, on_answer: Callback = None) -> None:
-        self.method, self.wants_progress, self.on_answer = method, wants_progress, on_answer
+
+    def __init__(
+        self, method: str, wants_progress: bool = False, on_answer: Callback = None
+    ) -> None:
+        self.method, self.wants_progress, self.on_answer = (
+            method,
+            wants_progress,
+            on_answer,
+        )
         self.inbox: SimpleQueue[Any] = SimpleQueue()
+
     def answer(self, answer: Answer) -> None:
         """Hand over the answer. Called once, by whoever popped this waiter."""
-        if self.on_answer is None or not self.on_answer(answer): self.inbox.put(("answer", answer))
+        if self.on_answer is None or not self.on_answer(answer):
+            self.inbox.put(("answer", answer))
+
+
 def put_bounded(inbox: SimpleQueue[Any], item: Any) -> None:
     """Put an item; when MAX_QUEUED wait, the oldest goes for it."""
     if inbox.qsize() >= MAX_QUEUED:
-        with suppress(Empty): inbox.get_nowait()
+        with suppress(Empty):
+            inbox.get_nowait()
     inbox.put(item)
+
+
 def take(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     """inbox.get() with a deadline, in slices that Ctrl-C can interrupt on Windows too. Raises Empty."""
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
-    while True:                                  # get(timeout=) may hang, up to 3.12, unless this went before
-        with suppress(Empty): return inbox.get_nowait()
-        if (left := until - time.monotonic()) <= 0: raise Empty
-        with suppress(Empty): return inbox.get(timeout=min(left, WAIT_SLICE))
+    while True:  # get(timeout=) may hang, up to 3.12, unless this went before
+        with suppress(Empty):
+            return inbox.get_nowait()
+        if (left := until - time.monotonic()) <= 0:
+            raise Empty
+        with suppress(Empty):
+            return inbox.get(timeout=min(left, WAIT_SLICE))
+
+
 def encode_answer(message: Json, log: _Log) -> bytes:
     """A message as bytes; if JSON cannot say it, the error that says so in its place."""
-    try: return encode_message(message)
-    except (ValueError, TypeError) as error: log.error(f"an answer cannot be sent: {error}")
-    failure = error_message(message.get("id"), InternalError("the answer is not valid JSON"))
-    return json.dumps(failure).encode("ascii")   # even the id may be a lone surrogate: as it came
-def start_timer(seconds: float, job: Callable[..., Any], *arguments: Any) -> threading.Timer:
+    try:
+        return encode_message(message)
+    except (ValueError, TypeError) as error:
+        log.error(f"an answer cannot be sent: {error}")
+    failure = error_message(
+        message.get("id"), InternalError("the answer is not valid JSON")
+    )
+    return json.dumps(failure).encode(
+        "ascii"
+    )  # even the id may be a lone surrogate: as it came
+
+
+def start_timer(
+    seconds: float, job: Callable[..., Any], *arguments: Any
+) -> threading.Timer:
     """Have a thread call job(*arguments) in so many seconds, unless it is cancelled; it holds up no exit."""
     timer = threading.Timer(seconds, job, arguments)
     timer.name, timer.daemon = "mcp-timer", True
     timer.start()
     return timer
-def nothing(*ignored: Any) -> None: """What is done where nothing is to be done, by a worker's job, say."""
+
+
+def nothing(*ignored: Any) -> None:
+    """What is done where nothing is to be done, by a worker's job, say."""
+
 
 class Connection:
     """One conversation over a pair of byte streams. `endpoint`, a Server or a Client, has serve_request, for
     workers, and for the reading thread if the method is inline; take_notification, for that; output_lost.
     `write(bytes)` writes all of it, on a helper where `may_write(size)` says that it might block."""
-    session_id: str | None = None                # of a legacy HTTP session
-    def __init__(self, protocol: Protocol, endpoint: Any, write: Write, *, name: str, log: _Log,
-                 max_workers: int = MAX_WORKERS, max_message: int = MAX_MESSAGE, trace: Callback = None,
-                 may_write: Callback = None) -> None:
+
+    session_id: str | None = None  # of a legacy HTTP session
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        endpoint: Any,
+        write: Write,
+        *,
+        name: str,
+        log: _Log,
+        max_workers: int = MAX_WORKERS,
+        max_message: int = MAX_MESSAGE,
+        trace: Callback = None,
+        may_write: Callback = None,
+    ) -> None:
         self.protocol, self.endpoint, self.log = protocol, endpoint, log
         self._write, self._trace, self._may_write = write, trace, may_write
         self._framer = LineFramer(max_message)
-        self._pools: dict[str, Workers] = {}           # made when needed: most HTTP requests need none
+        self._pools: dict[
+            str, Workers
+        ] = {}  # made when needed: most HTTP requests need none
         self._name, self._max_workers, self._over = name, max_workers, False
-        self._lock = threading.Lock()                  # guards what follows
-        self._outbox: list[tuple[bytes, bool]] = []    # lines to write, and whether each may be dropped
-        self._writing = False                          # a thread is writing
-        self.closed: ConnectionClosed | None = None    # why nothing can be sent any more
-        self.answering: set[int] = set()               # the threads whose callbacks answer questions
+        self._lock = threading.Lock()  # guards what follows
+        self._outbox: list[
+            tuple[bytes, bool]
+        ] = []  # lines to write, and whether each may be dropped
+        self._writing = False  # a thread is writing
+        self.closed: ConnectionClosed | None = None  # why nothing can be sent any more
+        self.answering: set[int] = set()  # the threads whose callbacks answer questions
+
     def _pool(self, kind: str, limit: int) -> Workers:
-        if kind in self._pools: return self._pools[kind]
-        pool = self._pools.setdefault(kind, Workers(self._name + kind, limit, self.flush, self.log))
-        if self._over: pool.close(0.0)
+        if kind in self._pools:
+            return self._pools[kind]
+        pool = self._pools.setdefault(
+            kind, Workers(self._name + kind, limit, self.flush, self.log)
+        )
+        if self._over:
+            pool.close(0.0)
         return pool
-    workers = property(lambda self: self._pool("", self._max_workers))     # for handlers, callbacks of ours
-    helpers = property(lambda self: self._pool("-helper", MAX_WORKERS))    # for what must not wait for those
+
+    workers = property(
+        lambda self: self._pool("", self._max_workers)
+    )  # for handlers, callbacks of ours
+    helpers = property(
+        lambda self: self._pool("-helper", MAX_WORKERS)
+    )  # for what must not wait for those
+
     # Reading: feed() and receive() run no user code.
     def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, b"" at their end. Returns the requests to serve, by dispatch() say."""
-        return [each for line in self._framer.feed(data) if not self._over for each in self.receive(line)]
+        return [
+            each
+            for line in self._framer.feed(data)
+            if not self._over
+            for each in self.receive(line)
+        ]
+
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve admitted requests."""
         if len(self._outbox) >= MAX_BACKLOG:
-            self._lose_output(OSError(f"{MAX_BACKLOG} answers wait, and the peer does not read"))
+            self._lose_output(
+                OSError(f"{MAX_BACKLOG} answers wait, and the peer does not read")
+            )
         for request in requests:
-            if len(self.workers) < MAX_BACKLOG: self.workers.submit(self._job(request))
-            else: self.cut_short(request, error_message(request.id, InternalError("too many requests wait")))
-    def _job(self, request: Request) -> Job:     # nobody runs what was cancelled while it was queued
+            if len(self.workers) < MAX_BACKLOG:
+                self.workers.submit(self._job(request))
+            else:
+                self.cut_short(
+                    request,
+                    error_message(request.id, InternalError("too many requests wait")),
+                )
+
+    def _job(
+        self, request: Request
+    ) -> Job:  # nobody runs what was cancelled while it was queued
         return lambda: request.cancelled or self.endpoint.serve_request(self, request)
+
     def receive(self, line: bytes | None) -> list[Request]:
         """Take one line, on any thread; None is one that was too long."""
         try:
-            if line is None: raise InvalidRequest(f"a message of more than {self._framer.limit} bytes")
-            if self._trace: self._trace("<--", line)
-            if isinstance(message := parse_message(line), list): return self._receive_batch(message)
+            if line is None:
+                raise InvalidRequest(
+                    f"a message of more than {self._framer.limit} bytes"
+                )
+            if self._trace:
+                self._trace("<--", line)
+            if isinstance(message := parse_message(line), list):
+                return self._receive_batch(message)
         except McpError as error:
             if self.protocol.role == "server":
                 return self._act(Refusal(str(error), error_message(None, error)))
-            self.log.warning(f"not a message, skipped: {error}: {(line or b'')[:200]!r}")
-            with suppress(ValueError, RecursionError):     # whose answer it should be may show all the same
+            self.log.warning(
+                f"not a message, skipped: {error}: {(line or b'')[:200]!r}"
+            )
+            with suppress(
+                ValueError, RecursionError
+            ):  # whose answer it should be may show all the same
                 message = _object(json.loads((line or b"").decode("utf-8", "replace")))
-                if "id" in message: return self._act(self.protocol.refuse(message, error))
+                if "id" in message:
+                    return self._act(self.protocol.refuse(message, error))
             return []
         return self._act(self.protocol.receive(message))
-    def _receive_batch(self, messages: list[Any], exchange: Any = None) -> list[Request]:
+
+    def _receive_batch(
+        self, messages: list[Any], exchange: Any = None
+    ) -> list[Request]:
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
-            raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them, of 1 to {MAX_BATCH} messages")
+            raise InvalidRequest(
+                f"a batch: only {BATCH_VERSION} has them, of 1 to {MAX_BATCH} messages"
+            )
         # What is to leave as one array: encoded answers; until then, open requests, and one for the reading.
         batch: list[Any] = [exchange]
-        ready = [request for each in messages for request in self._act(self.protocol.receive(each), batch)]
-        with self._lock: self._end_in_batch_locked(batch, exchange, None)
+        ready = [
+            request
+            for each in messages
+            for request in self._act(self.protocol.receive(each), batch)
+        ]
+        with self._lock:
+            self._end_in_batch_locked(batch, exchange, None)
         self.helpers.nudge()
         return ready
+
     def _act(self, event: Any, batch: list[Any] | None = None) -> list[Request]:
         if type(event) is Request:
             if batch is not None:
                 batch.append(event)
                 event.batch = batch
-                if batch[0] is not None: event.stream, event.auth = batch[0].stream, batch[0].auth
-            if not event.row.inline: return [event]
+                if batch[0] is not None:
+                    event.stream, event.auth = batch[0].stream, batch[0].auth
+            if not event.row.inline:
+                return [event]
             # Answered here and now, so that what follows in the stream finds it done.
             self.endpoint.serve_request(self, event)
             self.helpers.nudge()
-        elif type(event) is Answer: event.pending.answer(event)
+        elif type(event) is Answer:
+            event.pending.answer(event)
         elif type(event) is Notification:
             hear = getattr(self, event.row.handler) if event.row.handler else nothing
-            if not hear(event.params): self.endpoint.take_notification(self, event)
+            if not hear(event.params):
+                self.endpoint.take_notification(self, event)
         else:
             self.log.debug(f"refused: {event.why}")
-            if (reply := event.reply) and batch is not None: batch.append(encode_answer(reply, self.log))
-            elif reply: self._send(encode_answer(reply, self.log), block=False)
+            if (reply := event.reply) and batch is not None:
+                batch.append(encode_answer(reply, self.log))
+            elif reply:
+                self._send(encode_answer(reply, self.log), block=False)
         return []
+
     # The handlers of notifications. Each returns whether it was about what is open here.
     def _cancelled(self, params: Json) -> bool:
         request = find(self.protocol.in_flight, params.get("requestId"))
         return request is not None and self.cut_short(request)
+
     def _cancel_request(self, params: Json) -> bool:
-        request = find(self.protocol.in_flight, params.get("id"))      # said this way, it expects an answer
+        request = find(
+            self.protocol.in_flight, params.get("id")
+        )  # said this way, it expects an answer
         error = RequestCancelled("request cancelled")
-        return request is not None and self.cut_short(request, error_message(request.id, error))
+        return request is not None and self.cut_short(
+            request, error_message(request.id, error)
+        )
+
     def _progress(self, params: Json) -> bool:
         waiter = find(self.protocol.pending, params.get("progressToken"))
-        if waiter is not None and waiter.wants_progress and _type(params.get("progress")) in (int, float):
+        if (
+            waiter is not None
+            and waiter.wants_progress
+            and _type(params.get("progress")) in (int, float)
+        ):
             put_bounded(waiter.inbox, ("progress", params))
         return True
+
     # Ending the peer's requests
     def respond(self, request: Request, message: Json) -> bool:
         """Queue the answer to the peer's request; False if that ended before. A worker flushes when idle."""
         return self._end(request, encode_answer(message, self.log))
+
     def cut_short(self, request: Request, message: Json | None = None) -> bool:
         """End a request that may still run, answered or only cancelled. False if it ended before."""
         # cancellation: "MUST NOT send any further messages for it"
-        if not (self.respond(request, message) if message else self._end(request, None)): return False
+        if not (
+            self.respond(request, message) if message else self._end(request, None)
+        ):
+            return False
         request.cancelled = True
         self._stop(request)
         self.helpers.nudge()
         return True
+
     def cancel_all(self) -> None:
         """Cancel every request of the peer's that is in flight."""
-        for request in list(self.protocol.in_flight.values()): self.cut_short(request)
+        for request in list(self.protocol.in_flight.values()):
+            self.cut_short(request)
+
     def _end(self, request: Request, answer: bytes | None) -> bool:
         with self._lock:
-            if not self.protocol.end(request): return False
+            if not self.protocol.end(request):
+                return False
             request.cancelled = answer is None
-            if request.batch is not None: self._end_in_batch_locked(request.batch, request, answer)
-            elif answer is not None: self._queue_locked(answer, False, request)
+            if request.batch is not None:
+                self._end_in_batch_locked(request.batch, request, answer)
+            elif answer is not None:
+                self._queue_locked(answer, False, request)
         return True
+
     def _stop(self, request: Request) -> None:
         """Tell the work on a cancelled request: waits end here, the handler's functions run on helpers."""
-        for inbox in list(request.waiters): inbox.put(("cancelled", None))
-        with suppress(IndexError):               # none is left; Context.on_cancel may take one, too
-            while True: self.helpers.submit(request.callbacks.pop())
-    def _end_in_batch_locked(self, batch: list[Any], ended: Any, answer: bytes | None) -> None:
+        for inbox in list(request.waiters):
+            inbox.put(("cancelled", None))
+        with suppress(IndexError):  # none is left; Context.on_cancel may take one, too
+            while True:
+                self.helpers.submit(request.callbacks.pop())
+
+    def _end_in_batch_locked(
+        self, batch: list[Any], ended: Any, answer: bytes | None
+    ) -> None:
         batch.remove(ended)
-        if answer is not None: batch.append(answer)
+        if answer is not None:
+            batch.append(answer)
         if batch and all(isinstance(each, bytes) for each in batch):
             self._queue_locked(b"[" + b",".join(batch) + b"]", False, ended)
+
     # Writing
     def _queue_locked(self, data: bytes, droppable: bool, about: Request | None) -> int:
         """Queue a line, maybe about a request of the peer's. Returns how many others went for it."""
         before = len(self._outbox)
-        if before >= MAX_QUEUED: self._outbox = [line for line in self._outbox if not line[1]]
+        if before >= MAX_QUEUED:
+            self._outbox = [line for line in self._outbox if not line[1]]
         self._outbox.append((data, droppable))
         return before + 1 - len(self._outbox)
-    def notify(self, method: str, params: Json | None, request: Request | None = None, *,
-               block: bool = True) -> None:
+
+    def notify(
+        self,
+        method: str,
+        params: Json | None,
+        request: Request | None = None,
+        *,
+        block: bool = True,
+    ) -> None:
         """Send a notification; about a `request`, only while it is in flight: "MUST stop after completion".
         Unless `block`, a helper writes where that might block. Raises as encode_message does."""
         droppable = METHODS.get(method, UNKNOWN).droppable
-        self._send(encode_message(call_message(method, params)), droppable, request, block)
-    def _send(self, data: bytes, droppable: bool = False, request: Request | None = None,
-              block: bool = True) -> bool:
+        self._send(
+            encode_message(call_message(method, params)), droppable, request, block
+        )
+
+    def _send(
+        self,
+        data: bytes,
+        droppable: bool = False,
+        request: Request | None = None,
+        block: bool = True,
+    ) -> bool:
         with self._lock:
-            gone = request is not None and self.protocol.in_flight.get(request.id) is not request
-            if gone or self.closed is not None: return False
+            gone = (
+                request is not None
+                and self.protocol.in_flight.get(request.id) is not request
+            )
+            if gone or self.closed is not None:
+                return False
             dropped = self._queue_locked(data, droppable, request)
-        if dropped: self.log.warning(f"{dropped} notifications dropped: the reader is slow")
-        if block and (self._may_write is None or self._may_write(len(data) + 1)): self.flush()
-        else: self.helpers.nudge()
+        if dropped:
+            self.log.warning(f"{dropped} notifications dropped: the reader is slow")
+        if block and (self._may_write is None or self._may_write(len(data) + 1)):
+            self.flush()
+        else:
+            self.helpers.nudge()
         return True
+
     def flush(self) -> None:
         """Write what is queued, unless another thread is at it: that one then writes ours too."""
         while self._outbox:
             with self._lock:
-                if self._writing or not self._outbox: return
+                if self._writing or not self._outbox:
+                    return
                 lines, self._outbox, self._writing = self._outbox, [], True
             try:
                 if self._trace:
-                    for line, _ in lines: self._trace("-->", line)
+                    for line, _ in lines:
+                        self._trace("-->", line)
                 self._write(b"\n".join([line for line, _ in lines] + [b""]))
-            except (OSError, ValueError) as error: self._lose_output(error)      # ValueError: a closed file
+            except (OSError, ValueError) as error:
+                self._lose_output(error)  # ValueError: a closed file
             finally:
-                with self._lock: self._writing = False
+                with self._lock:
+                    self._writing = False
+
     def _lose_output(self, error: Exception) -> None:
         with self._lock:
             first, self._outbox = self.closed is None, []
-            if first: self.closed = ConnectionClosed(f"cannot write: {error}")
-        if first: self.endpoint.output_lost(self)
+            if first:
+                self.closed = ConnectionClosed(f"cannot write: {error}")
+        if first:
+            self.endpoint.output_lost(self)
+
     # Our own requests
-    def request(self, waiter: Waiter, params: Json | None, about: Request | None = None) -> Waiter:
+    def request(
+        self, waiter: Waiter, params: Json | None, about: Request | None = None
+    ) -> Waiter:
         """Send a request, and register `waiter` for its answer; `about` is the peer's request that it serves.
         Raises ConnectionClosed, Cancelled, and as encode_message does."""
-        if waiter.id not in self.protocol.pending: waiter.id = self.protocol.open(waiter)
+        if waiter.id not in self.protocol.pending:
+            waiter.id = self.protocol.open(waiter)
         try:
             if waiter.wants_progress:
                 params = dict(params or {})
-                params["_meta"] = {**params.get("_meta", {}), "progressToken": waiter.id}
+                params["_meta"] = {
+                    **params.get("_meta", {}),
+                    "progressToken": waiter.id,
+                }
             data = encode_message(call_message(waiter.method, params, waiter.id))
             waiter.sent = True
-            if self._send(data, request=about): return waiter
+            if self._send(data, request=about):
+                return waiter
             waiter.sent = False
-            if about is not None and about.cancelled: raise Cancelled("the request was cancelled")
-            raise (self.closed or ConnectionClosed("no connection")).with_traceback(None)      # anew
-        except BaseException as error:           # Ctrl-C too, which may come when it has left
+            if about is not None and about.cancelled:
+                raise Cancelled("the request was cancelled")
+            raise (self.closed or ConnectionClosed("no connection")).with_traceback(
+                None
+            )  # anew
+        except BaseException as error:  # Ctrl-C too, which may come when it has left
             self.abandon(waiter, tell(error))
             raise
-    def wait(self, waiter: Waiter, seconds: float, on_progress: Callback = None) -> Json:
+
+    def wait(
+        self, waiter: Waiter, seconds: float, on_progress: Callback = None
+    ) -> Json:
         """Block until the result is there; on_progress(progress, total, message) runs here. Raises McpError,
         Timeout (its clock stands while we answer a question), Cancelled, ConnectionClosed."""
         until = time.monotonic() + seconds
         try:
             while True:
-                try: kind, item = take(waiter.inbox, until - time.monotonic())
+                try:
+                    kind, item = take(waiter.inbox, until - time.monotonic())
                 except Empty:
                     if not self.answering or threading.get_ident() in self.answering:
-                        raise Timeout(f"{waiter.method}: no answer within {seconds:g} seconds") from None
+                        raise Timeout(
+                            f"{waiter.method}: no answer within {seconds:g} seconds"
+                        ) from None
                     until = time.monotonic() + seconds
                     continue
-                if kind == "answer" and item.error is None: return item.result or {}
-                if kind == "answer": raise item.error
-                if kind == "cancelled": raise Cancelled("the request was cancelled")
+                if kind == "answer" and item.error is None:
+                    return item.result or {}
+                if kind == "answer":
+                    raise item.error
+                if kind == "cancelled":
+                    raise Cancelled("the request was cancelled")
                 if on_progress is not None:
-                    on_progress(item.get("progress"), item.get("total"), item.get("message"))
-        except BaseException as error:           # Ctrl-C too, or what on_progress raised: cancels the request
+                    on_progress(
+                        item.get("progress"), item.get("total"), item.get("message")
+                    )
+        except (
+            BaseException
+        ) as error:  # Ctrl-C too, or what on_progress raised: cancels the request
             self.abandon(waiter, str(error) or type(error).__name__)
             raise
+
     def abandon(self, waiter: Waiter, reason: str | None) -> bool:
         """Stop waiting and tell the peer (basic/patterns/cancellation.md); False if the answer came first."""
-        if self.protocol.pending.pop(waiter.id, None) is None: return False
+        if self.protocol.pending.pop(waiter.id, None) is None:
+            return False
         # "The `initialize` request MUST NOT be cancelled by clients".
         if waiter.sent and not METHODS.get(waiter.method, UNKNOWN).handshake:
             told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
-            self.notify("notifications/cancelled", _with({"requestId": waiter.id}, reason=told or None))
+            self.notify(
+                "notifications/cancelled",
+                _with({"requestId": waiter.id}, reason=told or None),
+            )
         return True
+
     def fail_pending(self, error: Exception, *, tell: bool = False) -> None:
         """End every wait for an answer with `error`; with `tell`, the peer learns that nobody waits."""
         for waiter in list(self.protocol.pending.values()):
-            mine = self.abandon(waiter, str(error)) if tell else self.protocol.pending.pop(waiter.id, None)
-            if mine: waiter.answer(Answer(waiter, None, error))
+            mine = (
+                self.abandon(waiter, str(error))
+                if tell
+                else self.protocol.pending.pop(waiter.id, None)
+            )
+            if mine:
+                waiter.answer(Answer(waiter, None, error))
+
     # Ending
     def drain(self, seconds: float) -> bool:
         """Wait until all is answered and written, for `seconds` at most. Whether all is answered."""
@@ -1747,16 +3450,22 @@ class Connection:
         while time.monotonic() < until:
             with self._lock:
                 unwritten = self.closed is None and (self._writing or self._outbox)
-                if not unwritten and not self.protocol.in_flight: break
+                if not unwritten and not self.protocol.in_flight:
+                    break
             time.sleep(0.002)
         return not self.protocol.in_flight
+
     def close(self, error: ConnectionClosed, seconds: float = 0.0) -> None:
         """End the conversation, with `error` for who waits, within `seconds`. Idempotent, from any thread."""
-        with self._lock: self.closed, self._outbox = error, []
+        with self._lock:
+            self.closed, self._outbox = error, []
         self.cancel_all()
         self.fail_pending(error)
         self._over = True
-        for each in list(self._pools.values()): each.close(seconds)
+        for each in list(self._pools.values()):
+            each.close(seconds)
+
+
 ###############################################################################
 # 10. Context #################################################################
 ###############################################################################
@@ -1770,46 +3479,77 @@ class Context:
     BEWARE, in the modern era a handler runs again from its top for every answer: what stands before a
     question happens again. Ask first, act afterwards, or wrap the act in `once`. Questions without `key` are
     told apart by their order, so it must be the same in each run."""
-    def __init__(self, connection: Connection, request: Request, signer: Signer) -> None:
-        self.request_id, self.meta, self.protocol_version = request.id, request.meta, request.version
-        self.client_info, self.client_capabilities = request.client_info, request.capabilities
+
+    def __init__(
+        self, connection: Connection, request: Request, signer: Signer
+    ) -> None:
+        self.request_id, self.meta, self.protocol_version = (
+            request.id,
+            request.meta,
+            request.version,
+        )
+        self.client_info, self.client_capabilities = (
+            request.client_info,
+            request.capabilities,
+        )
         self.session_id, self.auth = connection.session_id, request.auth
         self._connection, self._request, self._signer = connection, request, signer
-        self._recorded: dict[str, Any] = {}      # key -> [digest of the question, the answer]
-        self._once: Json = {}                    # key -> value
-        self._asked = itertools.count(1)         # questions without a key
+        self._recorded: dict[
+            str, Any
+        ] = {}  # key -> [digest of the question, the answer]
+        self._once: Json = {}  # key -> value
+        self._asked = itertools.count(1)  # questions without a key
+
     # Telling
-    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+    def progress(
+        self, done: float, total: float | None = None, message: str | None = None
+    ) -> None:
         """Tell the client how far this is, if it asked: basic/patterns/progress.md. `done` must increase."""
         request, token = self._request, self._request.progress_token
-        if token is None or not done > request.progress: return
+        if token is None or not done > request.progress:
+            return
         said = message if request.version >= "2025-03-26" else None
-        params = _with({"progressToken": token, "progress": done}, total=total, message=said)
+        params = _with(
+            {"progressToken": token, "progress": done}, total=total, message=said
+        )
         self._connection.notify("notifications/progress", params, request)
-        request.progress = done                  # which was a number that JSON knows
+        request.progress = done  # which was a number that JSON knows
+
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Log any value with a JSON form, if the client wants this level: server/utilities/logging.md."""
-        if level not in LOG_LEVELS: raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
-        wanted = self._request.log_level if self._request.modern else self._connection.protocol.log_level
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
+        wanted = (
+            self._request.log_level
+            if self._request.modern
+            else self._connection.protocol.log_level
+        )
         # Modern: "MUST NOT emit `notifications/message` for a request that does not include this field".
         if wanted and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted):
             params = {**_with({"level": level}, logger=logger), "data": to_plain(data)}
             self._connection.notify("notifications/message", params, self._request)
+
     debug, info = partialmethod(log, "debug"), partialmethod(log, "info")
     warning, error = partialmethod(log, "warning"), partialmethod(log, "error")
+
     # Cancellation
     @property
     def cancelled(self) -> bool:
         """Whether the client has cancelled this request, or is gone. The answer will be dropped."""
         return self._request.cancelled
+
     def check_cancelled(self) -> None:
         """Raise Cancelled if the request was cancelled."""
-        if self._request.cancelled: raise Cancelled("the request was cancelled")
+        if self._request.cancelled:
+            raise Cancelled("the request was cancelled")
+
     def sleep(self, seconds: float) -> None:
         """Sleep, but raise Cancelled at once when the request is cancelled."""
         inbox: SimpleQueue[Any] = SimpleQueue()
-        with self._waiting(inbox), suppress(Empty): take(inbox, max(0.0, seconds))
+        with self._waiting(inbox), suppress(Empty):
+            take(inbox, max(0.0, seconds))
         self.check_cancelled()
+
     @contextmanager
     def _waiting(self, *inboxes: SimpleQueue[Any]) -> Iterator[None]:
         """Inside, each inbox gets ("cancelled", None) on cancellation. Raises Cancelled if it was before."""
@@ -1819,15 +3559,21 @@ class Context:
             self.check_cancelled()
             yield
         finally:
-            for inbox in inboxes: waiters.remove(inbox)
+            for inbox in inboxes:
+                waiters.remove(inbox)
+
     def on_cancel(self, fn: Job) -> None:
         """Have fn() run, on another thread, when the request is cancelled, or at once if it was."""
         self._request.callbacks.append(fn)
-        if self._request.cancelled: self._connection._stop(self._request)      # who takes it there, runs it
+        if self._request.cancelled:
+            self._connection._stop(self._request)  # who takes it there, runs it
+
     def close_stream(self, retry_ms: int | None = None) -> None:
         """In a legacy HTTP session, end the answer's stream; the client comes back, after `retry_ms`."""
         raw = b":\n\n" if retry_ms is None else b"retry: %d\n\n" % retry_ms
-        if self._request.stream is not None: self._request.stream.say(raw, leave=True)
+        if self._request.stream is not None:
+            self._request.stream.say(raw, leave=True)
+
     # Asking
     def elicit(self, message: str, schema: Any, key: str | None = None) -> Json:
         """Ask the user to fill in a form (client/elicitation.md): flat JSON Schema, dataclass or TypedDict.
@@ -1837,121 +3583,231 @@ class Context:
         answer = self._ask_one(key, "elicit", "elicitation/create", params)
         content = answer.get("content") if answer["action"] == "accept" else None
         return {**answer, "content": None if content is None else convert(content)}
+
     def elicit_url(self, message: str, url: str, key: str | None = None) -> Json:
         """Ask the user to visit a URL, for what must not pass through the client: keys, payments, logins.
         Returns {"action", "content": None}: "accept" means that they agreed to go, not that they are back."""
         params = {"mode": "url", "message": message, "url": url}
-        if not self._request.modern: params["elicitationId"] = os.urandom(16).hex()
+        if not self._request.modern:
+            params["elicitationId"] = os.urandom(16).hex()
         answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
         return {"action": answer["action"], "content": None}
-    def sample(self, messages: Any, max_tokens: int = 1000, key: str | None = None, **params: Any) -> Json:
+
+    def sample(
+        self,
+        messages: Any,
+        max_tokens: int = 1000,
+        key: str | None = None,
+        **params: Any,
+    ) -> Json:
         """Have the client's model answer (client/sampling.md) text, a Message, or a list of those; `params`
         are the wire's others, system_prompt= say. Returns {"role", "content", "model", "stopReason"}."""
-        wire = {re.sub("_(.)", lambda found: found[1].upper(), name): value for name, value in params.items()}
-        question = {"messages": prompt_messages(messages), "maxTokens": max_tokens, **wire}
+        wire = {
+            re.sub("_(.)", lambda found: found[1].upper(), name): value
+            for name, value in params.items()
+        }
+        question = {
+            "messages": prompt_messages(messages),
+            "maxTokens": max_tokens,
+            **wire,
+        }
         return self._ask_one(key, "sample", "sampling/createMessage", question)
+
     def roots(self, key: str | None = None) -> list[Json]:
         """The directories that the client works in: [{"uri", "name"}]: client/roots.md."""
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
+
     def ask(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Ask several of the above at once: {key: (method, params)}. Returns {key: result}, each checked."""
-        for method, params in questions.values(): self._require(method, params)
-        answers = self._ask_modern(questions) if self._request.modern else self._ask_legacy(questions)
-        for key, question in questions.items(): check_answer(key, *question, answers[key])
+        for method, params in questions.values():
+            self._require(method, params)
+        answers = (
+            self._ask_modern(questions)
+            if self._request.modern
+            else self._ask_legacy(questions)
+        )
+        for key, question in questions.items():
+            check_answer(key, *question, answers[key])
         return answers
+
     def once(self, key: str, fn: Job) -> Any:
         """The value of fn(), computed once for this request, even when the handler runs again. In the modern
         era it travels through the client, signed but readable: a JSON value, and no secret."""
-        if key not in self._once: self._once[key] = json.loads(encode_json(to_plain(fn())))
+        if key not in self._once:
+            self._once[key] = json.loads(encode_json(to_plain(fn())))
         return self._once[key]
+
     def _ask_one(self, key: str | None, kind: str, method: str, params: Json) -> Json:
-        if key is None: key = f"{kind}-{next(self._asked)}"
+        if key is None:
+            key = f"{kind}-{next(self._asked)}"
         return self.ask({key: (method, params)})[key]
+
     def _require(self, method: str, params: Json) -> None:
         """What "requires a capability the client did not include" MUST end with -32021; in both eras."""
         row, declared = METHODS.get(method, UNKNOWN), self.client_capabilities
-        if row.sender != "server" or row.kind != "request": raise ValueError(f"{method} is no question")
+        if row.sender != "server" or row.kind != "request":
+            raise ValueError(f"{method} is no question")
         needed, since = row.capability, row.since
-        if params.get("mode") == "url": needed, since = "elicitation.url", LAST_LEGACY
-        elif "tools" in params or "toolChoice" in params: needed, since = "sampling.tools", LAST_LEGACY
+        if params.get("mode") == "url":
+            needed, since = "elicitation.url", LAST_LEGACY
+        elif "tools" in params or "toolChoice" in params:
+            needed, since = "sampling.tools", LAST_LEGACY
         elif needed == "elicitation" and list(declared.get(needed) or ()) == ["url"]:
-            needed = "elicitation.form"          # an empty object means form; one with only url does not
-        if self.protocol_version >= since and has_capability(declared, needed): return
+            needed = "elicitation.form"  # an empty object means form; one with only url does not
+        if self.protocol_version >= since and has_capability(declared, needed):
+            return
         required: Json = {}
-        for name in reversed(needed.split(".")): required = {name: required}
-        raise MissingCapability(f"{method} needs the client capability {needed}, which was not declared",
-                                {"requiredCapabilities": required})
+        for name in reversed(needed.split(".")):
+            required = {name: required}
+        raise MissingCapability(
+            f"{method} needs the client capability {needed}, which was not declared",
+            {"requiredCapabilities": required},
+        )
+
     def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         connection, request = self._connection, self._request
         waiters = {key: Waiter(method) for key, (method, _) in questions.items()}
         with self._waiting(*[waiter.inbox for waiter in waiters.values()]):
             try:
-                for key, (_, params) in questions.items(): connection.request(waiters[key], params, request)
-                return {key: connection.wait(waiter, STATE_SECONDS) for key, waiter in waiters.items()}
+                for key, (_, params) in questions.items():
+                    connection.request(waiters[key], params, request)
+                return {
+                    key: connection.wait(waiter, STATE_SECONDS)
+                    for key, waiter in waiters.items()
+                }
             finally:
-                for waiter in waiters.values(): connection.abandon(waiter, "no longer needed")
+                for waiter in waiters.values():
+                    connection.abandon(waiter, "no longer needed")
+
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
-        asked = {key: {"method": method, "params": params} for key, (method, params) in questions.items()}
-        missing = {key: question for key, question in asked.items()
-                   if self._recorded.get(key, ("",))[0] not in (None, digest(question))}
-        if not missing: return {key: self._recorded[key][1] for key in asked}
-        state = {"answers": self._recorded, "once": self._once,
-                 "asked": {key: digest(question) for key, question in missing.items()}}
-        raise _InputRequired({"resultType": "input_required", "inputRequests": missing,
-                              "requestState": self._signer.seal(state, self._binding())})
+        asked = {
+            key: {"method": method, "params": params}
+            for key, (method, params) in questions.items()
+        }
+        missing = {
+            key: question
+            for key, question in asked.items()
+            if self._recorded.get(key, ("",))[0] not in (None, digest(question))
+        }
+        if not missing:
+            return {key: self._recorded[key][1] for key in asked}
+        state = {
+            "answers": self._recorded,
+            "once": self._once,
+            "asked": {key: digest(question) for key, question in missing.items()},
+        }
+        raise _InputRequired(
+            {
+                "resultType": "input_required",
+                "inputRequests": missing,
+                "requestState": self._signer.seal(state, self._binding()),
+            }
+        )
+
     # What travels in requestState
     def load_answers(self) -> None:
         """Take a retry's answers. Raises InvalidParams for a state not ours, for another request, or old."""
         params = self._request.params
-        if "inputResponses" not in params and "requestState" not in params: return
+        if "inputResponses" not in params and "requestState" not in params:
+            return
         fresh, state = params.get("inputResponses", {}), params.get("requestState")
-        if not isinstance(fresh, dict) or not all(isinstance(answer, dict) for answer in fresh.values()):
-            raise InvalidParams(f"inputResponses: expected an object of objects, got {show(fresh)}")
+        if not isinstance(fresh, dict) or not all(
+            isinstance(answer, dict) for answer in fresh.values()
+        ):
+            raise InvalidParams(
+                f"inputResponses: expected an object of objects, got {show(fresh)}"
+            )
         # Without a state, the answers were given before we asked: they go to whatever has their key.
         known: Json = {"once": {}, "answers": {}, "asked": dict.fromkeys(fresh)}
-        if state is not None: known = self._signer.open(state, self._binding())
+        if state is not None:
+            known = self._signer.open(state, self._binding())
         self._once, self._recorded = known["once"], known["answers"]
         for key in known["asked"].keys() & fresh.keys():
             self._recorded[key] = [known["asked"][key], fresh[key]]
+
     def _binding(self) -> str:
-        salient = [self._request.params.get(name) for name in ("name", "uri", "arguments")]
+        salient = [
+            self._request.params.get(name) for name in ("name", "uri", "arguments")
+        ]
         return digest([self._request.method, salient, principal(self.auth)])
+
+
 def principal(auth: Json | None) -> Any:
     """Whom a token's claims are about: what stays the same when the token is renewed."""
-    return auth and ({name: auth[name] for name in ("iss", "sub", "client_id") if name in auth} or auth)
+    return auth and (
+        {name: auth[name] for name in ("iss", "sub", "client_id") if name in auth}
+        or auth
+    )
+
+
 def digest(value: Any) -> str:
     """A short fingerprint of a JSON value."""
     import hashlib
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode("ascii")).hexdigest()[:32]
+
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True).encode("ascii")
+    ).hexdigest()[:32]
+
 
 class Signer:
     """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry. Server has the keys."""
+
     def __init__(self, state_key: Any) -> None:
-        if state_key is None: state_key = os.urandom(32)
+        if state_key is None:
+            state_key = os.urandom(32)
         keys = state_key if isinstance(state_key, (list, tuple)) else [state_key]
-        self._keys = [key.encode("utf-8") if isinstance(key, str) else key for key in keys]
-        if not keys or not all(isinstance(key, bytes) and len(key) >= 16 for key in self._keys):
-            raise ValueError("state_key: expected bytes or str of at least 16 bytes, or a list of those")
+        self._keys = [
+            key.encode("utf-8") if isinstance(key, str) else key for key in keys
+        ]
+        if not keys or not all(
+            isinstance(key, bytes) and len(key) >= 16 for key in self._keys
+        ):
+            raise ValueError(
+                "state_key: expected bytes or str of at least 16 bytes, or a list of those"
+            )
+
     def _signatures(self, payload: str, binding: str) -> list[str]:
         import hmac
+
         signed = f"{binding}.{payload}".encode("ascii")
         return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
+
     def seal(self, state: Json, binding: str) -> str:
         """The state as text that only `open` with the same binding takes. Raises ValueError if too large."""
-        payload = _base64(encode_message({**state, "expires": int(time.time() + STATE_SECONDS)}))
-        if len(payload) <= MAX_STATE: return payload + "." + self._signatures(payload, binding)[0]
-        raise ValueError(f"requestState: {len(payload)} bytes of answers and once(), over {MAX_STATE}")
+        payload = _base64(
+            encode_message({**state, "expires": int(time.time() + STATE_SECONDS)})
+        )
+        if len(payload) <= MAX_STATE:
+            return payload + "." + self._signatures(payload, binding)[0]
+        raise ValueError(
+            f"requestState: {len(payload)} bytes of answers and once(), over {MAX_STATE}"
+        )
+
     def open(self, sealed: Any, binding: str) -> Json:
         """The state again. Raises InvalidParams for what seal did not make for this binding, or long ago."""
         import base64
         import hmac
-        if not isinstance(sealed, str) or not sealed.isascii() or len(sealed) > MAX_STATE + 100: sealed = ""
+
+        if (
+            not isinstance(sealed, str)
+            or not sealed.isascii()
+            or len(sealed) > MAX_STATE + 100
+        ):
+            sealed = ""
         payload, _, signature = sealed.rpartition(".")
-        if not any(hmac.compare_digest(known, signature) for known in self._signatures(payload, binding)):
-            raise InvalidParams("requestState: not from this server, or not for this request")
+        if not any(
+            hmac.compare_digest(known, signature)
+            for known in self._signatures(payload, binding)
+        ):
+            raise InvalidParams(
+                "requestState: not from this server, or not for this request"
+            )
         state: Json = json.loads(base64.b64decode(payload))
-        if state["expires"] < time.time(): raise InvalidParams("requestState: expired; call again without it")
+        if state["expires"] < time.time():
+            raise InvalidParams("requestState: expired; call again without it")
         return state
+
+
 # Questions and answers, as both sides check them
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict, and how its content becomes a
@@ -1961,34 +3817,76 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         scope = Scope({})
         hint = scope.document(scope.describe(schema))
         schema, convert, fields = hint, hint.make, hint.get("properties", {})
-        for name, sub in fields.items():         # Optional[X] as a form has it: an X that may be left empty
+        for (
+            name,
+            sub,
+        ) in (
+            fields.items()
+        ):  # Optional[X] as a form has it: an X that may be left empty
             others = [each for each in sub.get("anyOf", ()) if each != {"type": "null"}]
-            if len(others) == 1: fields[name] = _with(dict(others[0]), default=sub.get("default"))
+            if len(others) == 1:
+                fields[name] = _with(dict(others[0]), default=sub.get("default"))
     check_elicitation_schema(schema)
     return schema, convert
+
+
 def check_elicitation_schema(schema: Any) -> None:
     """Raise ValueError unless it is a form: "flat objects with primitive properties only"."""
-    if errors := _FORM.errors(schema): raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
+    if errors := _FORM.errors(schema):
+        raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
+
+
 def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
     """Check a client's answer to a question. Raises InvalidParams naming the member."""
     errors = _ANSWERS[METHODS[method].handler].errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
         found = Schema(params["requestedSchema"]).errors(answer.get("content"))
         errors = ["content: " + text for text in found]
-    if errors: raise InvalidParams(f"{method} ({key}): the client's answer: " + "; ".join(errors[:5]))
+    if errors:
+        raise InvalidParams(
+            f"{method} ({key}): the client's answer: " + "; ".join(errors[:5])
+        )
+
+
 def _record(required: tuple[str, ...] = (), **properties: Any) -> Json:
     return {"type": "object", "required": list(required), "properties": properties}
-_CHOICE: Json = {"type": "object", "anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}]}
-_FIELD = {**_record(("type",), type={"enum": ["string", "number", "integer", "boolean", "array"]}),
-          "if": _record(type={"const": "array"}), "then": _record(("items",), items=_CHOICE)}
-_FORM = Schema(_record(("type", "properties"), type={"const": "object"},
-                       properties={"type": "object", "additionalProperties": _FIELD}))
+
+
+_CHOICE: Json = {
+    "type": "object",
+    "anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}],
+}
+_FIELD = {
+    **_record(
+        ("type",), type={"enum": ["string", "number", "integer", "boolean", "array"]}
+    ),
+    "if": _record(type={"const": "array"}),
+    "then": _record(("items",), items=_CHOICE),
+}
+_FORM = Schema(
+    _record(
+        ("type", "properties"),
+        type={"const": "object"},
+        properties={"type": "object", "additionalProperties": _FIELD},
+    )
+)
 _ROOT = _record(("uri",), uri={"type": "string"})
-_ANSWERS = {"_ping": Schema(_record()),
+_ANSWERS = {
+    "_ping": Schema(_record()),
     "_roots_list": Schema(_record(("roots",), roots={"type": "array", "items": _ROOT})),
-    "_elicitation_create": Schema(_record(("action",), action={"enum": ["accept", "decline", "cancel"]})),
-    "_sampling_create_message": Schema(_record(
-        ("role", "content"), role={"enum": ["assistant", "user"]}, content={"type": ["object", "array"]}))}
+    "_elicitation_create": Schema(
+        _record(("action",), action={"enum": ["accept", "decline", "cancel"]})
+    ),
+    "_sampling_create_message": Schema(
+        _record(
+            ("role", "content"),
+            role={"enum": ["assistant", "user"]},
+            content={"type": ["object", "array"]},
+        )
+    ),
+}
+
+
 ###############################################################################
 # 11. stdio ###################################################################
 ###############################################################################
@@ -1998,75 +3896,121 @@ def stream_reader(stream: Any) -> Callable[[], bytes]:
     """A function that blocks for the next bytes of a binary stream, any number of them; b"" at its end."""
     # A buffered stream's read() would wait for the whole chunk, an unbuffered one's returns what there is.
     read = getattr(stream, "read1", stream.read)
-    if not isinstance(stream, io.BufferedReader): return lambda: read(CHUNK) or b""
+    if not isinstance(stream, io.BufferedReader):
+        return lambda: read(CHUNK) or b""
     # An interpreter that ends while a thread is inside sys.stdin.buffer dies of it: stay in its raw stream.
     reads = itertools.chain([lambda size: read(-1)], itertools.repeat(stream.raw.read))
     return lambda: next(reads)(CHUNK) or b""
+
+
 def stream_writer(stream: Any) -> Write:
     """A function that writes all the bytes to a binary stream and flushes it."""
+
     def write(data: bytes) -> None:
         view = memoryview(data)
         while view:
-            if (count := stream.write(view)) is None and isinstance(stream, io.RawIOBase):
+            if (count := stream.write(view)) is None and isinstance(
+                stream, io.RawIOBase
+            ):
                 raise BlockingIOError("the stream is full, and set not to block")
-            view = view[count or len(view):]     # None from what only looks like a stream: all of it
+            view = view[
+                count or len(view) :
+            ]  # None from what only looks like a stream: all of it
         stream.flush()
+
     return write
+
 
 class Pump:
     """Reads a server's input; a lone request is served on the reading thread: no hand-over. Should that take
     long, the caller of run() starts another; it runs no handlers: a deaf one cannot keep it from ending."""
-    TICK = 0.005                   # how long a handler may hold up the reading: as long as the GIL may
-    IDLE_TICKS = 40                # before the caller stops looking, and must be woken
+
+    TICK = 0.005  # how long a handler may hold up the reading: as long as the GIL may
+    IDLE_TICKS = 40  # before the caller stops looking, and must be woken
+
     def __init__(self, connection: Connection, read: Callable[[], bytes]) -> None:
         self._connection, self._read = connection, read
-        self._reading = threading.Lock()         # held by who reads; who serves lets go of it
-        self._serving: list[Request] = []        # what readers serve themselves, replaced ones, too
-        self._signals: SimpleQueue[bool] = SimpleQueue()     # to the caller: whether the input has ended
-        self._parked = False                     # the caller must be woken
+        self._reading = threading.Lock()  # held by who reads; who serves lets go of it
+        self._serving: list[
+            Request
+        ] = []  # what readers serve themselves, replaced ones, too
+        self._signals: SimpleQueue[bool] = (
+            SimpleQueue()
+        )  # to the caller: whether the input has ended
+        self._parked = False  # the caller must be woken
+
     def run(self) -> None:
         """Serve until the input ends, or Ctrl-C; then wait for the work in flight, cancel it, leave it."""
-        connection, closed = self._connection, ConnectionClosed("the client closed the connection")
+        connection, closed = (
+            self._connection,
+            ConnectionClosed("the client closed the connection"),
+        )
         try:
-            with suppress(KeyboardInterrupt):    # the reader may stay in its read until the input ends
+            with suppress(
+                KeyboardInterrupt
+            ):  # the reader may stay in its read until the input ends
                 self._stand_by()
                 connection.dispatch(connection.feed(b""))
             connection.fail_pending(closed)
             connection.endpoint.input_ended(connection)
             if not connection.drain(DRAIN_SECONDS):
-                connection.log.warning(f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled")
+                connection.log.warning(
+                    f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled"
+                )
                 connection.cancel_all()
-                until = time.monotonic() + DRAIN_SECONDS         # to tidy up, deaf ones are left
-                while self._serving and time.monotonic() < until: time.sleep(0.002)
-                for each in (connection.workers, connection.helpers): each.close(until - time.monotonic())
-        finally: connection.close(closed)
+                until = (
+                    time.monotonic() + DRAIN_SECONDS
+                )  # to tidy up, deaf ones are left
+                while self._serving and time.monotonic() < until:
+                    time.sleep(0.002)
+                for each in (connection.workers, connection.helpers):
+                    each.close(until - time.monotonic())
+        finally:
+            connection.close(closed)
+
     def _stand_by(self) -> None:
         """Until the input ends, start a reader when nobody reads: at first, and when a handler takes long."""
         idle, ended, before = 0, False, list(self._serving)
         while not ended:
             serving = list(self._serving)
             if serving == before and not self._reading.locked():
-                reader = threading.Thread(target=self._read_and_serve, name="mcp-server-reader", daemon=True)
-                with suppress(RuntimeError): reader.start()      # no thread to be had: the next tick tries
+                reader = threading.Thread(
+                    target=self._read_and_serve, name="mcp-server-reader", daemon=True
+                )
+                with suppress(RuntimeError):
+                    reader.start()  # no thread to be had: the next tick tries
             before, idle = serving, idle + 1 if self._reading.locked() else 0
             self._parked = idle > self.IDLE_TICKS
             # Look once more: a request may have come just before its reader could see that we parked.
             park = self._parked and self._reading.locked()
-            with suppress(Empty): ended = take(self._signals, None if park else self.TICK)
+            with suppress(Empty):
+                ended = take(self._signals, None if park else self.TICK)
+
     def _read_and_serve(self) -> None:
         """Read until the input ends, or another thread has come to read."""
         connection = self._connection
         try:
-            if not self._reading.acquire(blocking=False): return
+            if not self._reading.acquire(blocking=False):
+                return
             for data in iter(self._read, b""):
                 ready = connection.feed(data)
-                if self._serving or len(ready) != 1 or len(connection.protocol.in_flight) != 1:
+                if (
+                    self._serving
+                    or len(ready) != 1
+                    or len(connection.protocol.in_flight) != 1
+                ):
                     connection.dispatch(ready)
-                elif not self._serve(ready[0]): return
-        except (OSError, ValueError) as error:   # ValueError: a file object that was closed
+                elif not self._serve(ready[0]):
+                    return
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # ValueError: a file object that was closed
             connection.log.debug(f"the input ended: {tell(error)}")
-        except BaseException as error: connection.log.error(f"cannot read on: {tell(error)}", error)
+        except BaseException as error:
+            connection.log.error(f"cannot read on: {tell(error)}", error)
         self._signals.put(True)
+
     def _serve(self, request: Request) -> bool:
         """Serve a request on the reading thread; False if another one reads now."""
         self._serving.append(request)
@@ -2079,79 +4023,139 @@ class Pump:
         self._serving.remove(request)
         return self._reading.acquire(blocking=False)
 
+
 @contextmanager
 def private_wire() -> Iterator[tuple[Any, Any]]:
     """Inside, the wire is two private files (in, out), which children do not inherit; descriptor 0 is
     the null device and 1 is stderr, for print(), C libraries and children alike. Restored after."""
     stdout: Any = sys.stdout
-    unfit = AttributeError, OSError, ValueError              # None, nobody reads, closed
-    with open(os.devnull, "r+b", 0) as null, open(os.dup(0), "rb", 0) as inp, open(os.dup(1), "wb", 0) as out:
+    unfit = AttributeError, OSError, ValueError  # None, nobody reads, closed
+    with open(os.devnull, "r+b", 0) as null, open(os.dup(0), "rb", 0) as inp, open(
+        os.dup(1), "wb", 0
+    ) as out:
         try:
             os.dup2(null.fileno(), 0)
-            os.dup2(2, 1)                                    # one that was closed is the null device now
+            os.dup2(2, 1)  # one that was closed is the null device now
             with suppress(*unfit):
-                stdout.flush()                               # what waits there must not reach the wire
-                stdout.reconfigure(line_buffering=True)      # who prints to debug wants to see it now
+                stdout.flush()  # what waits there must not reach the wire
+                stdout.reconfigure(
+                    line_buffering=True
+                )  # who prints to debug wants to see it now
             yield inp, out
         finally:
             flushing = Workers("mcp-stdout", 1, nothing, None)
-            for each in (stdout, sys.stderr): flushing.submit(getattr(each, "flush", nothing))
+            for each in (stdout, sys.stderr):
+                flushing.submit(getattr(each, "flush", nothing))
             os.dup2(inp.fileno(), 0)
-            if flushing.close(1.0): os.dup2(out.fileno(), 1)
-            else: sys.stdout = sys.stderr = None       # nobody reads them: Python's end must not wait, either
+            if flushing.close(1.0):
+                os.dup2(out.fileno(), 1)
+            else:
+                sys.stdout = sys.stderr = (
+                    None  # nobody reads them: Python's end must not wait, either
+                )
+
 
 class Child:
     """A server as a child process, in a process group of its own, so that its own children end with it."""
-    def __init__(self, command: list[str], env: dict[str, str] | None, cwd: Any, log: _Log) -> None:
+
+    def __init__(
+        self, command: list[str], env: dict[str, str] | None, cwd: Any, log: _Log
+    ) -> None:
         import subprocess
+
         self.command, self.log = command, log
-        flags = 0x08000200 if os.name == "nt" else 0         # CREATE_NO_WINDOW, CREATE_NEW_PROCESS_GROUP
+        flags = (
+            0x08000200 if os.name == "nt" else 0
+        )  # CREATE_NO_WINDOW, CREATE_NEW_PROCESS_GROUP
         try:
             self._process: Any = subprocess.Popen(
-                command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                cwd=cwd, env={**os.environ, **(env or {})}, creationflags=flags, start_new_session=not flags)
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=cwd,
+                env={**os.environ, **(env or {})},
+                creationflags=flags,
+                start_new_session=not flags,
+            )
         except OSError as error:
-            raise ConnectionClosed(f"cannot start the server: {error}", None, command) from error
-        self._read, self.write = stream_reader(self._process.stdout), stream_writer(self._process.stdin)
+            raise ConnectionClosed(
+                f"cannot start the server: {error}", None, command
+            ) from error
+        self._read, self.write = (
+            stream_reader(self._process.stdout),
+            stream_writer(self._process.stdin),
+        )
         self._last_words: deque[str] = deque(maxlen=STDERR_LINES)
-        self._stderr_thread = threading.Thread(target=self._read_stderr, name="mcp-stderr", daemon=True)
+        self._stderr_thread = threading.Thread(
+            target=self._read_stderr, name="mcp-stderr", daemon=True
+        )
         self._stderr_thread.start()
+
     def may_write(self, size: int) -> bool:
         """Whether a write is sure not to block: POSIX says that a ready pipe takes PIPE_BUF bytes at once."""
-        return size <= 4096 and os.name == "posix" and is_ready(self._process.stdin, writing=True)
+        return (
+            size <= 4096
+            and os.name == "posix"
+            and is_ready(self._process.stdin, writing=True)
+        )
+
     def _read_stderr(self) -> None:
         with io.BufferedReader(self._process.stderr) as lines:
-            for line in iter(lambda: lines.readline(2000), b""):         # a longer one comes in pieces
+            for line in iter(
+                lambda: lines.readline(2000), b""
+            ):  # a longer one comes in pieces
                 if text := line.decode("utf-8", "replace").rstrip():
                     self._last_words.append(text)
                     self.log.debug(f"stderr of {self.command[0]}: {text}")
+
     def closed(self, why: str) -> ConnectionClosed:
         """The exception that tells how this child ended. Waits a moment for its exit code and last words."""
-        if self._has_ended(1.0): self._stderr_thread.join(0.5)
-        return ConnectionClosed(why, self._process.poll(), self.command, "\n".join(self._last_words))
+        if self._has_ended(1.0):
+            self._stderr_thread.join(0.5)
+        return ConnectionClosed(
+            why, self._process.poll(), self.command, "\n".join(self._last_words)
+        )
+
     def _has_ended(self, seconds: float) -> bool:
         import subprocess
-        with suppress(subprocess.TimeoutExpired): return self._process.wait(seconds) is not None
+
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(seconds) is not None
         return False
+
     def stop(self) -> None:
         """End the child and its own, in about twice EXIT_SECONDS: basic/transports/stdio.md#shutdown."""
-        with suppress(OSError): self._process.stdin.close()
-        for number in (0, 15, 9):                # 0 does nothing
+        with suppress(OSError):
+            self._process.stdin.close()
+        for number in (0, 15, 9):  # 0 does nothing
             self._signal(number)
-            if self._has_ended(EXIT_SECONDS): break
-        self._signal(9)                          # the children it may have left
+            if self._has_ended(EXIT_SECONDS):
+                break
+        self._signal(9)  # the children it may have left
+
     def _signal(self, number: int) -> None:
         """Signal the whole group; Windows can only end the process and its children."""
         if os.name == "posix":
-            with suppress(ProcessLookupError, PermissionError): os.killpg(self._process.pid, number)
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
         elif number and self._process.poll() is None:
             import subprocess
-            subprocess.call(["taskkill", "/F", "/T", "/PID", str(self._process.pid)],
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+            subprocess.call(
+                ["taskkill", "/F", "/T", "/PID", str(self._process.pid)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+
     def read(self) -> bytes:
         """Block for the next bytes of its output; b"" is the end, and closes it, however late it comes."""
-        if not (data := self._read()): self._process.stdout.close()
+        if not (data := self._read()):
+            self._process.stdout.close()
         return data
+
+
 ###############################################################################
 # 12. HTTP server #############################################################
 ###############################################################################
@@ -2160,613 +4164,1120 @@ class Child:
 # neither sockets nor WSGI: both are shells around it. Handlers run on the thread that brought their request.
 JSON_TYPE, EVENT_TYPE = "application/json", "text/event-stream"
 _JSON = {"Content-Type": JSON_TYPE}
-_EVENTS = {"Content-Type": EVENT_TYPE, "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+_EVENTS = {
+    "Content-Type": EVENT_TYPE,
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+
+
 def shut(sock: Any, how: int = 2) -> None:
     """End a connection under whoever reads from it (0), writes to it (1), or does either (2)."""
     import socket
-    with suppress(OSError): socket.socket.shutdown(sock, how)
+
+    with suppress(OSError):
+        socket.socket.shutdown(sock, how)
+
+
 class HttpError(InvalidRequest):
     """A request that is refused for its HTTP side."""
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+
+    def __init__(
+        self, status: int, message: str, headers: dict[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.http_status, self.headers = status, headers or {}
+
+
 class Exchange:
     """One HTTP request, header names in lower case, and its answer, which `shell` writes. Raises OSError."""
-    def __init__(self, shell: Any, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+
+    def __init__(
+        self, shell: Any, method: str, target: str, headers: dict[str, str], body: bytes
+    ) -> None:
         self.shell, self.method, self.headers, self.body = shell, method, headers, body
         self.path, _, self.query = target.partition("?")
-        self.extra: dict[str, str] = {}          # headers of any answer
-        self.auth: Json | None = None            # the claims of its token
-        self.request_id: RequestId | None = None       # for the error that may be its answer
-        self.stream: Stream | None = None        # what its answer is part of
+        self.extra: dict[str, str] = {}  # headers of any answer
+        self.auth: Json | None = None  # the claims of its token
+        self.request_id: RequestId | None = None  # for the error that may be its answer
+        self.stream: Stream | None = None  # what its answer is part of
         self.started = self.ended = False
-        self._over: SimpleQueue[None] = SimpleQueue()      # gets one when all is written that will be
+        self._over: SimpleQueue[None] = (
+            SimpleQueue()
+        )  # gets one when all is written that will be
+
     def check_accept(self, *kinds: str) -> None:
         """Raise HttpError unless the client takes answers of these types."""
         accept = self.headers.get("accept", "*/*").lower()
         for kind in kinds:
-            if kind not in accept and kind.partition("/")[0] + "/*" not in accept and "*/*" not in accept:
-                raise HttpError(406, f"Accept: expected {' and '.join(kinds)}, got {show(accept)}")
+            if (
+                kind not in accept
+                and kind.partition("/")[0] + "/*" not in accept
+                and "*/*" not in accept
+            ):
+                raise HttpError(
+                    406, f"Accept: expected {' and '.join(kinds)}, got {show(accept)}"
+                )
+
     def message(self) -> Any:
         """The message, or batch, in the body."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != JSON_TYPE: raise HttpError(415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}")
+        if kind != JSON_TYPE:
+            raise HttpError(
+                415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
+            )
         return parse_message(self.body)
-    def finish(self) -> None: self._over.put(None)         # who waits for the end may go
+
+    def finish(self) -> None:
+        self._over.put(None)  # who waits for the end may go
+
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the answer. False if it has not come by then."""
-        try: return take(self._over, seconds) is None
-        except Empty: return False
+        try:
+            return take(self._over, seconds) is None
+        except Empty:
+            return False
+
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""
         self.started = self.ended = True
         headers = {**headers, **self.extra, "Content-Length": str(len(body))}
         self.shell.start(status, headers, b"" if self.method == "HEAD" else body)
         self.finish()
+
     def write(self, events: bytes, ending: bool) -> None:
         """Write events; before the first, the head; after the last, the end."""
-        if not self.started: self.shell.start(200, {**_EVENTS, **self.extra}, None)
+        if not self.started:
+            self.shell.start(200, {**_EVENTS, **self.extra}, None)
         self.started, self.ended = True, ending
         self.shell.write(events, ending)
+
 
 class Stream:
     """What answers one HTTP request: JSON if the result comes first, else events. In a session, whose
     `version` it has, they are numbered, and kept for a client that comes back with Last-Event-ID. `lost()` is
     called when the client has left. What changes is guarded by the connection's lock."""
-    def __init__(self, name: str, lock: threading.Lock, version: str, lost: Job) -> None:
-        self.name, self._lock, self.version, self._lost, self.status = name, lock, version, lost, 200
-        self.exchange: Exchange | None = None    # where it is written now
+
+    def __init__(
+        self, name: str, lock: threading.Lock, version: str, lost: Job
+    ) -> None:
+        self.name, self._lock, self.version, self._lost, self.status = (
+            name,
+            lock,
+            version,
+            lost,
+            200,
+        )
+        self.exchange: Exchange | None = None  # where it is written now
         self.complete = self._leaving = self._writing = False
         self._lines: deque[tuple[int, bytes]] = deque()
         self._size = self.added = self._sent = 0
-        self._raw = b""                          # a comment, say, to go before the next event
+        self._raw = b""  # a comment, say, to go before the next event
+
     def add_locked(self, line: bytes) -> int:
         """Queue a message. Returns how many were dropped for it, unsent."""
         self.added, self._size, dropped = self.added + 1, self._size + len(line), 0
         self._lines.append((self.added, line))
-        while len(self._lines) > MAX_QUEUED or self._lines[0][0] <= self._sent and (
-                not self.version or len(self._lines) > MAX_EVENTS or self._size > MAX_REPLAY):
+        while (
+            len(self._lines) > MAX_QUEUED
+            or self._lines[0][0] <= self._sent
+            and (
+                not self.version
+                or len(self._lines) > MAX_EVENTS
+                or self._size > MAX_REPLAY
+            )
+        ):
             number, old = self._lines.popleft()
             self._size -= len(old)
             dropped += number > self._sent
         return dropped
+
     def flush(self) -> None:
         """Write what is queued, unless another thread is at it, or nobody listens now."""
         while self.exchange is not None:
             with self._lock:
-                exchange, raw, ending = self.exchange, self._raw, self.complete or self._leaving
+                exchange, raw, ending = (
+                    self.exchange,
+                    self._raw,
+                    self.complete or self._leaving,
+                )
                 count, failed = self.added - self._sent, False
-                if exchange is None or self._writing or not (count or raw or ending): return
+                if exchange is None or self._writing or not (count or raw or ending):
+                    return
                 lines = list(self._lines)[-count:] if count else []
                 self._writing, self._raw = True, b""
-            try: self._write(exchange, raw, lines, ending)
-            except OSError: failed = True        # the lines stay, for a client that comes back
+            try:
+                self._write(exchange, raw, lines, ending)
+            except OSError:
+                failed = True  # the lines stay, for a client that comes back
             with self._lock:
                 self._writing = False
-                if lines and not failed and self.exchange is exchange: self._sent = lines[-1][0]
-                if (failed or ending) and self.exchange is exchange: self.exchange = None
-            if failed: self.lose(exchange)
-            elif ending: exchange.finish()
-    def _write(self, exchange: Exchange, raw: bytes, lines: list[tuple[int, bytes]], ending: bool) -> None:
+                if lines and not failed and self.exchange is exchange:
+                    self._sent = lines[-1][0]
+                if (failed or ending) and self.exchange is exchange:
+                    self.exchange = None
+            if failed:
+                self.lose(exchange)
+            elif ending:
+                exchange.finish()
+
+    def _write(
+        self,
+        exchange: Exchange,
+        raw: bytes,
+        lines: list[tuple[int, bytes]],
+        ending: bool,
+    ) -> None:
         if ending and len(lines) == 1 and not raw and not exchange.started:
             exchange.send(self.status, _JSON, lines[0][1])
             return
         if self.version >= "2025-11-25" and not exchange.started and not self.complete:
-            raw = f"id: {self.name}-{self._sent}\ndata: \n\n".encode("ascii") + raw   # "to prime the client"
-            exchange.shell.close_connection = True       # it may end while its thread is at work
+            raw = (
+                f"id: {self.name}-{self._sent}\ndata: \n\n".encode("ascii") + raw
+            )  # "to prime the client"
+            exchange.shell.close_connection = (
+                True  # it may end while its thread is at work
+            )
         for number, line in lines:
-            known = f"id: {self.name}-{number}\n".encode("ascii") if self.version else b""
+            known = (
+                f"id: {self.name}-{number}\n".encode("ascii") if self.version else b""
+            )
             raw += b"event: message\n" + known + b"data: " + line + b"\n\n"
         exchange.write(raw, ending)
-        if ending and not self.complete: exchange.shell.shut()       # its thread is still in the handler
-    def attach(self, exchange: Exchange, after: int | None = None, raw: bytes = b"") -> None:
+        if ending and not self.complete:
+            exchange.shell.shut()  # its thread is still in the handler
+
+    def attach(
+        self, exchange: Exchange, after: int | None = None, raw: bytes = b""
+    ) -> None:
         """Go on here: from what was not sent yet, or after the event of that number."""
         with self._lock:
-            old, self.exchange, exchange.stream, self._raw = self.exchange, exchange, self, raw
+            old, self.exchange, exchange.stream, self._raw = (
+                self.exchange,
+                exchange,
+                self,
+                raw,
+            )
             self._sent, self._leaving = self._sent if after is None else after, False
-        if old is not None: old.finish()
+        if old is not None:
+            old.finish()
+
     def lose(self, exchange: Exchange) -> None:
         """The client has left. What it did not get waits for the next exchange."""
-        with self._lock: self.exchange = None if self.exchange is exchange else self.exchange
+        with self._lock:
+            self.exchange = None if self.exchange is exchange else self.exchange
         exchange.finish()
         self._lost()
+
     def say(self, raw: bytes, leave: bool = False) -> None:
         """Write a comment, if events have begun; or `leave`, if the client knows how to come back."""
         with self._lock:
-            if self.exchange is None: return
+            if self.exchange is None:
+                return
             known = self.version >= "2025-11-25" or self.version and self._sent
-            if leave and known and self.exchange.shell.can_leave: self._leaving = True
-            if self._leaving if leave else self.exchange.started: self._raw += raw
+            if leave and known and self.exchange.shell.can_leave:
+                self._leaving = True
+            if self._leaving if leave else self.exchange.started:
+                self._raw += raw
         self.flush()
+
     def end(self) -> None:
         """End it, answered or not."""
-        with self._lock: self.complete = True
+        with self._lock:
+            self.complete = True
         self.flush()
+
 
 class HttpConnection(Connection):
     """A conversation over HTTP: a session, or without an id one request. Each line goes to the stream of the
     request that it is about, the others to `listening`; as do all in HTTP+SSE, which is not `resumable`."""
-    def __init__(self, endpoint: Endpoint, session_id: str | None = None, owner: Any = None,
-                 resumable: bool = True) -> None:
-        super().__init__(Protocol("server", endpoint.server.capabilities), endpoint.server, nothing,
-                         name="mcp-http-worker", log=endpoint.log, max_workers=endpoint.max_workers)
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        session_id: str | None = None,
+        owner: Any = None,
+        resumable: bool = True,
+    ) -> None:
+        super().__init__(
+            Protocol("server", endpoint.server.capabilities),
+            endpoint.server,
+            nothing,
+            name="mcp-http-worker",
+            log=endpoint.log,
+            max_workers=endpoint.max_workers,
+        )
         self.session_id, self.owner, self.resumable = session_id, owner, resumable
         self.used, self._names = time.monotonic(), itertools.count().__next__
         # A late answer must not pass for one in the session that its client has opened instead.
-        if session_id: self.protocol.next_id = itertools.count(int.from_bytes(os.urandom(6), "big")).__next__
-        self.streams: dict[str, Stream] = {}     # of a session: those that a client may come back for
+        if session_id:
+            self.protocol.next_id = itertools.count(
+                int.from_bytes(os.urandom(6), "big")
+            ).__next__
+        self.streams: dict[
+            str, Stream
+        ] = {}  # of a session: those that a client may come back for
         self._dirty: list[Stream] = []
         self.listening = self.open_stream() if session_id is not None else None
+
     def open_stream(self, exchange: Exchange | None = None) -> Stream:
         """A stream, for an exchange; of a session's complete ones the eldest go."""
-        version = (self.protocol.version or OLDEST) if self.session_id and self.resumable else ""
-        stream = Stream(str(self._names()), self._lock, version, nothing if version else self.cancel_all)
-        if exchange is not None: stream.attach(exchange)
-        if version: self.streams[stream.name] = stream
+        version = (
+            (self.protocol.version or OLDEST)
+            if self.session_id and self.resumable
+            else ""
+        )
+        stream = Stream(
+            str(self._names()),
+            self._lock,
+            version,
+            nothing if version else self.cancel_all,
+        )
+        if exchange is not None:
+            stream.attach(exchange)
+        if version:
+            self.streams[stream.name] = stream
         if len(self.streams) > MAX_STREAMS:
-            for old in [each for each in list(self.streams.values())[:-MAX_STREAMS] if each.complete]:
+            for old in [
+                each
+                for each in list(self.streams.values())[:-MAX_STREAMS]
+                if each.complete
+            ]:
                 self.streams.pop(old.name, None)
         return stream
+
     def _queue_locked(self, data: bytes, droppable: bool, about: Any) -> int:
         stream: Stream | None = (about and about.stream) or self.listening
-        if stream is None: return 1              # nobody could hear it
+        if stream is None:
+            return 1  # nobody could hear it
         # An answer is queued when its request is not in flight any more.
-        over = not isinstance(about, Request) or self.protocol.in_flight.get(about.id) is not about
+        over = (
+            not isinstance(about, Request)
+            or self.protocol.in_flight.get(about.id) is not about
+        )
         stream.complete = over and stream is not self.listening
         self._dirty.append(stream)
         return stream.add_locked(data)
+
     def flush(self) -> None:
         """Write what is queued, in any stream."""
         try:
-            while self._dirty: self._dirty.pop().flush()
-        except IndexError: pass                  # another thread took the last
+            while self._dirty:
+                self._dirty.pop().flush()
+        except IndexError:
+            pass  # another thread took the last
+
     def respond(self, request: Request, message: Json) -> bool:
         """As a Connection does. Some modern errors have a status, if no event went before."""
         if request.modern and request.stream is not None and "error" in message:
-            request.stream.status = {-32601: 404, -32021: 400}.get(message["error"]["code"], 200)
+            request.stream.status = {-32601: 404, -32021: 400}.get(
+                message["error"]["code"], 200
+            )
         return super().respond(request, message)
+
     def _stop(self, request: Request) -> None:
         super()._stop(request)
-        if request.stream is not None and request.batch is None: request.stream.end()
+        if request.stream is not None and request.batch is None:
+            request.stream.end()
+
     def take(self, message: Any, exchange: Exchange) -> None:
         """Serve the message, or batch, of a POST, on its thread. The answer may still be to come."""
         if isinstance(message, list):
             stream = self.open_stream(exchange)
             self.dispatch(ready := self._receive_batch(message, exchange))
             return self.flush() if ready or stream.complete else exchange.send(202, {})
-        if isinstance(event := self.protocol.receive(message), Request) and self.resumable:
+        if (
+            isinstance(event := self.protocol.receive(message), Request)
+            and self.resumable
+        ):
             event.stream, event.auth = self.open_stream(exchange), exchange.auth
-            if not event.cancelled: self.endpoint.serve_request(self, event)
+            if not event.cancelled:
+                self.endpoint.serve_request(self, event)
             self.flush()
-            if event.cancelled: event.stream.end()       # it has no answer that would
-        elif isinstance(event, Refusal) and (event.reply and self.resumable or not self.session_id):
+            if event.cancelled:
+                event.stream.end()  # it has no answer that would
+        elif isinstance(event, Refusal) and (
+            event.reply and self.resumable or not self.session_id
+        ):
             # A session's errors are 200, as its results are; what has no id, or no session, is an HTTP error.
             reply = event.reply or error_message(None, InvalidRequest(event.why))
             answered = self.protocol.version and "id" in reply
             status = 200 if answered else McpError.from_wire(reply["error"]).http_status
             exchange.send(status, _JSON, encode_answer(reply, self.log))
         else:
-            exchange.send(202, {})               # the answer, if there is one, comes on the one stream
-            if isinstance(event, Request): event.auth = exchange.auth
+            exchange.send(
+                202, {}
+            )  # the answer, if there is one, comes on the one stream
+            if isinstance(event, Request):
+                event.auth = exchange.auth
             self.dispatch(self._act(event))
         return None
+
 
 class Endpoint:
     """A server's HTTP side, at any path without `path`. `verify(token)` returns a bearer token's claims, or
     None (401), or raises PermissionError(scope) (403); `resource_metadata` tells where tokens come from.
     `allowed_hosts` are names of this host, `allowed_origins` of sites whose pages may call; "*" is any."""
-    def __init__(self, server: Any, log: _Log, max_workers: int, *, path: str | None = None,
-                 verify: Callable[[str], Json | None] | None = None, resource_metadata: Json | None = None,
-                 allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] | None = None,
-                 stateless: bool = True, legacy_sse: bool = False, max_body: int = MAX_BODY,
-                 max_sessions: int = MAX_SESSIONS, session_seconds: float = SESSION_SECONDS) -> None:
-        self.server, self.log, self.max_workers, self.max_body = server, log, max_workers, max_body
-        self._verify, self._metadata, self._stateless = verify, resource_metadata, stateless
-        self._hosts = {"localhost", "127.0.0.1", "[::1]", *(host.lower() for host in allowed_hosts)}
+
+    def __init__(
+        self,
+        server: Any,
+        log: _Log,
+        max_workers: int,
+        *,
+        path: str | None = None,
+        verify: Callable[[str], Json | None] | None = None,
+        resource_metadata: Json | None = None,
+        allowed_hosts: Iterable[str] = (),
+        allowed_origins: Iterable[str] | None = None,
+        stateless: bool = True,
+        legacy_sse: bool = False,
+        max_body: int = MAX_BODY,
+        max_sessions: int = MAX_SESSIONS,
+        session_seconds: float = SESSION_SECONDS,
+    ) -> None:
+        self.server, self.log, self.max_workers, self.max_body = (
+            server,
+            log,
+            max_workers,
+            max_body,
+        )
+        self._verify, self._metadata, self._stateless = (
+            verify,
+            resource_metadata,
+            stateless,
+        )
+        self._hosts = {
+            "localhost",
+            "127.0.0.1",
+            "[::1]",
+            *(host.lower() for host in allowed_hosts),
+        }
         self._origins = {origin.lower() for origin in allowed_origins or ()}
         self._max_sessions, self._session_seconds = max_sessions, session_seconds
         self._lock = threading.Lock()
-        self._sessions: dict[str, HttpConnection] = {}     # guarded by _lock
-        self._held: dict[Exchange, HttpConnection] = {}    # those whose answer is to come
-        main = {"POST": self._post, **({} if stateless else {"GET": self._get, "DELETE": self._delete})}
+        self._sessions: dict[str, HttpConnection] = {}  # guarded by _lock
+        self._held: dict[Exchange, HttpConnection] = {}  # those whose answer is to come
+        main = {
+            "POST": self._post,
+            **({} if stateless else {"GET": self._get, "DELETE": self._delete}),
+        }
         self._routes = {path and path.rstrip("/"): main}
         if legacy_sse and path is not None and not stateless:
-            self._routes.update({"/sse": {"GET": self._get_sse}, "/messages": {"POST": self._post_message}})
+            self._routes.update(
+                {
+                    "/sse": {"GET": self._get_sse},
+                    "/messages": {"POST": self._post_message},
+                }
+            )
         resource = (resource_metadata or {"resource": "http://"}).get("resource")
-        if (where := re.match("(https?://[^/]*)(.*)", str(resource))) is None:       # RFC 9728, section 3.1
-            raise ValueError(f"resource_metadata: resource: expected this server's URL, got {show(resource)}")
+        if (
+            where := re.match("(https?://[^/]*)(.*)", str(resource))
+        ) is None:  # RFC 9728, section 3.1
+            raise ValueError(
+                f"resource_metadata: resource: expected this server's URL, got {show(resource)}"
+            )
         self._metadata_url = where[1] + _WELL_KNOWN + where[2].rstrip("/")
+
     def answer(self, exchange: Exchange) -> None:
         """Answer one HTTP request, on this thread, which also runs its handler. Never raises."""
-        try: self._route(exchange)
+        try:
+            self._route(exchange)
         except McpError as error:
             self.log.debug(f"refused with {error.http_status}: {error}")
             body = encode_answer(error_message(exchange.request_id, error), self.log)
             headers = {**_JSON, **getattr(error, "headers", {})}
-            with suppress(OSError): exchange.send(error.http_status, headers, body)
-        except OSError as error: self.log.debug(f"the client left: {tell(error)}")
+            with suppress(OSError):
+                exchange.send(error.http_status, headers, body)
+        except OSError as error:
+            self.log.debug(f"the client left: {tell(error)}")
         except BaseException as error:
             self.log.error(f"HTTP: {tell(error)}", error)
             with suppress(OSError):
-                if not exchange.started: exchange.send(500, {})
+                if not exchange.started:
+                    exchange.send(500, {})
+
     def _route(self, exchange: Exchange) -> None:
         self._check_origin(exchange)
         if exchange.path.startswith(_WELL_KNOWN) and self._metadata is not None:
             return exchange.send(200, _JSON, encode_message(self._metadata))
         route = self._routes.get(exchange.path.rstrip("/"), self._routes.get(None))
-        if route is None: raise HttpError(404, f"nothing at {show(exchange.path)}")
+        if route is None:
+            raise HttpError(404, f"nothing at {show(exchange.path)}")
         if exchange.method in route:
             exchange.auth = self._authorize(exchange.headers)
             return route[exchange.method](exchange)
         allow = {"Allow": ", ".join(route)}
-        if exchange.method == "OPTIONS" and exchange.extra: return exchange.send(204, {**_PREFLIGHT, **allow})
+        if exchange.method == "OPTIONS" and exchange.extra:
+            return exchange.send(204, {**_PREFLIGHT, **allow})
         raise HttpError(405, f"{exchange.method}: not allowed here", allow)
+
     def _check_origin(self, exchange: Exchange) -> None:
         """ "Servers MUST validate the `Origin` header [...] to prevent DNS rebinding attacks": Host, too."""
-        host, origin = exchange.headers.get("host", ""), exchange.headers.get("origin", "").lower()
+        host, origin = (
+            exchange.headers.get("host", ""),
+            exchange.headers.get("origin", "").lower(),
+        )
         if _host_name(host) not in self._hosts and "*" not in self._hosts:
             raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
-        if origin and not self._origins.isdisjoint((origin, "*")):       # its pages may read what comes
-            exchange.extra = {"Access-Control-Allow-Origin": exchange.headers["origin"], "Vary": "Origin",
-                              "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate"}
+        if origin and not self._origins.isdisjoint(
+            (origin, "*")
+        ):  # its pages may read what comes
+            exchange.extra = {
+                "Access-Control-Allow-Origin": exchange.headers["origin"],
+                "Vary": "Origin",
+                "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
+            }
         elif origin and _host_name(origin.partition("://")[2]) not in self._hosts:
-            raise HttpError(403, f"origin {show(origin)} is not allowed; see allowed_origins")
+            raise HttpError(
+                403, f"origin {show(origin)} is not allowed; see allowed_origins"
+            )
+
     def _authorize(self, headers: dict[str, str]) -> Json | None:
         """The claims of the request's token, as `verify` tells: basic/authorization.md."""
-        if self._verify is None: return None
+        if self._verify is None:
+            return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
         bearer = scheme.lower() == "bearer"
         status, problem = 401, {"error": "invalid_token"} if bearer and token else {}
         try:
-            if (claims := self._verify(token.strip()) if bearer else None) is not None: return claims
+            if (claims := self._verify(token.strip()) if bearer else None) is not None:
+                return claims
         except PermissionError as error:
             status, problem = 403, {"error": "insufficient_scope", "scope": str(error)}
-        if self._metadata is not None: problem["resource_metadata"] = self._metadata_url
-        challenge = "Bearer " + ", ".join(f'{name}="{value}"' for name, value in problem.items())
-        raise HttpError(status, "a bearer token is needed", {"WWW-Authenticate": challenge.strip()})
+        if self._metadata is not None:
+            problem["resource_metadata"] = self._metadata_url
+        challenge = "Bearer " + ", ".join(
+            f'{name}="{value}"' for name, value in problem.items()
+        )
+        raise HttpError(
+            status, "a bearer token is needed", {"WWW-Authenticate": challenge.strip()}
+        )
+
     # POST: basic/transports/streamable-http.md#sending-messages
     def _post(self, exchange: Exchange) -> None:
         exchange.check_accept(JSON_TYPE, EVENT_TYPE)
-        message, version = exchange.message(), exchange.headers.get("mcp-protocol-version", "")
+        message, version = (
+            exchange.message(),
+            exchange.headers.get("mcp-protocol-version", ""),
+        )
         envelope = _object(message)
         meta = _object(_object(envelope.get("params")).get("_meta"))
         exchange.request_id = envelope["id"] if is_id(envelope.get("id")) else None
         row = METHODS.get(str(envelope.get("method")), UNKNOWN)
         opening = row.handshake and exchange.request_id is not None
         if version not in _SESSION_VERSIONS or META_VERSION in meta:
-            if exchange.request_id is not None: self._check_modern(envelope, meta, exchange.headers)
+            if exchange.request_id is not None:
+                self._check_modern(envelope, meta, exchange.headers)
             connection = HttpConnection(self)
         else:
             self._check_mirrors(envelope, exchange.headers, required=False)
             if self._stateless:
                 connection = HttpConnection(self)
-                connection.protocol.version = "" if opening else version or BATCH_VERSION
-            else: connection = self._open_session(exchange) if opening else self._find_session(exchange)
-        if opening and connection.session_id: exchange.extra["Mcp-Session-Id"] = connection.session_id
+                connection.protocol.version = (
+                    "" if opening else version or BATCH_VERSION
+                )
+            else:
+                connection = (
+                    self._open_session(exchange)
+                    if opening
+                    else self._find_session(exchange)
+                )
+        if opening and connection.session_id:
+            exchange.extra["Mcp-Session-Id"] = connection.session_id
         self._serve(connection, exchange, lambda: connection.take(message, exchange))
-        if connection.session_id and not connection.protocol.version: self._close_session(connection)
+        if connection.session_id and not connection.protocol.version:
+            self._close_session(connection)
+
     def _check_modern(self, message: Json, meta: Json, headers: dict[str, str]) -> None:
         """What headers say must be what the body says: #server-validation."""
         version = headers.get("mcp-protocol-version")
-        if not version: raise HeaderMismatch("MCP-Protocol-Version: required, but missing")
+        if not version:
+            raise HeaderMismatch("MCP-Protocol-Version: required, but missing")
         if version != (told := meta.get(META_VERSION)):
             check_members(MODERN_META[:1], meta, "_meta.")
-            raise HeaderMismatch(f"MCP-Protocol-Version: {version}, but {show(told)} in _meta")
-        if version in MODERN_VERSIONS: self._check_mirrors(message, headers, required=True)
-    def _check_mirrors(self, message: Json, headers: dict[str, str], required: bool) -> None:
-        for name, value in mirrored_headers(message, self.server.header_parameters).items():
+            raise HeaderMismatch(
+                f"MCP-Protocol-Version: {version}, but {show(told)} in _meta"
+            )
+        if version in MODERN_VERSIONS:
+            self._check_mirrors(message, headers, required=True)
+
+    def _check_mirrors(
+        self, message: Json, headers: dict[str, str], required: bool
+    ) -> None:
+        for name, value in mirrored_headers(
+            message, self.server.header_parameters
+        ).items():
             said = headers.get(name.lower())
-            if value is None or (not required if said is None else is_mirrored(said, value)): continue
-            error = HeaderMismatch(f"{name}: {said and show(said)}, but {show(value)} in the body")
-            if not required: error.code = -32001       # as the first draft has it, for sessions
+            if value is None or (
+                not required if said is None else is_mirrored(said, value)
+            ):
+                continue
+            error = HeaderMismatch(
+                f"{name}: {said and show(said)}, but {show(value)} in the body"
+            )
+            if not required:
+                error.code = -32001  # as the first draft has it, for sessions
             raise error
-    def _serve(self, connection: HttpConnection, exchange: Exchange, begin: Job) -> None:
+
+    def _serve(
+        self, connection: HttpConnection, exchange: Exchange, begin: Job
+    ) -> None:
         """Begin an exchange, and keep its thread until all is written: subscriptions/listen stays open."""
         self._held[exchange] = connection
         try:
             begin()
             held = not exchange.wait(0)
             while held and not exchange.wait(COMMENT_SECONDS):
-                if exchange.stream is not None: exchange.stream.say(b":\n\n")      # keeps it open on its way
-            if held and connection.session_id is None: self.server.disconnect(connection)
+                if exchange.stream is not None:
+                    exchange.stream.say(b":\n\n")  # keeps it open on its way
+            if held and connection.session_id is None:
+                self.server.disconnect(connection)
         finally:
             del self._held[exchange]
             connection.used = time.monotonic()
-            if not exchange.ended: exchange.shell.close_connection = True      # its stream is elsewhere now
+            if not exchange.ended:
+                exchange.shell.close_connection = True  # its stream is elsewhere now
             if exchange.started and not exchange.ended:
-                with suppress(OSError): exchange.write(b"", True)
-            if connection.session_id is None: connection.close(_OVER)
+                with suppress(OSError):
+                    exchange.write(b"", True)
+            if connection.session_id is None:
+                connection.close(_OVER)
+
     # Sessions, and the streams that they come back to: basic/transports.md of 2025-03-26 to 2025-11-25
-    def _open_session(self, exchange: Exchange, resumable: bool = True) -> HttpConnection:
-        oldest, busy = time.monotonic() - self._session_seconds, set(self._held.values())
-        for idle in [each for each in list(self._sessions.values()) if each.used < oldest]:
-            if idle not in busy: self._close_session(idle)
-        connection = HttpConnection(self, os.urandom(24).hex(), principal(exchange.auth), resumable)
+    def _open_session(
+        self, exchange: Exchange, resumable: bool = True
+    ) -> HttpConnection:
+        oldest, busy = (
+            time.monotonic() - self._session_seconds,
+            set(self._held.values()),
+        )
+        for idle in [
+            each for each in list(self._sessions.values()) if each.used < oldest
+        ]:
+            if idle not in busy:
+                self._close_session(idle)
+        connection = HttpConnection(
+            self, os.urandom(24).hex(), principal(exchange.auth), resumable
+        )
         with self._lock:
             full = len(self._sessions) >= self._max_sessions
-            if not full: self._sessions[str(connection.session_id)] = connection
-        if full: raise HttpError(503, f"{self._max_sessions} sessions are open", {"Retry-After": "60"})
+            if not full:
+                self._sessions[str(connection.session_id)] = connection
+        if full:
+            raise HttpError(
+                503, f"{self._max_sessions} sessions are open", {"Retry-After": "60"}
+            )
         self.server.adopt(connection)
         return connection
-    def _find_session(self, exchange: Exchange, session_id: str | None = None) -> HttpConnection:
+
+    def _find_session(
+        self, exchange: Exchange, session_id: str | None = None
+    ) -> HttpConnection:
         session_id = session_id or exchange.headers.get("mcp-session-id")
-        if session_id is None: raise HttpError(400, f"Mcp-Session-Id: required, except in {MODERN}")
+        if session_id is None:
+            raise HttpError(400, f"Mcp-Session-Id: required, except in {MODERN}")
         connection = self._sessions.get(session_id)
         if connection is None or connection.owner != principal(exchange.auth):
             raise HttpError(404, "Mcp-Session-Id: no such session; initialize again")
         connection.used = time.monotonic()
         return connection
+
     def _close_session(self, connection: HttpConnection) -> None:
-        with self._lock: self._sessions.pop(str(connection.session_id), None)
+        with self._lock:
+            self._sessions.pop(str(connection.session_id), None)
         self.server.disconnect(connection)
         connection.close(ConnectionClosed("the session is over"))
         for stream in [connection.listening, *connection.streams.values()]:
-            if stream is not None: stream.end()
+            if stream is not None:
+                stream.end()
+
     def _get(self, exchange: Exchange) -> None:
         exchange.check_accept(EVENT_TYPE)
         connection = self._find_session(exchange)
         name, _, number = exchange.headers.get("last-event-id", "0-").rpartition("-")
         stream = connection.streams.get(name)
-        if stream is None: raise HttpError(404, "Last-Event-ID: no such stream, or no longer")
+        if stream is None:
+            raise HttpError(404, "Last-Event-ID: no such stream, or no longer")
         if stream.complete and number.isdigit() and int(number) >= stream.added:
-            exchange.send(204, {})               # which tells event sources that nothing will come
+            exchange.send(204, {})  # which tells event sources that nothing will come
         else:
             stream.attach(exchange, int(number) if number.isdigit() else None, b":\n\n")
             self._serve(connection, exchange, stream.flush)
+
     def _delete(self, exchange: Exchange) -> None:
         self._close_session(self._find_session(exchange))
         exchange.send(200, {})
+
     # HTTP+SSE: basic/transports.md of 2024-11-05
     def _get_sse(self, exchange: Exchange) -> None:
         connection = self._open_session(exchange, resumable=False)
         assert connection.listening is not None
-        begin = f"event: endpoint\ndata: /messages?session_id={connection.session_id}\n\n"
+        begin = (
+            f"event: endpoint\ndata: /messages?session_id={connection.session_id}\n\n"
+        )
         connection.listening.attach(exchange, None, begin.encode("ascii"))
-        try: self._serve(connection, exchange, connection.listening.flush)
-        finally: self._close_session(connection)
+        try:
+            self._serve(connection, exchange, connection.listening.flush)
+        finally:
+            self._close_session(connection)
+
     def _post_message(self, exchange: Exchange) -> None:
         known = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
-        self._find_session(exchange, known[1] if known else None).take(exchange.message(), exchange)
+        self._find_session(exchange, known[1] if known else None).take(
+            exchange.message(), exchange
+        )
+
     # Looking after what is open
     def look_after(self) -> None:
         """See who has left: in the modern era that cancels the request, in a session it does not."""
         for exchange in list(self._held):
             stream = None if exchange.ended else exchange.stream
-            if stream is not None and exchange.shell.hung_up(): stream.lose(exchange)
+            if stream is not None and exchange.shell.hung_up():
+                stream.lose(exchange)
+
     def close(self, final: bool) -> None:
         """End what only listens; if `final`, sessions, too, and what still runs; but not our caller."""
         held, me = list(self._held.items()), threading.get_ident()
-        mine = {connection for exchange, connection in held if exchange.shell.thread == me}
-        for connection in {*(connection for _, connection in held), *self._sessions.values()}:
+        mine = {
+            connection for exchange, connection in held if exchange.shell.thread == me
+        }
+        for connection in {
+            *(connection for _, connection in held),
+            *self._sessions.values(),
+        }:
             self.server.input_ended(connection)
             connection.flush()
-            if connection.listening is not None: connection.listening.end()
-            if not final or connection in mine: continue
-            if connection.session_id: self._close_session(connection)
-            else: connection.cancel_all()
+            if connection.listening is not None:
+                connection.listening.end()
+            if not final or connection in mine:
+                continue
+            if connection.session_id:
+                self._close_session(connection)
+            else:
+                connection.cancel_all()
+
     def wsgi(self, environ: Json, start_response: Callable[..., Any]) -> list[bytes]:
         """This endpoint as a WSGI application."""
-        headers = {name[5:].replace("_", "-").lower(): value for name, value in environ.items()
-                   if name.startswith("HTTP_")}
-        headers["content-type"], limit = environ.get("CONTENT_TYPE", ""), self.max_body + 1
-        endless, length = environ.get("wsgi.input_terminated"), int(environ.get("CONTENT_LENGTH") or 0)
-        body = environ["wsgi.input"].read(limit if endless else max(0, min(length, limit)))
-        target, shell = f"{environ.get('PATH_INFO', '')}?{environ.get('QUERY_STRING')}", _Wsgi(start_response)
+        headers = {
+            name[5:].replace("_", "-").lower(): value
+            for name, value in environ.items()
+            if name.startswith("HTTP_")
+        }
+        headers["content-type"], limit = (
+            environ.get("CONTENT_TYPE", ""),
+            self.max_body + 1,
+        )
+        endless, length = (
+            environ.get("wsgi.input_terminated"),
+            int(environ.get("CONTENT_LENGTH") or 0),
+        )
+        body = environ["wsgi.input"].read(
+            limit if endless else max(0, min(length, limit))
+        )
+        target, shell = (
+            f"{environ.get('PATH_INFO', '')}?{environ.get('QUERY_STRING')}",
+            _Wsgi(start_response),
+        )
         exchange = Exchange(shell, environ["REQUEST_METHOD"], target, headers, body)
-        if len(body) < limit: self.answer(exchange)
-        else: exchange.send(413, {})
+        if len(body) < limit:
+            self.answer(exchange)
+        else:
+            exchange.send(413, {})
         return [shell.body]
-_SESSION_VERSIONS, _OVER = ("", *LEGACY_VERSIONS), ConnectionClosed("the request is over")
+
+
+_SESSION_VERSIONS, _OVER = (
+    ("", *LEGACY_VERSIONS),
+    ConnectionClosed("the request is over"),
+)
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
-_PREFLIGHT = {"Access-Control-Allow-Methods": "POST, GET, DELETE", "Access-Control-Max-Age": "600",
-              "Access-Control-Allow-Headers": "*, Authorization"}
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "POST, GET, DELETE",
+    "Access-Control-Max-Age": "600",
+    "Access-Control-Allow-Headers": "*, Authorization",
+}
+
+
 def _host_name(host: str) -> str:
     return (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
+
+
 # Shells: start(status, headers, body or None), write(events, ending), hung_up(); shut() if it `can_leave`.
 @lru_cache(None)
 def _status_line(status: int) -> str:
     from http import HTTPStatus
+
     return f"{status} {HTTPStatus(status).phrase}"
+
+
 class _Wsgi:
     """One request, answered through start_response and its write()."""
+
     can_leave, thread = False, 0
+
     def __init__(self, start_response: Callable[..., Write]) -> None:
         self._start_response, self.body = start_response, b""
+
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         self.body = body or b""
         self._write = self._start_response(_status_line(status), list(headers.items()))
+
     def write(self, events: bytes, ending: bool) -> None:
-        try: self._write(events)                 # who has left shows only here
-        except Exception as error: raise OSError(tell(error)) from error       # each server has its own
-    def hung_up(self) -> bool: return False
+        try:
+            self._write(events)  # who has left shows only here
+        except Exception as error:
+            raise OSError(tell(error)) from error  # each server has its own
+
+    def hung_up(self) -> bool:
+        return False
+
+
 class _Handler(_Handling):
     """A socket: reads its requests, and has the endpoint answer them. Heads are split by hand: http.server's
     parser, made for e-mail, costs more than the rest of a request."""
+
     server: HttpServer
     disable_nagle_algorithm = can_leave = True
+
     def setup(self) -> None:
         self.thread, self._chunked, self._head = threading.get_ident(), False, b""
-        if hasattr(self.request, "do_handshake"): self.request.do_handshake()
+        if hasattr(self.request, "do_handshake"):
+            self.request.do_handshake()
         super().setup()
+
     def handle_one_request(self) -> None:
         """Read a request, all of it, and have it answered."""
         try:
-            if self.request in self.server.refused: raise HttpError(503, "busy", {"Retry-After": "1"})
+            if self.request in self.server.refused:
+                raise HttpError(503, "busy", {"Retry-After": "1"})
             self._allow(IDLE_SECONDS)
             self.close_connection = not self.rfile.peek()  # type: ignore[attr-defined]    # the first byte
-            if self.close_connection: return
+            if self.close_connection:
+                return
             self._allow(HEAD_SECONDS)
             self._read_head()
             self._allow(BODY_SECONDS)
             body = self._read_body()
-        except HttpError as error: self._refuse(error)
+        except HttpError as error:
+            self._refuse(error)
         else:
-            self._allow(float("inf"))            # a handler takes its time
+            self._allow(float("inf"))  # a handler takes its time
             self.close_connection = self._last
-            self.server.endpoint.answer(Exchange(self, self.command, self.path, self.fields, body))
-            if self.server.closing.is_set(): self.server.endpoint.close(True)      # from in here, say
-            self.close_connection = self.close_connection or self.server.closing.is_set()
-    def _allow(self, seconds: float) -> None: self.server.deadlines[self.request] = time.monotonic() + seconds
+            self.server.endpoint.answer(
+                Exchange(self, self.command, self.path, self.fields, body)
+            )
+            if self.server.closing.is_set():
+                self.server.endpoint.close(True)  # from in here, say
+            self.close_connection = (
+                self.close_connection or self.server.closing.is_set()
+            )
+
+    def _allow(self, seconds: float) -> None:
+        self.server.deadlines[self.request] = time.monotonic() + seconds
+
     def _refuse(self, error: HttpError) -> None:
         """Answer what is no request, and hang up. While closing, it was cut short here: that is no fault."""
         self.close_connection = True
-        if self.server.closing.is_set(): return
+        if self.server.closing.is_set():
+            return
         body = encode_message(error_message(None, error))
-        Exchange(self, "", "", {}, b"").send(error.http_status, {**_JSON, **error.headers}, body)
+        Exchange(self, "", "", {}, b"").send(
+            error.http_status, {**_JSON, **error.headers}, body
+        )
         self.shut()
         self._allow(EXIT_SECONDS)
-        while self.rfile.read1(CHUNK): pass      # what is not read would cost the client the answer
+        while self.rfile.read1(CHUNK):
+            pass  # what is not read would cost the client the answer
+
     def _read_head(self) -> None:
         if self._head and self.rfile.peek().startswith(self._head):  # type: ignore[attr-defined]
-            self.rfile.read(len(self._head))     # a client says the same again and again
+            self.rfile.read(len(self._head))  # a client says the same again and again
             return
         head, left = [b""], MAX_HEAD
         while head[-1] != b"\r\n":
             head.append(self.rfile.readline(left + 1))
             if (left := left - len(head[-1])) < 0:
-                raise HttpError(431 if head[2:] else 414, f"a head of more than {MAX_HEAD} bytes")
-            if not head[-1].endswith(b"\r\n"): raise HttpError(400, f"no end of line: {head[-1][:60]!r}")
+                raise HttpError(
+                    431 if head[2:] else 414, f"a head of more than {MAX_HEAD} bytes"
+                )
+            if not head[-1].endswith(b"\r\n"):
+                raise HttpError(400, f"no end of line: {head[-1][:60]!r}")
         first = re.fullmatch(rb"([A-Z]+) (\S+) HTTP/1\.([01])\r\n", head[1])
-        if first is None: raise HttpError(400, f"not a request of HTTP/1: {head[1][:60]!r}")
+        if first is None:
+            raise HttpError(400, f"not a request of HTTP/1: {head[1][:60]!r}")
         self.fields: dict[str, str] = {}
         for line in head[2:-1]:
-            if (found := _HEADER.fullmatch(line)) is None: raise HttpError(400, f"no header: {line[:60]!r}")
-            name, value = found[1].decode("ascii").lower(), found[2].decode("latin-1").strip(" \t")
-            if name in self.fields and name in _ONCE: raise HttpError(400, f"{name}: came twice")
-            self.fields[name] = f"{self.fields[name]}, {value}" if name in self.fields else value
-        self.command, self.path, minor = (part.decode("latin-1") for part in first.groups())
-        self._chunked = minor == "1"             # 1.0 knows no chunks, and ends with its answer
-        self._last = not self._chunked or self.fields.get("connection", "").lower() == "close"
-        if self._chunked and "host" not in self.fields: raise HttpError(400, "Host: required, but missing")
+            if (found := _HEADER.fullmatch(line)) is None:
+                raise HttpError(400, f"no header: {line[:60]!r}")
+            name, value = (
+                found[1].decode("ascii").lower(),
+                found[2].decode("latin-1").strip(" \t"),
+            )
+            if name in self.fields and name in _ONCE:
+                raise HttpError(400, f"{name}: came twice")
+            self.fields[name] = (
+                f"{self.fields[name]}, {value}" if name in self.fields else value
+            )
+        self.command, self.path, minor = (
+            part.decode("latin-1") for part in first.groups()
+        )
+        self._chunked = minor == "1"  # 1.0 knows no chunks, and ends with its answer
+        self._last = (
+            not self._chunked or self.fields.get("connection", "").lower() == "close"
+        )
+        if self._chunked and "host" not in self.fields:
+            raise HttpError(400, "Host: required, but missing")
         # Both a length and chunks, or an unknown coding, are how requests are smuggled.
-        coding, length = self.fields.get("transfer-encoding"), self.fields.get("content-length", "0")
-        if coding is not None and ("content-length" in self.fields or coding.lower() != "chunked"):
-            raise HttpError(400, "Transfer-Encoding: only chunked, and without Content-Length")
-        if not re.fullmatch("[0-9]{1,18}", length): raise HttpError(400, f"Content-Length: {show(length)}")
+        coding, length = (
+            self.fields.get("transfer-encoding"),
+            self.fields.get("content-length", "0"),
+        )
+        if coding is not None and (
+            "content-length" in self.fields or coding.lower() != "chunked"
+        ):
+            raise HttpError(
+                400, "Transfer-Encoding: only chunked, and without Content-Length"
+            )
+        if not re.fullmatch("[0-9]{1,18}", length):
+            raise HttpError(400, f"Content-Length: {show(length)}")
         self._size = int(length) if coding is None else None
         self._head = b"".join(head)
+
     def _read_body(self) -> bytes:
-        if "expect" in self.fields and (self._size or 0) <= self.server.endpoint.max_body:
+        if (
+            "expect" in self.fields
+            and (self._size or 0) <= self.server.endpoint.max_body
+        ):
             self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if self._size is not None: return self._read(self._size, 0)
+        if self._size is not None:
+            return self._read(self._size, 0)
         body = bytearray()
         while True:
-            found = re.fullmatch(rb"([0-9a-fA-F]{1,8})[ \t]*(;.*)?\r\n", self.rfile.readline(1000))
-            if found is None: raise HttpError(400, "not a chunk's size")
+            found = re.fullmatch(
+                rb"([0-9a-fA-F]{1,8})[ \t]*(;.*)?\r\n", self.rfile.readline(1000)
+            )
+            if found is None:
+                raise HttpError(400, "not a chunk's size")
             chunk = self._read(int(found[1], 16), len(body))
             body += chunk
             end = self.rfile.readline(MAX_HEAD)
-            while not chunk and end not in (b"\r\n", b""): end = self.rfile.readline(MAX_HEAD)     # trailers
-            if end != b"\r\n": raise HttpError(400, "a chunk without an end")
-            if not chunk: return bytes(body)
+            while not chunk and end not in (b"\r\n", b""):
+                end = self.rfile.readline(MAX_HEAD)  # trailers
+            if end != b"\r\n":
+                raise HttpError(400, "a chunk without an end")
+            if not chunk:
+                return bytes(body)
+
     def _read(self, size: int, before: int) -> bytes:
         if before + size > self.server.endpoint.max_body:
-            raise HttpError(413, f"a body of more than {self.server.endpoint.max_body} bytes")
+            raise HttpError(
+                413, f"a body of more than {self.server.endpoint.max_body} bytes"
+            )
         data: bytes = self.rfile.read(size)
-        if len(data) < size: raise HttpError(400, "the body ended early")
+        if len(data) < size:
+            raise HttpError(400, "the body ended early")
         return data
+
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         """Write a head, and the body in the same write, or none before a stream."""
-        if body is None and self._chunked: headers["Transfer-Encoding"] = "chunked"
+        if body is None and self._chunked:
+            headers["Transfer-Encoding"] = "chunked"
         early = body is not None and threading.get_ident() != self.thread
-        if self.close_connection or early: headers["Connection"] = "close"
+        if self.close_connection or early:
+            headers["Connection"] = "close"
         fields = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
         head = f"HTTP/1.1 {_status_line(status)}\r\n{fields}\r\n\r\n"
         self._send(head.encode("latin-1", "replace") + (body or b""))
-        if early: self.shut()
+        if early:
+            self.shut()
+
     def shut(self) -> None:
         """Take no more requests here: the answer is there before this connection's thread is free."""
         self.close_connection = True
         shut(self.request, 1)
+
     def _send(self, data: bytes) -> None:
         self._allow(SEND_SECONDS)
         self.request.sendall(data)
         self._allow(float("inf"))
+
     def write(self, events: bytes, ending: bool) -> None:
         """Go on with a stream, or end it."""
         chunk = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
         self._send(chunk + b"0\r\n\r\n" * ending if self._chunked else events)
-        if ending and threading.get_ident() != self.thread: self.shut()
+        if ending and threading.get_ident() != self.thread:
+            self.shut()
+
     def hung_up(self) -> bool:
         """Whether the client has closed its end."""
-        import socket                            # another thread may take what is_ready saw: do not wait
+        import socket  # another thread may take what is_ready saw: do not wait
+
         flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
-        try: return is_ready(self.request) and not socket.socket.recv(self.request, 1, flags)
-        except OSError as error: return not isinstance(error, BlockingIOError)
+        try:
+            return is_ready(self.request) and not socket.socket.recv(
+                self.request, 1, flags
+            )
+        except OSError as error:
+            return not isinstance(error, BlockingIOError)
+
+
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\0\r\n]*)\r\n")
-_ONCE = ("authorization", "content-length", "content-type", "host", "mcp-method", "mcp-name",
-         "mcp-protocol-version", "mcp-session-id", "origin", "transfer-encoding")
+_ONCE = (
+    "authorization",
+    "content-length",
+    "content-type",
+    "host",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "origin",
+    "transfer-encoding",
+)
+
 
 class HttpServer(_Listening):
     """A server on a port, as `Server.start_http` returns it: `url`, `port`, `close()`; a context manager."""
-    daemon_threads, request_queue_size, allow_reuse_address = True, 128, os.name == "posix"
-    def __init__(self, endpoint: Endpoint, host: str, port: int, path: str, max_connections: int,
-                 ssl_context: Any) -> None:
+
+    daemon_threads, request_queue_size, allow_reuse_address = (
+        True,
+        128,
+        os.name == "posix",
+    )
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        host: str,
+        port: int,
+        path: str,
+        max_connections: int,
+        ssl_context: Any,
+    ) -> None:
         import socket
         from http.server import BaseHTTPRequestHandler
+
         self.endpoint, self.log = endpoint, endpoint.log
         self._max_connections, self._ssl = max_connections, ssl_context
         self._lock, self.closing = threading.Lock(), threading.Event()
-        self._serving: dict[Any, threading.Thread] = {}    # of each connection; guarded by _lock
-        self.refused: set[Any] = set()           # connections that are too many
-        self.deadlines: dict[Any, float] = {}    # of each connection's present step: who is late is cut off
+        self._serving: dict[
+            Any, threading.Thread
+        ] = {}  # of each connection; guarded by _lock
+        self.refused: set[Any] = set()  # connections that are too many
+        self.deadlines: dict[
+            Any, float
+        ] = {}  # of each connection's present step: who is late is cut off
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), type("Handler", (_Handler, BaseHTTPRequestHandler), {}))
+        super().__init__(
+            (host, port), type("Handler", (_Handler, BaseHTTPRequestHandler), {})
+        )
         self.port: int = self.server_address[1]
-        name = "127.0.0.1" if host in ("", "0.0.0.0") else f"[{host}]" if ":" in host else host
+        name = (
+            "127.0.0.1"
+            if host in ("", "0.0.0.0")
+            else f"[{host}]"
+            if ":" in host
+            else host
+        )
         self.url = f"{'https' if ssl_context else 'http'}://{name}:{self.port}{path}"
-        threading.Thread(None, self.serve_forever, "mcp-http", args=(TICK_SECONDS,), daemon=True).start()
+        threading.Thread(
+            None, self.serve_forever, "mcp-http", args=(TICK_SECONDS,), daemon=True
+        ).start()
+
     def close(self) -> None:
         """Take no more requests, end what listens, and wait for handlers: those that still run after half of
         DRAIN_SECONDS are cancelled, and left after the rest. Idempotent, from any thread, a handler's too."""
-        if self.closing.is_set(): return
+        if self.closing.is_set():
+            return
         self.closing.set()
         self.shutdown()
-        self.endpoint.look_after()               # who has left need not be waited for
-        self.server_close()                      # the port is free
-        with self._lock: serving = dict(self._serving)
-        for sock in serving: shut(sock, 0)       # no more requests
-        serving = {sock: thread for sock, thread in serving.items() if thread.ident != threading.get_ident()}
+        self.endpoint.look_after()  # who has left need not be waited for
+        self.server_close()  # the port is free
+        with self._lock:
+            serving = dict(self._serving)
+        for sock in serving:
+            shut(sock, 0)  # no more requests
+        serving = {
+            sock: thread
+            for sock, thread in serving.items()
+            if thread.ident != threading.get_ident()
+        }
         for final in (False, True):
             self.endpoint.close(final)
             until = time.monotonic() + DRAIN_SECONDS / 2
-            for thread in serving.values(): thread.join(max(0.0, until - time.monotonic()))
-        for sock in serving: shut(sock)
-    def __enter__(self) -> HttpServer: return self
-    def __exit__(self, *exc_info: Any) -> None: self.close()
+            for thread in serving.values():
+                thread.join(max(0.0, until - time.monotonic()))
+        for sock in serving:
+            shut(sock)
+
+    def __enter__(self) -> HttpServer:
+        return self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self.close()
+
     # What socketserver calls, on the accepting thread
     def get_request(self) -> Any:
-        try: sock, address = super().get_request()
+        try:
+            sock, address = super().get_request()
         except OSError:
-            time.sleep(0.05)                     # out of descriptors, say: until some are closed
+            time.sleep(0.05)  # out of descriptors, say: until some are closed
             raise
-        if self._ssl is not None:                # the handshake is for the connection's own thread
-            sock = self._ssl.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        if self._ssl is not None:  # the handshake is for the connection's own thread
+            sock = self._ssl.wrap_socket(
+                sock, server_side=True, do_handshake_on_connect=False
+            )
         return sock, address
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address),
-                                  name="mcp-http-connection", daemon=True)
+        thread = threading.Thread(
+            target=self.process_request_thread,
+            args=(request, client_address),
+            name="mcp-http-connection",
+            daemon=True,
+        )
         with self._lock:
-            over = len(self._serving) - self._max_connections      # some are told that there are too many
-            if over >= 0: self.refused.add(request)
-            if over < MAX_REFUSED: self._serving[request] = thread
+            over = (
+                len(self._serving) - self._max_connections
+            )  # some are told that there are too many
+            if over >= 0:
+                self.refused.add(request)
+            if over < MAX_REFUSED:
+                self._serving[request] = thread
         self.deadlines[request] = time.monotonic() + HEAD_SECONDS
-        if over < MAX_REFUSED: thread.start()
-        else: self.shutdown_request(request)
+        if over < MAX_REFUSED:
+            thread.start()
+        else:
+            self.shutdown_request(request)
+
     def shutdown_request(self, request: Any) -> None:
-        with self._lock: self._serving.pop(request, None)
+        with self._lock:
+            self._serving.pop(request, None)
         self.refused.discard(request)
         self.deadlines.pop(request, None)
         super().shutdown_request(request)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
-        self.log.debug(f"an HTTP connection ended: {tell(sys.exc_info()[1] or EOFError())}")
-    def service_actions(self) -> None:           # every TICK_SECONDS
+        self.log.debug(
+            f"an HTTP connection ended: {tell(sys.exc_info()[1] or EOFError())}"
+        )
+
+    def service_actions(self) -> None:  # every TICK_SECONDS
         now = time.monotonic()
-        for sock in [sock for sock, deadline in list(self.deadlines.items()) if deadline < now]:
+        for sock in [
+            sock for sock, deadline in list(self.deadlines.items()) if deadline < now
+        ]:
             shut(sock)
-            self.deadlines.pop(sock, None)       # a late write may have noted one that was gone
-        try: self.endpoint.look_after()
-        except Exception as error: self.log.error(f"HTTP: {tell(error)}", error)       # accept goes on
+            self.deadlines.pop(
+                sock, None
+            )  # a late write may have noted one that was gone
+        try:
+            self.endpoint.look_after()
+        except Exception as error:
+            self.log.error(f"HTTP: {tell(error)}", error)  # accept goes on
+
+
 ###############################################################################
 # 13. HTTP client #############################################################
 ###############################################################################
@@ -2775,26 +5286,57 @@ class HttpServer(_Listening):
 class HttpTransport:
     """Carries messages to a URL and back. Set `connection` before the first write. `parameters(registry,
     name)` tells what headers mirror; `on_new_session()` is called when the server has forgotten the old."""
-    def __init__(self, url: str, headers: dict[str, str], ssl_context: Any, timeout: float, log: _Log,
-                 parameters: Callable[[str, str], Any], on_new_session: Job) -> None:
+
+    def __init__(
+        self,
+        url: str,
+        headers: dict[str, str],
+        ssl_context: Any,
+        timeout: float,
+        log: _Log,
+        parameters: Callable[[str, str], Any],
+        on_new_session: Job,
+    ) -> None:
         from urllib.parse import urlsplit
+
         self.connection: Any = None
-        self._url, self._headers, self._ssl, self._timeout = urlsplit(url), headers, ssl_context, timeout
-        self._log, self._parameters, self._on_new_session = log, parameters, on_new_session
+        self._url, self._headers, self._ssl, self._timeout = (
+            urlsplit(url),
+            headers,
+            ssl_context,
+            timeout,
+        )
+        self._log, self._parameters, self._on_new_session = (
+            log,
+            parameters,
+            on_new_session,
+        )
         self._proxy = _proxy_of(self._url)
-        self._workers, self._closed = Workers("mcp-http", MAX_CONNECTIONS, nothing, log), threading.Event()
+        self._workers, self._closed = (
+            Workers("mcp-http", MAX_CONNECTIONS, nothing, log),
+            threading.Event(),
+        )
         # Dicts and lists of which one operation at a time is enough:
-        self._idle: list[Any] = []               # connections kept alive, the latest last
-        self._busy: dict[Any, Any] = {}          # connections in use -> socket, for which request, its Timer
+        self._idle: list[Any] = []  # connections kept alive, the latest last
+        self._busy: dict[
+            Any, Any
+        ] = {}  # connections in use -> socket, for which request, its Timer
         self._session_id: str | None = None
-        self._opening = b""                      # the `initialize` that opened the session
-        self._renewals: dict[str, threading.Event] = {}    # lost session -> set when there is a new one
-        self._streaming: Any = None              # a session's own: an Event, set when open, or refused
-        self._single = False                     # the old HTTP+SSE: all answers come on that stream
+        self._opening = b""  # the `initialize` that opened the session
+        self._renewals: dict[
+            str, threading.Event
+        ] = {}  # lost session -> set when there is a new one
+        self._streaming: Any = (
+            None  # a session's own: an Event, set when open, or refused
+        )
+        self._single = False  # the old HTTP+SSE: all answers come on that stream
+
     def write(self, data: bytes) -> None:
         """Send messages, a line each. Notifications are sent here, in order, and may raise OSError."""
         for line in data.splitlines():
-            message = _object(parse_message(line))         # {}: the answers to a batch of questions
+            message = _object(
+                parse_message(line)
+            )  # {}: the answers to a batch of questions
             cancels = METHODS.get(message.get("method", ""), UNKNOWN).cancels
             legacy = self.connection.protocol.version < MODERN
             if "id" in message or not message or cancels and legacy:
@@ -2802,114 +5344,204 @@ class HttpTransport:
             elif not cancels:
                 self._send(line, message)
                 # The first one is `initialized`: now the server may speak.
-                if self._streaming is None and legacy: self._open_stream(PROBE_SECONDS)
+                if self._streaming is None and legacy:
+                    self._open_stream(PROBE_SECONDS)
             # Modern: closing the response is the cancellation. Legacy: it is told, and we stop reading, too.
             for sock, owner, _ in list(self._busy.values()) if cancels else ():
-                if owner == message["params"]["requestId"]: shut(sock)
+                if owner == message["params"]["requestId"]:
+                    shut(sock)
+
     def close(self) -> None:
         """End the session, and every request, whatever the sockets do."""
         if self._session_id is not None:
-            with suppress(Exception), self._exchange("DELETE", {}, patience=EXIT_SECONDS): pass
-        for event in filter(None, (self._closed, self._streaming)): event.set()        # nobody waits on
-        for sock, *_ in list(self._busy.values()): shut(sock)
+            with suppress(Exception), self._exchange(
+                "DELETE", {}, patience=EXIT_SECONDS
+            ):
+                pass
+        for event in filter(None, (self._closed, self._streaming)):
+            event.set()  # nobody waits on
+        for sock, *_ in list(self._busy.values()):
+            shut(sock)
         self._workers.close(EXIT_SECONDS)
-        for conn in [*self._busy, *self._idle]: conn.close()
+        for conn in [*self._busy, *self._idle]:
+            conn.close()
+
     # One exchange
     def _connect(self) -> Any:
         import http.client
         import socket
+
         secure, far = self._url.scheme == "https", str(self._url.hostname)
         host, port, login = self._proxy or (far, self._url.port, {})
         conn: Any = http.client.HTTPConnection(host, port, timeout=self._timeout)
-        if secure: conn = http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._ssl)
-        if secure and self._proxy: conn.set_tunnel(far, self._url.port or 443, login)
-        try: conn.connect()
+        if secure:
+            conn = http.client.HTTPSConnection(
+                host, port, timeout=self._timeout, context=self._ssl
+            )
+        if secure and self._proxy:
+            conn.set_tunnel(far, self._url.port or 443, login)
+        try:
+            conn.connect()
         except BaseException:
             conn.close()
             raise
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return conn
+
     def _pop_alive(self) -> Any:
         """The latest connection kept alive that the server has not closed, or None."""
-        with suppress(IndexError):               # nothing is expected there: data, or its end, is no good
-            while is_ready((conn := self._idle.pop()).sock): conn.close()
+        with suppress(
+            IndexError
+        ):  # nothing is expected there: data, or its end, is no good
+            while is_ready((conn := self._idle.pop()).sock):
+                conn.close()
             return conn
         return None
+
     @contextmanager
-    def _exchange(self, method: str, headers: Json, body: bytes | None = None,
-                  request_id: RequestId | None = None, patience: float | None = None,
-                  opening: bool = False, url: Any = None) -> Iterator[Any]:
+    def _exchange(
+        self,
+        method: str,
+        headers: Json,
+        body: bytes | None = None,
+        request_id: RequestId | None = None,
+        patience: float | None = None,
+        opening: bool = False,
+        url: Any = None,
+    ) -> Iterator[Any]:
         """Send a request; inside is its response, head read. It is shut after `patience`, if there is one."""
         url, more = url or self._url, {**self._headers, **headers}
         target = (url.path or "/") + (url.query and "?" + url.query)
         if self._proxy and url.scheme == "http":
             target, more = f"http://{url.netloc}{target}", {**more, **self._proxy[2]}
-        if self._session_id is not None and not opening: more["Mcp-Session-Id"] = self._session_id
+        if self._session_id is not None and not opening:
+            more["Mcp-Session-Id"] = self._session_id
         response, soon = None, min(0.5, (patience or 1.0) / 2)
-        while response is None:                  # one that was kept alive may have died: then the next
-            conn, began, hold = (kept := self._pop_alive()) or self._connect(), time.monotonic(), None
-            if kept and os.name == "posix": hold = kept.sock.makefile("rb", 0)     # outlives kept.close()
-            late = start_timer(patience, shut, conn.sock) if patience is not None else None
+        while response is None:  # one that was kept alive may have died: then the next
+            conn, began, hold = (
+                (kept := self._pop_alive()) or self._connect(),
+                time.monotonic(),
+                None,
+            )
+            if kept and os.name == "posix":
+                hold = kept.sock.makefile("rb", 0)  # outlives kept.close()
+            late = (
+                start_timer(patience, shut, conn.sock) if patience is not None else None
+            )
             self._busy[conn] = conn.sock, request_id, late
             try:
-                if self._closed.is_set() or not self._is_open(request_id): raise ConnectionError("given up")
+                if self._closed.is_set() or not self._is_open(request_id):
+                    raise ConnectionError("given up")
                 conn.sock.settimeout(None)
                 # Who refuses a large body may answer before it has read it.
-                with suppress(BrokenPipeError, ConnectionResetError): conn.request(method, target, body, more)
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    conn.request(method, target, body, more)
                 response = conn.getresponse()
             except BaseException as error:
-                refused = isinstance(error, ConnectionError) and time.monotonic() - began < soon
+                refused = (
+                    isinstance(error, ConnectionError)
+                    and time.monotonic() - began < soon
+                )
                 self._finish(conn)
                 given_up = self._closed.is_set() or not self._is_open(request_id)
                 # What was taken is not sent again: a tool may have run. What was not, is refused at once.
-                if given_up or not refused or hold is None or not _is_reset(hold): raise
+                if given_up or not refused or hold is None or not _is_reset(hold):
+                    raise
             finally:
-                if hold is not None: hold.close()
-        try: yield response
-        finally: self._finish(conn, response)
+                if hold is not None:
+                    hold.close()
+        try:
+            yield response
+        finally:
+            self._finish(conn, response)
+
     def _finish(self, conn: Any, response: Any = None) -> None:
         """Keep the connection for the next request, if the response was read to its end."""
         *_, late = self._busy.pop(conn)
-        if late is not None: late.cancel()       # or it would shut a connection in its next exchange
-        if late is not None: late.join()
-        with suppress(Exception):                # what a stream has after the answer: mostly its end
+        if late is not None:
+            late.cancel()  # or it would shut a connection in its next exchange
+        if late is not None:
+            late.join()
+        with suppress(Exception):  # what a stream has after the answer: mostly its end
             if response is not None and not response.isclosed():
                 conn.sock.settimeout(0.1)
                 response.read1(CHUNK)
-                if response.length == 0: response.close()
-        if response is None or not response.isclosed() or conn.sock is None: conn.close()
-        else: self._idle.append(conn)
-        if response is not None: response.close()          # which alone holds one that the server closes
+                if response.length == 0:
+                    response.close()
+        if response is None or not response.isclosed() or conn.sock is None:
+            conn.close()
+        else:
+            self._idle.append(conn)
+        if response is not None:
+            response.close()  # which alone holds one that the server closes
+
     def _send(self, line: bytes, message: Json) -> None:
         """POST a message, and see its answer fed to the connection. A request's failure is its answer."""
         request_id = message.get("id") if "method" in message else None
         try:
             self._post(line, message, request_id)
-            if request_id is not None and not self._single and self._is_open(request_id):
+            if (
+                request_id is not None
+                and not self._single
+                and self._is_open(request_id)
+            ):
                 raise ConnectionError("the server ended the response without an answer")
-        except McpError as error: self._fail(request_id, error)
-        except Exception as error:               # http.client has exceptions of its own, beside OSError
-            self._fail(request_id, ConnectionClosed(f"{self._url.geturl()}: {tell(error)}"))
+        except McpError as error:
+            self._fail(request_id, error)
+        except (
+            Exception
+        ) as error:  # http.client has exceptions of its own, beside OSError
+            self._fail(
+                request_id, ConnectionClosed(f"{self._url.geturl()}: {tell(error)}")
+            )
+
     def _is_open(self, request_id: RequestId | None) -> bool:
         return request_id is None or request_id in self.connection.protocol.pending
+
     def _fail(self, request_id: RequestId | None, error: Exception) -> None:
         waiter = self.connection.protocol.pending.pop(request_id, None)
-        if waiter is not None: waiter.answer(Answer(waiter, None, error))
-        else: self._log.debug(f"HTTP: {tell(error)}")
-    def _post(self, line: bytes, message: Json, request_id: RequestId | None, again: bool = False,
-              moved: Any = None) -> None:
-        if not self._is_open(request_id): return None        # given up in the queue
-        handshake, session_id = METHODS.get(message.get("method", ""), UNKNOWN).handshake, self._session_id
+        if waiter is not None:
+            waiter.answer(Answer(waiter, None, error))
+        else:
+            self._log.debug(f"HTTP: {tell(error)}")
+
+    def _post(
+        self,
+        line: bytes,
+        message: Json,
+        request_id: RequestId | None,
+        again: bool = False,
+        moved: Any = None,
+    ) -> None:
+        if not self._is_open(request_id):
+            return None  # given up in the queue
+        handshake, session_id = (
+            METHODS.get(message.get("method", ""), UNKNOWN).handshake,
+            self._session_id,
+        )
         opening = handshake and request_id is not None
-        patience = self._timeout if request_id is None else None         # its caller knows when to give up
+        patience = (
+            self._timeout if request_id is None else None
+        )  # its caller knows when to give up
         url, head = moved or self._url, self._headers_of(message)
-        with self._exchange("POST", head, line, request_id, patience, url=url) as response:
+        with self._exchange(
+            "POST", head, line, request_id, patience, url=url
+        ) as response:
             status, where = response.status, response.headers.get("Location", "")
-            if moved and status < 300: self._url = moved
+            if moved and status < 300:
+                self._url = moved
             if opening and status < 300:
-                self._opening, self._session_id = line, response.headers.get("Mcp-Session-Id")
-            body = self._take(response, request_id) if status < 300 else response.read(MAX_ERROR)
-        if status < 300: return self._feed(body)         # now that the next call may have the connection
+                self._opening, self._session_id = (
+                    line,
+                    response.headers.get("Mcp-Session-Id"),
+                )
+            body = (
+                self._take(response, request_id)
+                if status < 300
+                else response.read(MAX_ERROR)
+            )
+        if status < 300:
+            return self._feed(body)  # now that the next call may have the connection
         if status == 404 and session_id is not None and not (handshake or again):
             self._renew(session_id, moved)
             # An answer is lost with its question's session: in the new one, its id may mean another.
@@ -2919,126 +5551,226 @@ class HttpTransport:
             return self._post(line, message, request_id, again, there)
         error = _error_of(body)
         # "400, 404 or 405 and [...] not a recognized modern JSON-RPC error: issue a GET request".
-        if opening and status in (400, 404, 405) and not self._single and (
-                error is None or error.code not in MODERN_ERRORS):
+        if (
+            opening
+            and status in (400, 404, 405)
+            and not self._single
+            and (error is None or error.code not in MODERN_ERRORS)
+        ):
             self._single, self._url = True, url
             self._open_stream(self._timeout)
-            if self.connection.closed is None: return self._post(line, message, request_id)
-        told = f"HTTP {status} {response.reason}" + (where and f" to {show(where.partition('?')[0], 300)}")
+            if self.connection.closed is None:
+                return self._post(line, message, request_id)
+        told = f"HTTP {status} {response.reason}" + (
+            where and f" to {show(where.partition('?')[0], 300)}"
+        )
         text = f"{told}: {body.decode('utf-8', 'replace')[:500].strip()}"
         raise error or McpError(-32603, text, {"status": status})
+
     def _headers_of(self, message: Json) -> dict[str, str]:
         meta = (message.get("params") or {}).get("_meta") or {}
         version = meta.get(META_VERSION) or self.connection.protocol.version or None
-        said = {"MCP-Protocol-Version": version, **mirrored_headers(message, self._parameters)}
-        return {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
-                **{name: encode_header(value) for name, value in said.items() if value is not None}}
-    def _take(self, response: Any, request_id: RequestId | None) -> bytes:       # JSON; events are fed
-        kind = (response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
-        if request_id is None: return b""        # what answers a notification may be endless
+        said = {
+            "MCP-Protocol-Version": version,
+            **mirrored_headers(message, self._parameters),
+        }
+        return {
+            "Content-Type": JSON_TYPE,
+            "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
+            **{
+                name: encode_header(value)
+                for name, value in said.items()
+                if value is not None
+            },
+        }
+
+    def _take(
+        self, response: Any, request_id: RequestId | None
+    ) -> bytes:  # JSON; events are fed
+        kind = (
+            (response.headers.get("Content-Type") or "")
+            .partition(";")[0]
+            .strip()
+            .lower()
+        )
+        if request_id is None:
+            return b""  # what answers a notification may be endless
         if kind == EVENT_TYPE:
             parser, session_id = EventParser(), self._session_id
             self._read_events(response, parser, request_id)
             if parser.last_id and self.connection.protocol.version < MODERN:
                 self._come_back(parser, request_id, session_id)
             return b""
-        body = bytearray()                       # read(limit) takes memory for all of it, before 3.10
-        while kind == JSON_TYPE and len(body) <= MAX_MESSAGE and (part := response.read1(CHUNK)): body += part
+        body = bytearray()  # read(limit) takes memory for all of it, before 3.10
+        while (
+            kind == JSON_TYPE
+            and len(body) <= MAX_MESSAGE
+            and (part := response.read1(CHUNK))
+        ):
+            body += part
         return b"" if self._single else bytes(body)
+
     def _feed(self, data: bytes) -> None:
-        if data: self.connection.dispatch(self.connection.receive(data if len(data) <= MAX_MESSAGE else None))
-    def _read_events(self, response: Any, parser: EventParser, request_id: RequestId | None) -> None:
+        if data:
+            self.connection.dispatch(
+                self.connection.receive(data if len(data) <= MAX_MESSAGE else None)
+            )
+
+    def _read_events(
+        self, response: Any, parser: EventParser, request_id: RequestId | None
+    ) -> None:
         """Feed the connection with events, until the stream ends, or the request is answered."""
         data = b" "
         while data and self._is_open(request_id):
-            try: data = response.read1(CHUNK)
-            except Exception as error:           # http.client's own, OSError; ValueError: we closed it
+            try:
+                data = response.read1(CHUNK)
+            except (
+                Exception
+            ) as error:  # http.client's own, OSError; ValueError: we closed it
                 self._log.debug(f"a stream broke: {tell(error)}")
                 data = b""
             for kind, text in parser.feed(data):
-                if kind == "message" and text: self._feed(text)
+                if kind == "message" and text:
+                    self._feed(text)
                 elif kind == "endpoint" and self._single:
-                    self._url = _follow(self._url, text.decode("utf-8", "replace")) or self._url
-                    self._streaming.set()        # the old HTTP+SSE
-    def _come_back(self, parser: EventParser, request_id: RequestId | None, session_id: MaybeText) -> None:
+                    self._url = (
+                        _follow(self._url, text.decode("utf-8", "replace")) or self._url
+                    )
+                    self._streaming.set()  # the old HTTP+SSE
+
+    def _come_back(
+        self, parser: EventParser, request_id: RequestId | None, session_id: MaybeText
+    ) -> None:
         """GET a session's stream, again and again: for the rest of an answer, or for all that is not one."""
         delay, failures = parser.retry if request_id is not None else 0.0, 0
         opened = self._streaming or threading.Event()
-        while not self._closed.wait(delay) and self._is_open(request_id) and self._session_id == session_id:
+        while (
+            not self._closed.wait(delay)
+            and self._is_open(request_id)
+            and self._session_id == session_id
+        ):
             version = self.connection.protocol.version or OLDEST
             head: Json = {"Accept": EVENT_TYPE, "MCP-Protocol-Version": version}
-            if parser.last_id: head["Last-Event-ID"] = parser.last_id.encode("utf-8")
+            if parser.last_id:
+                head["Last-Event-ID"] = parser.last_id.encode("utf-8")
             try:
                 with self._exchange("GET", head, None, request_id) as response:
                     kind = response.headers.get("Content-Type", "")
-                    if response.status == 404 and opened.is_set(): self._renew(str(session_id))
-                    if response.status != 200 or EVENT_TYPE not in kind: return
-                    if not self._single: opened.set()
+                    if response.status == 404 and opened.is_set():
+                        self._renew(str(session_id))
+                    if response.status != 200 or EVENT_TYPE not in kind:
+                        return
+                    if not self._single:
+                        opened.set()
                     failures = 0
                     self._read_events(response, parser, request_id)
             except OSError:
-                if (failures := failures + 1) > MAX_VISITS: raise
-            if self._single: return
-            delay = parser.retry * 2 ** failures
+                if (failures := failures + 1) > MAX_VISITS:
+                    raise
+            if self._single:
+                return
+            delay = parser.retry * 2**failures
+
     def _open_stream(self, seconds: float) -> None:
         """Have a worker read a session's own stream; wait until it is open, or refused."""
         self._streaming = opened = threading.Event()
         self._workers.submit(partial(self._listen, opened, self._session_id))
         opened.wait(0.0 if self._closed.is_set() else seconds)
+
     def _listen(self, opened: threading.Event, session_id: MaybeText) -> None:
-        try: self._come_back(EventParser(), None, session_id)
-        except OSError as error: self._log.warning(f"cannot hear the server: {tell(error)}")
+        try:
+            self._come_back(EventParser(), None, session_id)
+        except OSError as error:
+            self._log.warning(f"cannot hear the server: {tell(error)}")
         finally:
             opened.set()
-            if self._single: self.connection.close(ConnectionClosed("the server closed the stream"))
+            if self._single:
+                self.connection.close(ConnectionClosed("the server closed the stream"))
+
     def _renew(self, lost: str, url: Any = None) -> None:
         """ "It MUST start a new session": once, whoever notices first that the old one is lost."""
-        if (done := self._renewals.setdefault(lost, mine := threading.Event())) is not mine:
+        if (
+            done := self._renewals.setdefault(lost, mine := threading.Event())
+        ) is not mine:
             done.wait(self._timeout)
             return
         try:
-            if self._session_id != lost: return  # it has been, meanwhile
-            self.connection.cancel_all()         # what the lost one asked
+            if self._session_id != lost:
+                return  # it has been, meanwhile
+            self.connection.cancel_all()  # what the lost one asked
             head = self._headers_of({})
-            with self._exchange("POST", head, self._opening, None, self._timeout, True, url) as response:
+            with self._exchange(
+                "POST", head, self._opening, None, self._timeout, True, url
+            ) as response:
                 response.read(CHUNK)
-                if response.status >= 300: raise ConnectionError(f"lost the session: HTTP {response.status}")
-                self._session_id, self._streaming = response.headers.get("Mcp-Session-Id"), None
+                if response.status >= 300:
+                    raise ConnectionError(f"lost the session: HTTP {response.status}")
+                self._session_id, self._streaming = (
+                    response.headers.get("Mcp-Session-Id"),
+                    None,
+                )
                 self._url = url or self._url
             self.write(encode_message(call_message("notifications/initialized", None)))
             self._on_new_session()
-        finally: self._renewals.pop(lost).set()
+        finally:
+            self._renewals.pop(lost).set()
+
+
 def _is_reset(hold: Any) -> bool:
     """Whether the peer refuses what came after it had closed: told by a reset. Who took it, only closes."""
     import select
+
     poll = select.poll()
     poll.register(hold, 0)
     return bool(poll.poll(500))
+
+
 def _follow(url: Any, where: str) -> Any:
     """Where a reference leads from a URL; None if to another host: headers may hold secrets; or nowhere."""
     from urllib.parse import urljoin, urlsplit
-    with suppress(ValueError):                   # it is no reference
-        new, ports = urlsplit(urljoin(url.geturl(), where.strip())), {"http": 80, "https": 443}
-        old, site = ((each.scheme, each.hostname, each.port or ports.get(each.scheme)) for each in (url, new))
-        if old == site and new != url: return new
+
+    with suppress(ValueError):  # it is no reference
+        new, ports = (
+            urlsplit(urljoin(url.geturl(), where.strip())),
+            {"http": 80, "https": 443},
+        )
+        old, site = (
+            (each.scheme, each.hostname, each.port or ports.get(each.scheme))
+            for each in (url, new)
+        )
+        if old == site and new != url:
+            return new
     return None
+
+
 def _error_of(body: bytes) -> McpError | None:
-    with suppress(ParseError):                   # there may be none in the body
+    with suppress(ParseError):  # there may be none in the body
         if "code" in (error := _object(_object(parse_message(body)).get("error"))):
             return McpError.from_wire(error)
     return None
+
+
 def _proxy_of(url: Any) -> tuple[str, int | None, dict[str, str]] | None:
     """The proxy that the environment has for a URL: host, port, and the headers that it wants."""
     local = url.hostname in ("localhost", "127.0.0.1", "::1")
-    if local or not any(name.lower().endswith("_proxy") for name in os.environ): return None
-    from urllib.parse import unquote, urlsplit   # slow to import, as what follows
+    if local or not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib.parse import unquote, urlsplit  # slow to import, as what follows
     from urllib.request import getproxies, proxy_bypass
+
     found = getproxies().get(url.scheme)
-    if not found or proxy_bypass(url.hostname): return None
+    if not found or proxy_bypass(url.hostname):
+        return None
     proxy = urlsplit(found if "://" in found else "//" + found)
-    login = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}".encode("utf-8")
-    headers = {"Proxy-Authorization": f"Basic {_base64(login)}"} if proxy.username else {}
+    login = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}".encode(
+        "utf-8"
+    )
+    headers = (
+        {"Proxy-Authorization": f"Basic {_base64(login)}"} if proxy.username else {}
+    )
     return str(proxy.hostname), proxy.port, headers
+
+
 ###############################################################################
 # 14. Server ##################################################################
 ###############################################################################
@@ -3046,45 +5778,77 @@ def _proxy_of(url: Any) -> tuple[str, int | None, dict[str, str]] | None:
 # of changes. A handler takes (ctx, params) and returns a result, or None when the request stays open.
 class MainThread:
     """A host's main thread, for Server(run_on=): its timer or loop calls run_pending(), which runs them."""
+
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Any] = SimpleQueue()
-        self._running, self._closed = threading.Lock(), False    # held by run_pending(); nobody waits for it
-        self._thread: threading.Thread | None = None             # the one that ran jobs last
+        self._running, self._closed = (
+            threading.Lock(),
+            False,
+        )  # held by run_pending(); nobody waits for it
+        self._thread: threading.Thread | None = None  # the one that ran jobs last
+
     def __call__(self, job: Callable[..., Any]) -> None:
         """Call job() at once on the main thread, else queue it; or job(error) if there is none any more."""
-        if self._thread is threading.current_thread() and not self._closed: job()
-        else: self._jobs.put(job)
-        if self._closed: self.close()
+        if self._thread is threading.current_thread() and not self._closed:
+            job()
+        else:
+            self._jobs.put(job)
+        if self._closed:
+            self.close()
+
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
         """Run what is queued, on this thread, until nothing is or `max_seconds` are over; with `wait`, block
         that long for the first job. Returns how many ran. A job that calls this again gets 0."""
-        if self._closed or not self._running.acquire(blocking=False): return 0
+        if self._closed or not self._running.acquire(blocking=False):
+            return 0
         self._thread, ran, until = threading.current_thread(), 0, 0.0
         try:
             while not ran or time.monotonic() < until:
-                job, until = take(self._jobs, 0.0 if ran else wait), until or time.monotonic() + max_seconds
+                job, until = (
+                    take(self._jobs, 0.0 if ran else wait),
+                    until or time.monotonic() + max_seconds,
+                )
                 job()
                 ran += 1
-        except Empty: pass
-        finally: self._running.release()
+        except Empty:
+            pass
+        finally:
+            self._running.release()
         return ran
+
     def close(self) -> None:
         """Fail the jobs that wait, and those that are still to come. Idempotent."""
         self._closed = True
         with suppress(Empty):
-            while True: self._jobs.get_nowait()(ConnectionClosed("the host program's main loop is closed"))
+            while True:
+                self._jobs.get_nowait()(
+                    ConnectionClosed("the host program's main loop is closed")
+                )
+
 
 # A registered function: what the lists say of it, how it is called, what HTTP headers mirror of it.
-Offer = namedtuple("Offer", "wire signature output timeout template headers", defaults=[None, None, None, ()])
+Offer = namedtuple(
+    "Offer",
+    "wire signature output timeout template headers",
+    defaults=[None, None, None, ()],
+)
+
+
 class _Listener(namedtuple("_Listener", "connection request granted acknowledged")):
     """An open subscriptions/listen, what it was granted, and an Event: changes wait for its beginning."""
-    def is_open(self) -> bool: return self.connection.protocol.in_flight.get(self.request.id) is self.request
+
+    def is_open(self) -> bool:
+        return self.connection.protocol.in_flight.get(self.request.id) is self.request
+
     def tell(self, method: str, params: Json) -> None:
         opening = METHODS[method].acknowledges
-        if not opening: self.acknowledged.wait(1.0)      # a moment at most
+        if not opening:
+            self.acknowledged.wait(1.0)  # a moment at most
         params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
         self.connection.notify(method, params, self.request, block=False)
-        if opening: self.acknowledged.set()
+        if opening:
+            self.acknowledged.set()
+
 
 class Server:
     """An MCP server: register functions, then run() it. Thread-safe.
@@ -3093,216 +5857,437 @@ class Server:
     list: the first signs, all verify; else random) lets several processes take each other's `requestState`.
     `run_on(job)` runs handlers where they must be, see MainThread; else workers do. `mask_errors` keeps the
     texts of unexpected exceptions from clients, which may reuse lists and resources for `cache_ttl_ms`."""
-    def __init__(self, name: str, version: str = "0", *, title: str | None = None, page_size: int = 100,
-                 description: str | None = None, instructions: str | None = None, state_key: Any = None,
-                 website_url: str | None = None, icons: list[Json] | None = None, run_on: Callback = None,
-                 max_workers: int = MAX_WORKERS, max_message: int = MAX_MESSAGE, cache_ttl_ms: int = 0,
-                 mask_errors: bool = False) -> None:
-        if not isinstance(name, str) or not name: raise TypeError(f"name: expected text, got {show(name)}")
-        for option, value, least in (("page_size", page_size, 1), ("max_workers", max_workers, 1),
-                                     ("max_message", max_message, 1), ("cache_ttl_ms", cache_ttl_ms, 0)):
+
+    def __init__(
+        self,
+        name: str,
+        version: str = "0",
+        *,
+        title: str | None = None,
+        page_size: int = 100,
+        description: str | None = None,
+        instructions: str | None = None,
+        state_key: Any = None,
+        website_url: str | None = None,
+        icons: list[Json] | None = None,
+        run_on: Callback = None,
+        max_workers: int = MAX_WORKERS,
+        max_message: int = MAX_MESSAGE,
+        cache_ttl_ms: int = 0,
+        mask_errors: bool = False,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"name: expected text, got {show(name)}")
+        for option, value, least in (
+            ("page_size", page_size, 1),
+            ("max_workers", max_workers, 1),
+            ("max_message", max_message, 1),
+            ("cache_ttl_ms", cache_ttl_ms, 0),
+        ):
             if not isinstance(value, int) or value < least:
-                raise ValueError(f"{option}: expected an integer of at least {least}, got {show(value)}")
+                raise ValueError(
+                    f"{option}: expected an integer of at least {least}, got {show(value)}"
+                )
         self.name, self.version, self.instructions = name, version, instructions
-        self._info = _with({"name": name, "version": version}, title=title, description=description,
-                           websiteUrl=website_url, icons=icons)
-        self._page_size, self._max_workers, self._max_message = page_size, max_workers, max_message
-        self._run_on, self._mask_errors, self._cache_ttl_ms = run_on, mask_errors, cache_ttl_ms
-        self._signer, self._log, self._lock = Signer(state_key), _Log(), threading.Lock()
+        self._info = _with(
+            {"name": name, "version": version},
+            title=title,
+            description=description,
+            websiteUrl=website_url,
+            icons=icons,
+        )
+        self._page_size, self._max_workers, self._max_message = (
+            page_size,
+            max_workers,
+            max_message,
+        )
+        self._run_on, self._mask_errors, self._cache_ttl_ms = (
+            run_on,
+            mask_errors,
+            cache_ttl_ms,
+        )
+        self._signer, self._log, self._lock = (
+            Signer(state_key),
+            _Log(),
+            threading.Lock(),
+        )
         # These three are replaced, never changed, so that readers need no lock; writers hold _lock.
         self._offers: dict[str, dict[str, Offer]] = {
-            "tools": {}, "resources": {}, "resourceTemplates": {}, "prompts": {}}
+            "tools": {},
+            "resources": {},
+            "resourceTemplates": {},
+            "prompts": {},
+        }
         self._capabilities = _declare(self._offers)
         self._listeners: list[_Listener] = []
         self._completers: dict[tuple[str, str], Callable[..., Any]] = {}
         self._connections: list[Connection] = []
+
     # Registering
-    def tool(self, fn: Callback = None, *, name: MaybeText = None, title: MaybeText = None,
-             description: MaybeText = None, annotations: Json | None = None, icons: list[Json] | None = None,
-             input_schema: Json | None = None, output_schema: Json | None = None, meta: Json | None = None,
-             structured: bool | None = None, timeout: float | None = None) -> Any:
+    def tool(
+        self,
+        fn: Callback = None,
+        *,
+        name: MaybeText = None,
+        title: MaybeText = None,
+        description: MaybeText = None,
+        annotations: Json | None = None,
+        icons: list[Json] | None = None,
+        input_schema: Json | None = None,
+        output_schema: Json | None = None,
+        meta: Json | None = None,
+        structured: bool | None = None,
+        timeout: float | None = None,
+    ) -> Any:
         """Offer a function as a tool (server/tools.md), by decorator or plain call; clients are told. Hints
         are the input schema, or TypeError; the return hint the output schema, but for text and content, which
         `structured` overrules. Returns text, Image, Audio, EmbeddedResource, ResourceLink, a list of those,
         or any value with a JSON form, in `timeout` seconds; ToolError says what the caller can act on."""
+
         def register(function: Callable[..., Any]) -> Any:
             signature = Signature(function, Context, input_schema)
             key = name or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", key):
-                raise ValueError(f"tool name {show(key)}: expected 1 to 128 of A-Z a-z 0-9 _ - .")
+                raise ValueError(
+                    f"tool name {show(key)}: expected 1 to 128 of A-Z a-z 0-9 _ - ."
+                )
             output = Output(function, output_schema, structured, key)
-            wire = _with({"name": key}, title=title, description=description or signature.description,
-                         inputSchema=signature.schema, outputSchema=output.schema, annotations=annotations,
-                         icons=icons, _meta=meta)
+            wire = _with(
+                {"name": key},
+                title=title,
+                description=description or signature.description,
+                inputSchema=signature.schema,
+                outputSchema=output.schema,
+                annotations=annotations,
+                icons=icons,
+                _meta=meta,
+            )
             headers = header_parameters(signature.schema)
-            return self._change("tools", key, Offer(wire, signature, output, timeout, headers=headers))
+            return self._change(
+                "tools", key, Offer(wire, signature, output, timeout, headers=headers)
+            )
+
         return register if fn is None else register(fn)
+
     add_tool = tool
-    def resource(self, uri: Any, fn: Any = None, *, name: MaybeText = None, title: MaybeText = None,
-                 description: MaybeText = None, mime_type: MaybeText = None, icons: list[Json] | None = None,
-                 annotations: Json | None = None, size: int | None = None, meta: Json | None = None) -> Any:
+
+    def resource(
+        self,
+        uri: Any,
+        fn: Any = None,
+        *,
+        name: MaybeText = None,
+        title: MaybeText = None,
+        description: MaybeText = None,
+        mime_type: MaybeText = None,
+        icons: list[Json] | None = None,
+        annotations: Json | None = None,
+        size: int | None = None,
+        meta: Json | None = None,
+    ) -> Any:
         """Offer what a function returns, text, bytes, an EmbeddedResource, a list of those, or any value with
         a JSON form, as the resource `uri` (server/resources.md); a plain call may have either order. A URI
         with {expressions} is a template; its names are the function's parameters: {x} is one step of a path
         or less, {+x} anything, {?a,b} optional query values."""
         uri, fn = (fn, uri) if callable(uri) else (uri, fn)
-        if uri is None: raise TypeError('resource needs its URI: @server.resource("config://app")')
+        if uri is None:
+            raise TypeError('resource needs its URI: @server.resource("config://app")')
+
         def register(function: Callable[..., Any]) -> Any:
             signature, template = Signature(function, Context), UriTemplate(uri)
             _check_uri(template, signature)
-            key, registry = ("uriTemplate", "resourceTemplates") if template.names else ("uri", "resources")
-            wire = _with({key: uri, "name": name or signature.name}, title=title, mimeType=mime_type,
-                         description=description or signature.description, annotations=annotations,
-                         size=None if template.names else size, icons=icons, _meta=meta)
-            return self._change(registry, uri, Offer(wire, signature, template=template))
+            key, registry = (
+                ("uriTemplate", "resourceTemplates")
+                if template.names
+                else ("uri", "resources")
+            )
+            wire = _with(
+                {key: uri, "name": name or signature.name},
+                title=title,
+                mimeType=mime_type,
+                description=description or signature.description,
+                annotations=annotations,
+                size=None if template.names else size,
+                icons=icons,
+                _meta=meta,
+            )
+            return self._change(
+                registry, uri, Offer(wire, signature, template=template)
+            )
+
         return register if fn is None else register(fn)
+
     add_resource = resource
-    def prompt(self, fn: Callback = None, *, name: MaybeText = None, description: MaybeText = None,
-               title: MaybeText = None, icons: list[Json] | None = None, meta: Json | None = None) -> Any:
+
+    def prompt(
+        self,
+        fn: Callback = None,
+        *,
+        name: MaybeText = None,
+        description: MaybeText = None,
+        title: MaybeText = None,
+        icons: list[Json] | None = None,
+        meta: Json | None = None,
+    ) -> Any:
         """Offer a function as a prompt (server/prompts.md), as tool() does. Its arguments come as text and
         are converted by their hints. It returns text, a Message, a content object, or a list of those."""
+
         def register(function: Callable[..., Any]) -> Any:
             signature = Signature(function, Context)
             must = signature.schema.get("required", ())
-            takes = [_with({"name": key}, description=sub.get("description"), required=key in must or None)
-                     for key, sub in signature.schema["properties"].items()]
-            wire = _with({"name": name or signature.name}, title=title, arguments=takes or None,
-                         description=description or signature.description, icons=icons, _meta=meta)
+            takes = [
+                _with(
+                    {"name": key},
+                    description=sub.get("description"),
+                    required=key in must or None,
+                )
+                for key, sub in signature.schema["properties"].items()
+            ]
+            wire = _with(
+                {"name": name or signature.name},
+                title=title,
+                arguments=takes or None,
+                description=description or signature.description,
+                icons=icons,
+                _meta=meta,
+            )
             return self._change("prompts", wire["name"], Offer(wire, signature))
+
         return register if fn is None else register(fn)
+
     add_prompt = prompt
+
     def completion(self, ref: str, argument: str) -> Any:
         """Decorator: complete an argument of a prompt (by name) or template (by URI) from the text so far,
         and if it takes two, the other arguments. Literal, Enum and bool complete by themselves."""
+
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             count = len(read_parameters(function)[0])
             self._completers[ref, argument] = lambda *given: function(*given[:count])
             return function
+
         return register
+
     # Changing
     def _change(self, registry: str, name: str, offer: Offer | None = None) -> Any:
         """Offer a function, and return it, or stop offering it; clients are told. Raises KeyError."""
-        if offer is not None: encode_message(offer.wire)         # fails here, not at the first list
+        if offer is not None:
+            encode_message(offer.wire)  # fails here, not at the first list
         with self._lock:
             offers = dict(self._offers[registry])
-            if offer is not None: offers[name] = offer
-            else: del offers[name]
+            if offer is not None:
+                offers[name] = offer
+            else:
+                del offers[name]
             self._offers = {**self._offers, registry: offers}
             self._capabilities = _declare(self._offers)
         member, method, _ = LIST_CHANGES.get(registry, LIST_CHANGES["resources"])
         self._tell(method, member)
         return offer and offer.signature.fn
-    remove_tool, remove_prompt = partialmethod(_change, "tools"), partialmethod(_change, "prompts")
+
+    remove_tool, remove_prompt = (
+        partialmethod(_change, "tools"),
+        partialmethod(_change, "prompts"),
+    )
+
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource or template; clients are told. Raises KeyError for an unknown URI."""
-        self._change("resources" if uri in self._offers["resources"] else "resourceTemplates", uri)
+        self._change(
+            "resources" if uri in self._offers["resources"] else "resourceTemplates",
+            uri,
+        )
+
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to this URI that the resource has changed."""
         self._tell("notifications/resources/updated", "resourceSubscriptions", uri)
+
     def _tell(self, method: str, member: str, uri: str | None = None) -> None:
         """Notify legacy sessions, and who was granted this member; of a URI, only its subscribers."""
         params = {} if uri is None else {"uri": uri}
         for connection in list(self._connections):
-            if connection.protocol.initialized if uri is None else uri in connection.protocol.subscribed:
+            if (
+                connection.protocol.initialized
+                if uri is None
+                else uri in connection.protocol.subscribed
+            ):
                 connection.notify(method, params or None, block=False)
         for listener in self._listeners:
             granted = listener.granted.get(member, [])
-            if granted is True or uri in granted: listener.tell(method, params)
+            if granted is True or uri in granted:
+                listener.tell(method, params)
+
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
         """Serve stdin and stdout until the input ends (basic/transports/stdio.md): print() and children write
         to stderr, input() finds nothing. "http": start_http(**options), port 8000, until Ctrl-C. Blocks."""
         if transport == "http":
-            with suppress(KeyboardInterrupt), self.start_http(**{"port": 8000, **options}) as http:
-                while not http.closing.wait(1.0): pass
+            with suppress(KeyboardInterrupt), self.start_http(
+                **{"port": 8000, **options}
+            ) as http:
+                while not http.closing.wait(1.0):
+                    pass
             return
         if transport != "stdio" or options:
-            raise ValueError(f'transport: expected "stdio" without options, or "http", got {show(transport)}')
+            raise ValueError(
+                f'transport: expected "stdio" without options, or "http", got {show(transport)}'
+            )
         with private_wire() as (reader, writer):
             self.serve(reader, writer)
             self._log.flush(1.0)
-    def start_http(self, *, host: str = "127.0.0.1", port: int = 0, path: str = "/mcp",
-                   allowed_hosts: Iterable[str] = (), stateless: bool = False, legacy_sse: bool = True,
-                   max_connections: int = MAX_CONNECTIONS, ssl_context: Any = None,
-                   **options: Any) -> HttpServer:
+
+    def start_http(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        path: str = "/mcp",
+        allowed_hosts: Iterable[str] = (),
+        stateless: bool = False,
+        legacy_sse: bool = True,
+        max_connections: int = MAX_CONNECTIONS,
+        ssl_context: Any = None,
+        **options: Any,
+    ) -> HttpServer:
         """Serve HTTP in the background (basic/transports/streamable-http.md): a handle with `url`, `port` and
         `close()`. Port 0 is a free one; `allowed_hosts` are more names for this host. `stateless` opens no
         sessions, `legacy_sse` serves 2024-11-05 at /sse; `options` are Endpoint's. OSError: port taken."""
         from socketserver import ThreadingTCPServer
+
         hosts = [*(allowed_hosts or ()), f"[{host}]" if ":" in host else host]
-        endpoint = Endpoint(self, self._log, self._max_workers, path=path, allowed_hosts=hosts,
-                            stateless=stateless, legacy_sse=legacy_sse, **options)
+        endpoint = Endpoint(
+            self,
+            self._log,
+            self._max_workers,
+            path=path,
+            allowed_hosts=hosts,
+            stateless=stateless,
+            legacy_sse=legacy_sse,
+            **options,
+        )
         http: HttpServer = type("HttpServer", (HttpServer, ThreadingTCPServer), {})(
-            endpoint, host, port, path, max_connections, ssl_context)
+            endpoint, host, port, path, max_connections, ssl_context
+        )
         return http
+
     def wsgi_app(self, **options: Any) -> Callable[..., list[bytes]]:
         """A WSGI application that answers at whatever path it is mounted. It takes start_http's options but
         those of the socket, and keeps no sessions unless `stateless=False`, which wants a single process."""
         return Endpoint(self, self._log, self._max_workers, **options).wsgi
-    wsgi = cached_property(lambda self: self.wsgi_app())         # for gunicorn, mod_wsgi, wsgiref
+
+    wsgi = cached_property(
+        lambda self: self.wsgi_app()
+    )  # for gunicorn, mod_wsgi, wsgiref
+
     def serve(self, reader: Any, writer: Any) -> None:
         """Serve one client over two binary streams, a socket's makefile("rb") and makefile("wb") say, until
         the input ends. Blocks; for several clients, call it on a thread for each."""
         connection = self.connect(stream_writer(writer))
-        try: Pump(connection, stream_reader(reader)).run()
-        finally: self.disconnect(connection)
+        try:
+            Pump(connection, stream_reader(reader)).run()
+        finally:
+            self.disconnect(connection)
+
     def handle(self, message: Json) -> Json | None:
         """Answer one decoded modern message (2026-07-28), on this thread: for lambdas and custom transports.
         Returns the decoded answer, or None. Progress and logs are dropped, and listening is refused."""
         written: list[bytes] = []
-        connection = Connection(Protocol("server", self.capabilities), self, written.append,
-                                name="mcp-worker", log=self._log)
+        connection = Connection(
+            Protocol("server", self.capabilities),
+            self,
+            written.append,
+            name="mcp-worker",
+            log=self._log,
+        )
         connection.closed = ConnectionClosed("this message has no connection")
         event = connection.protocol.receive(message)
-        if not isinstance(event, Request): return event.reply if isinstance(event, Refusal) else None
+        if not isinstance(event, Request):
+            return event.reply if isinstance(event, Refusal) else None
         self.serve_request(connection, event)
-        connection.helpers.close(DRAIN_SECONDS)          # one may be about to write that the time is over
+        connection.helpers.close(
+            DRAIN_SECONDS
+        )  # one may be about to write that the time is over
         connection.flush()
         return dict(json.loads(written[0]))
+
     def connect(self, write: Write) -> Connection:
         """A new conversation that answers through write(bytes): feed it, at last disconnect it."""
-        connection = Connection(Protocol("server", self.capabilities), self, write, name="mcp-worker",
-                                log=self._log, max_workers=self._max_workers, max_message=self._max_message)
+        connection = Connection(
+            Protocol("server", self.capabilities),
+            self,
+            write,
+            name="mcp-worker",
+            log=self._log,
+            max_workers=self._max_workers,
+            max_message=self._max_message,
+        )
         self.adopt(connection)
         return connection
+
     def adopt(self, connection: Connection) -> None:
         """Have a conversation told of changes, once it is initialized."""
         self._connections.append(connection)
+
     def disconnect(self, connection: Connection) -> None:
         """Forget a conversation that has ended. Idempotent."""
-        with suppress(ValueError): self._connections.remove(connection)
-        with self._lock: self._listeners = [*filter(_Listener.is_open, self._listeners)]
+        with suppress(ValueError):
+            self._connections.remove(connection)
+        with self._lock:
+            self._listeners = [*filter(_Listener.is_open, self._listeners)]
+
     # The Connection's endpoint, and what the HTTP server asks
     def capabilities(self) -> Json:
         """What this server declares."""
         return self._capabilities
-    def header_parameters(self, registry: str, name: str) -> list[tuple[list[str], str]]:
+
+    def header_parameters(
+        self, registry: str, name: str
+    ) -> list[tuple[list[str], str]]:
         """The parameters of a tool that HTTP headers mirror."""
         offer = self._offers[registry].get(name)
         return offer.headers if offer is not None else []
+
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request and answer, unless it stays open. Runs on a worker, or on
         the reading thread. Whatever the handler raises becomes an answer."""
         context = Context(connection, request, self._signer)
         try:
-            if request.modern and request.row.asks: context.load_answers()
-            if (result := getattr(self, request.row.handler)(context, request.params)) is None: return
+            if request.modern and request.row.asks:
+                context.load_answers()
+            if (
+                result := getattr(self, request.row.handler)(context, request.params)
+            ) is None:
+                return
             message = self._result_message(request, result)
-        except _InputRequired as pause: message = self._result_message(request, pause.result)
-        except McpError as error: message = error_message(request.id, error)
-        except ToolError as error: message = error_message(request.id, InternalError(str(error)))
-        except Cancelled: message = error_message(request.id, RequestCancelled("request cancelled"))
-        except BaseException as error:           # SystemExit too: a handler does not end the server
+        except _InputRequired as pause:
+            message = self._result_message(request, pause.result)
+        except McpError as error:
+            message = error_message(request.id, error)
+        except ToolError as error:
+            message = error_message(request.id, InternalError(str(error)))
+        except Cancelled:
+            message = error_message(request.id, RequestCancelled("request cancelled"))
+        except (
+            BaseException
+        ) as error:  # SystemExit too: a handler does not end the server
             self._log.error(f"{request.method} failed: {tell(error)}", error)
-            message = error_message(request.id, InternalError(f"{request.method}: internal error"))
+            message = error_message(
+                request.id, InternalError(f"{request.method}: internal error")
+            )
         connection.respond(request, message)
-    take_notification = staticmethod(nothing)    # the Protocol noted what there is to know
-    output_lost = staticmethod(Connection.cancel_all)        # the client has left
+
+    take_notification = staticmethod(
+        nothing
+    )  # the Protocol noted what there is to know
+    output_lost = staticmethod(Connection.cancel_all)  # the client has left
+
     def input_ended(self, connection: Connection) -> None:
         """The client says no more: end its subscriptions gracefully (basic/patterns/subscriptions.md)."""
-        for request in [each.request for each in self._listeners if each.connection is connection]:
+        for request in [
+            each.request for each in self._listeners if each.connection is connection
+        ]:
             result = {"_meta": {META_SUBSCRIPTION: request.id}}
             connection.respond(request, self._result_message(request, result))
+
     def _result_message(self, request: Request, result: Json) -> Json:
         """With what every modern result carries: its type, who answers, and how long it may be reused."""
         if request.modern:
@@ -3312,162 +6297,311 @@ class Server:
                 result["ttlMs"] = self._cache_ttl_ms
                 result["cacheScope"] = "private" if request.row.asks else "public"
         return result_message(request.id, result)
+
     # Handlers
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        return _with({"protocolVersion": ctx.protocol_version, "capabilities": self._capabilities},
-                     serverInfo=fit_members(self._info, ctx.protocol_version), instructions=self.instructions)
-    def _ping(self, ctx: Context, params: Json) -> Json: return {}
+        return _with(
+            {
+                "protocolVersion": ctx.protocol_version,
+                "capabilities": self._capabilities,
+            },
+            serverInfo=fit_members(self._info, ctx.protocol_version),
+            instructions=self.instructions,
+        )
+
+    def _ping(self, ctx: Context, params: Json) -> Json:
+        return {}
+
     def _discover(self, ctx: Context, params: Json) -> Json:
-        return _with({"supportedVersions": list(MODERN_VERSIONS), "capabilities": self._capabilities},
-                     instructions=self.instructions)
+        return _with(
+            {
+                "supportedVersions": list(MODERN_VERSIONS),
+                "capabilities": self._capabilities,
+            },
+            instructions=self.instructions,
+        )
+
     def _logging_set_level(self, ctx: Context, params: Json) -> Json:
         level = params["level"]
-        if level not in LOG_LEVELS: raise InvalidParams(f"level: {LEVELS_TEXT}, got {show(level)}")
+        if level not in LOG_LEVELS:
+            raise InvalidParams(f"level: {LEVELS_TEXT}, got {show(level)}")
         ctx._connection.protocol.log_level = level
         return {}
+
     def _list(self, ctx: Context, params: Json) -> Json:
         """One page of a list: server/utilities/pagination.md. A cursor is the list and the place in it."""
         row, cursor, start = ctx._request.row, params.get("cursor"), 0
         if cursor is not None:
             place = re.fullmatch(row.name + ":([1-9][0-9]{0,8})", cursor)
-            if place is None: raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
+            if place is None:
+                raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
             start = int(place[1])
         found, end = list(self._offers[row.paged].values()), start + self._page_size
-        page = [fit_members(each.wire, ctx.protocol_version) for each in found[start:end]]
-        return _with({row.paged: page}, nextCursor=f"{row.name}:{end}" if end < len(found) else None)
+        page = [
+            fit_members(each.wire, ctx.protocol_version) for each in found[start:end]
+        ]
+        return _with(
+            {row.paged: page},
+            nextCursor=f"{row.name}:{end}" if end < len(found) else None,
+        )
+
     def _find(self, registry: str, kind: str, name: str) -> Offer:
         offer = self._offers[registry].get(name)
-        if offer is None: raise NotFound(f"Unknown {kind}: {name}" + suggest(name, self._offers[registry]))
+        if offer is None:
+            raise NotFound(
+                f"Unknown {kind}: {name}" + suggest(name, self._offers[registry])
+            )
         return offer
+
     def _call(self, ctx: Context, offer: Offer, arguments: Json) -> Any:
         """Run a registered function, where run_on says, within its time."""
         fn, seconds = offer.signature.fn, offer.timeout
-        if offer.signature.context is not None: arguments[offer.signature.context] = ctx
+        if offer.signature.context is not None:
+            arguments[offer.signature.context] = ctx
+
         def job() -> Any:
-            if seconds is None: return fn(**arguments)
-            expired = self._result_message(ctx._request, _failed(f"timed out after {seconds:g} seconds"))
-            timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, expired)
-            try: return fn(**arguments)
-            finally: timer.cancel()
+            if seconds is None:
+                return fn(**arguments)
+            expired = self._result_message(
+                ctx._request, _failed(f"timed out after {seconds:g} seconds")
+            )
+            timer = start_timer(
+                seconds, ctx._connection.cut_short, ctx._request, expired
+            )
+            try:
+                return fn(**arguments)
+            finally:
+                timer.cancel()
+
         return _call_where(ctx, self._run_on, job)
+
     def _tools_call(self, ctx: Context, params: Json) -> Json:
         name, version = params["name"], ctx.protocol_version
         tool = self._find("tools", "tool", name)
-        try: arguments = tool.signature.bind(params.get("arguments") or {})
+        try:
+            arguments = tool.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
             # Since 2025-11-25 "input validation errors should be returned as Tool Execution Errors".
-            if version < LAST_LEGACY: raise
+            if version < LAST_LEGACY:
+                raise
             return _failed(str(error))
-        try: value = self._call(ctx, tool, arguments)
-        except (McpError, _InputRequired, Cancelled): raise
-        except ToolError as error: return fit_result(_failed(str(error), error.content), version)
+        try:
+            value = self._call(ctx, tool, arguments)
+        except (McpError, _InputRequired, Cancelled):
+            raise
+        except ToolError as error:
+            return fit_result(_failed(str(error), error.content), version)
         except BaseException as error:
             self._log.warning(f"tool {name} raised {tell(error)}", error)
             return _failed("the tool failed" if self._mask_errors else tell(error))
         return fit_result(tool.output.result(value), version)
+
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         resource, arguments = self._find_resource(ctx, params["uri"])
         value = self._call(ctx, resource, arguments)
-        many = isinstance(value, (list, tuple)) and {type(part) for part in value} == {EmbeddedResource}
-        return {"contents": [read_contents(params["uri"], part, resource.wire.get("mimeType"))
-                             for part in (value if many else [value])]}
+        many = isinstance(value, (list, tuple)) and {type(part) for part in value} == {
+            EmbeddedResource
+        }
+        return {
+            "contents": [
+                read_contents(params["uri"], part, resource.wire.get("mimeType"))
+                for part in (value if many else [value])
+            ]
+        }
+
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
         """The resource with this URI, and the arguments for its function. Raises NotFound."""
         fixed, why = self._offers["resources"].get(uri), ""
-        for resource in [fixed] if fixed else self._offers["resourceTemplates"].values():
+        for resource in (
+            [fixed] if fixed else self._offers["resourceTemplates"].values()
+        ):
             values = resource.template.match(uri)
             try:
-                if values is not None: return resource, resource.signature.bind_text(values)
-            except InvalidParams as error: why = f": {error}"
+                if values is not None:
+                    return resource, resource.signature.bind_text(values)
+            except InvalidParams as error:
+                why = f": {error}"
         missing = NotFound(f"Resource not found: {uri}{why}", {"uri": uri})
-        if ctx.protocol_version < MODERN: missing.code = -32002
+        if ctx.protocol_version < MODERN:
+            missing.code = -32002
         raise missing
+
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
         subscribed = ctx._connection.protocol.subscribed
         self._find_resource(ctx, params["uri"])
-        if len(subscribed) >= MAX_QUEUED: raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
+        if len(subscribed) >= MAX_QUEUED:
+            raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
         subscribed[params["uri"]] = True
         return {}
+
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
         ctx._connection.protocol.subscribed.pop(params["uri"], None)
         return {}
+
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
-        prompt, version = self._find("prompts", "prompt", params["name"]), ctx.protocol_version
-        value = self._call(ctx, prompt, prompt.signature.bind_text(params.get("arguments") or {}))
+        prompt, version = (
+            self._find("prompts", "prompt", params["name"]),
+            ctx.protocol_version,
+        )
+        value = self._call(
+            ctx, prompt, prompt.signature.bind_text(params.get("arguments") or {})
+        )
         messages = prompt_messages(value)
         for each in messages:
-            if isinstance(each["content"], dict): each["content"] = fit_block(each["content"], version)
+            if isinstance(each["content"], dict):
+                each["content"] = fit_block(each["content"], version)
         return _with({"messages": messages}, description=prompt.wire.get("description"))
+
     def _completion_complete(self, ctx: Context, params: Json) -> Json:
         ref, argument = params["ref"], params["argument"]
-        check_members((("name", True, str), ("value", True, str)), argument, "argument.")
+        check_members(
+            (("name", True, str), ("value", True, str)), argument, "argument."
+        )
         name, text = argument["name"], argument["value"]
-        kinds = {"ref/prompt": ("prompts", "name"), "ref/resource": ("resourceTemplates", "uri")}
+        kinds = {
+            "ref/prompt": ("prompts", "name"),
+            "ref/resource": ("resourceTemplates", "uri"),
+        }
         registry, member = kinds.get(str(ref.get("type")), ("prompts", ""))
         key = str(ref.get(member))
-        offer, completer = self._offers[registry].get(key), self._completers.get((key, name))
-        if offer is None: raise InvalidParams(f"ref: expected a known prompt or template, got {show(ref)}")
+        offer, completer = (
+            self._offers[registry].get(key),
+            self._completers.get((key, name)),
+        )
+        if offer is None:
+            raise InvalidParams(
+                f"ref: expected a known prompt or template, got {show(ref)}"
+            )
         known = offer.signature.schema["properties"]
-        if name not in known: raise InvalidParams(f"{key} has no {show(name)}" + suggest(name, known))
-        values, more = offer.signature.completions(name), (params.get("context") or {}).get("arguments") or {}
-        if completer is None: values = [each for each in values if each.lower().startswith(text.lower())]
-        else: values = _call_where(ctx, self._run_on, lambda: [*map(str, completer(text, more))])
-        return {"completion": {"values": values[:MAX_COMPLETIONS], "total": len(values),
-                               "hasMore": len(values) > MAX_COMPLETIONS}}
+        if name not in known:
+            raise InvalidParams(f"{key} has no {show(name)}" + suggest(name, known))
+        values, more = (
+            offer.signature.completions(name),
+            (params.get("context") or {}).get("arguments") or {},
+        )
+        if completer is None:
+            values = [each for each in values if each.lower().startswith(text.lower())]
+        else:
+            values = _call_where(
+                ctx, self._run_on, lambda: [*map(str, completer(text, more))]
+            )
+        return {
+            "completion": {
+                "values": values[:MAX_COMPLETIONS],
+                "total": len(values),
+                "hasMore": len(values) > MAX_COMPLETIONS,
+            }
+        }
+
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
-        wanted, declared, connection = params["notifications"], self._capabilities, ctx._connection
-        if connection.closed is not None: raise MethodNotFound("listening needs a connection that stays open")
-        granted: Json = {member: True for member, _, capability in LIST_CHANGES.values()
-                         if wanted.get(member) is True and has_capability(declared, capability)}
+        wanted, declared, connection = (
+            params["notifications"],
+            self._capabilities,
+            ctx._connection,
+        )
+        if connection.closed is not None:
+            raise MethodNotFound("listening needs a connection that stays open")
+        granted: Json = {
+            member: True
+            for member, _, capability in LIST_CHANGES.values()
+            if wanted.get(member) is True and has_capability(declared, capability)
+        }
         uris = wanted.get("resourceSubscriptions", [])
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
-            raise InvalidParams(f"notifications.resourceSubscriptions: expected strings, got {show(uris)}")
-        if uris and has_capability(declared, "resources.subscribe"): granted["resourceSubscriptions"] = uris
+            raise InvalidParams(
+                f"notifications.resourceSubscriptions: expected strings, got {show(uris)}"
+            )
+        if uris and has_capability(declared, "resources.subscribe"):
+            granted["resourceSubscriptions"] = uris
         if sum(each.is_open() for each in self._listeners) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         listener = _Listener(connection, ctx._request, granted, threading.Event())
-        with self._lock: self._listeners = [*filter(_Listener.is_open, self._listeners), listener]
+        with self._lock:
+            self._listeners = [*filter(_Listener.is_open, self._listeners), listener]
         # "MUST NOT send any notification on the subscription before" the acknowledgement.
-        listener.tell("notifications/subscriptions/acknowledged", {"notifications": granted})
+        listener.tell(
+            "notifications/subscriptions/acknowledged", {"notifications": granted}
+        )
+
+
 def _declare(offers: dict[str, dict[str, Offer]]) -> Json:
     """The capabilities that these registries amount to: only what there is."""
-    changes, prompts, templates = {"listChanged": True}, offers["prompts"], offers["resourceTemplates"]
-    return _with({"logging": {}}, tools=changes if offers["tools"] else None,
-                 resources={"subscribe": True, **changes} if offers["resources"] or templates else None,
-                 prompts=changes if prompts else None, completions={} if prompts or templates else None)
+    changes, prompts, templates = (
+        {"listChanged": True},
+        offers["prompts"],
+        offers["resourceTemplates"],
+    )
+    return _with(
+        {"logging": {}},
+        tools=changes if offers["tools"] else None,
+        resources={"subscribe": True, **changes}
+        if offers["resources"] or templates
+        else None,
+        prompts=changes if prompts else None,
+        completions={} if prompts or templates else None,
+    )
+
+
 def _check_uri(template: UriTemplate, signature: Signature) -> None:
     """Raise ValueError or TypeError unless the URI is one and its names are the function's parameters."""
-    uri, names, known = show(template.template), set(template.names), signature.schema["properties"].keys()
+    uri, names, known = (
+        show(template.template),
+        set(template.names),
+        signature.schema["properties"].keys(),
+    )
     if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", template.template):
-        raise ValueError(f"resource {uri}: expected a URI with a scheme, such as config://app")
+        raise ValueError(
+            f"resource {uri}: expected a URI with a scheme, such as config://app"
+        )
     required = set(signature.schema.get("required", ()))
-    for wrong, what in ((required - names, f"is not in the URI {uri}; give it a default, or put it there"),
-                        (names - known, f"is in the URI {uri}, but no parameter"),
-                        (required.intersection(template.query), "is in the query, so give it a default")):
-        for name in sorted(wrong): raise TypeError(f"{signature.name}: {name} {what}")
+    for wrong, what in (
+        (
+            required - names,
+            f"is not in the URI {uri}; give it a default, or put it there",
+        ),
+        (names - known, f"is in the URI {uri}, but no parameter"),
+        (
+            required.intersection(template.query),
+            "is in the query, so give it a default",
+        ),
+    ):
+        for name in sorted(wrong):
+            raise TypeError(f"{signature.name}: {name} {what}")
+
+
 def _call_where(ctx: Context, run_on: Callback, job: Job) -> Any:
     """Have run_on run the job, and wait for it while the request is in flight: raises Cancelled when it ends
     before. The result travels in a slot of our own: hosts may swallow exceptions and return values."""
-    if run_on is None: return job()
+    if run_on is None:
+        return job()
     slot: SimpleQueue[Any] = SimpleQueue()
+
     def task(refused: Exception | None = None) -> None:
         try:
-            if refused is not None: raise refused
-            ctx.check_cancelled()                # cancelled while it was queued
+            if refused is not None:
+                raise refused
+            ctx.check_cancelled()  # cancelled while it was queued
             slot.put(("done", job()))
         except BaseException as error:
             slot.put(("raised", error))
-            if isinstance(error, KeyboardInterrupt): raise       # Ctrl-C is the host's, too
+            if isinstance(error, KeyboardInterrupt):
+                raise  # Ctrl-C is the host's, too
+
     with ctx._waiting(slot):
         run_on(task)
         kind, value = take(slot, None)
-    if kind == "raised": raise value
+    if kind == "raised":
+        raise value
     ctx.check_cancelled()
     return value
+
+
 def _failed(text: str, content: list[Any] | None = None) -> Json:
     """The result of a tool that failed. A lone surrogate in the text must not cost the model all of it."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return {"content": [_block(item) for item in content or [text]], "isError": True}
+
+
 ###############################################################################
 # 15. Client ##################################################################
 ###############################################################################
@@ -3475,44 +6609,72 @@ def _failed(text: str, content: list[Any] | None = None) -> Json:
 # a blocking call. Answers the server's questions through the callbacks, in either era.
 class Call:
     """A call in flight, as `Client.start_call` returns it: for one thread; cancel() and done() for any."""
-    def __init__(self, client: Client, method: str, params: Json, on_progress: Callback) -> None:
-        self._client, self._connection, self._params = client, client._open_connection(), params
+
+    def __init__(
+        self, client: Client, method: str, params: Json, on_progress: Callback
+    ) -> None:
+        self._client, self._connection, self._params = (
+            client,
+            client._open_connection(),
+            params,
+        )
         self._on_progress, self._rounds = on_progress, 0
-        self._outcome: Any = None                # the result or the exception, once result() has it
+        self._outcome: Any = None  # the result or the exception, once result() has it
         self._waiter = Waiter(method, on_progress is not None, self._on_answer)
         self._connection.request(self._waiter, params)
+
     def result(self, timeout: float | None = None) -> Json:
         """Block until the answer, running the progress callback here; `timeout` in seconds, else the
         client's. Raises McpError, Timeout (and the call is cancelled), Cancelled, ConnectionClosed."""
         if self._outcome is None:
             seconds = self._client.timeout if timeout is None else timeout
-            try: self._outcome = self._connection.wait(self._waiter, seconds, self._on_progress)
+            try:
+                self._outcome = self._connection.wait(
+                    self._waiter, seconds, self._on_progress
+                )
             except BaseException as error:
                 self._outcome = error
-                self.cancel(tell(error))         # if it could not wait, for Ctrl-C
-        if isinstance(self._outcome, dict): return self._outcome
+                self.cancel(tell(error))  # if it could not wait, for Ctrl-C
+        if isinstance(self._outcome, dict):
+            return self._outcome
         raise self._outcome
+
     def cancel(self, reason: str | None = None) -> None:
         """Tell the server to stop; result() raises Cancelled. Does nothing if the answer is already here."""
-        if self._connection.abandon(self._waiter, reason): self._waiter.inbox.put(("cancelled", None))
+        if self._connection.abandon(self._waiter, reason):
+            self._waiter.inbox.put(("cancelled", None))
+
     def done(self) -> bool:
         """Whether result() would return, or raise, at once."""
-        return self._outcome is not None or (self._waiter.id not in self._connection.protocol.pending
-                                             and not self._waiter.inbox.empty())
+        return self._outcome is not None or (
+            self._waiter.id not in self._connection.protocol.pending
+            and not self._waiter.inbox.empty()
+        )
+
     # Multi round-trip requests: basic/patterns/mrtr.md. Between the rounds the waiter stays registered, under
     # the id that the next request will have, so that cancel() and close() find it.
     def _on_answer(self, answer: Answer) -> bool:
         protocol, asked = self._connection.protocol, answer.result or {}
         stale = isinstance(answer.error, HeaderMismatch) and not self._rounds
-        done = protocol.version < MODERN or asked.get("resultType", "complete") == "complete"
-        if done and not stale: return False
+        done = (
+            protocol.version < MODERN
+            or asked.get("resultType", "complete") == "complete"
+        )
+        if done and not stale:
+            return False
         self._waiter.id, self._waiter.sent = protocol.open(self._waiter), False
         self._connection.workers.submit(lambda: self._next_round(asked, stale))
         return True
+
     def _next_round(self, asked: Json, stale: bool) -> None:
         """Answer what was asked and send the next request, on a worker; unless it was cancelled meanwhile."""
-        connection, waiter, pending = self._connection, self._waiter, self._connection.protocol.pending
-        if waiter.id not in pending: return
+        connection, waiter, pending = (
+            self._connection,
+            self._waiter,
+            self._connection.protocol.pending,
+        )
+        if waiter.id not in pending:
+            return
         asks, kind = METHODS.get(waiter.method, UNKNOWN).asks, asked.get("resultType")
         questions = asked.get("inputRequests")
         params = _with(dict(self._params), requestState=asked.get("requestState"))
@@ -3520,68 +6682,121 @@ class Call:
         try:
             # "A resultType of any value unrecognized by the client MUST be considered invalid."
             if not stale and not (kind == "input_required" and asks):
-                raise InternalError(f"the server's result has an unknown resultType {show(kind)}")
+                raise InternalError(
+                    f"the server's result has an unknown resultType {show(kind)}"
+                )
             if self._rounds > MAX_ROUNDS:
-                raise InternalError(f"{waiter.method}: the server asked more than {MAX_ROUNDS} times")
-            if stale: self._client.list_tools()  # for what its headers should mirror
-            elif questions is None: time.sleep(min(0.05 * 2 ** self._rounds, 1.0))       # "not yet": no hurry
-            else: params["inputResponses"] = self._client._answer_all(connection, questions)
-            if waiter.id in pending: connection.request(waiter, params)
+                raise InternalError(
+                    f"{waiter.method}: the server asked more than {MAX_ROUNDS} times"
+                )
+            if stale:
+                self._client.list_tools()  # for what its headers should mirror
+            elif questions is None:
+                time.sleep(min(0.05 * 2**self._rounds, 1.0))  # "not yet": no hurry
+            else:
+                params["inputResponses"] = self._client._answer_all(
+                    connection, questions
+                )
+            if waiter.id in pending:
+                connection.request(waiter, params)
         except Exception as error:
             pending.pop(waiter.id, None)
-            if isinstance(error, (ValueError, TypeError)): error = InternalError(f"cannot retry: {error}")
-            waiter.inbox.put(("answer", Answer(waiter, None, error)))      # unread, if it was cancelled
+            if isinstance(error, (ValueError, TypeError)):
+                error = InternalError(f"cannot retry: {error}")
+            waiter.inbox.put(
+                ("answer", Answer(waiter, None, error))
+            )  # unread, if it was cancelled
+
 
 class Listening:
     """An iterator over a server's notifications, {"method", "params"} each. A context manager, too."""
-    def __init__(self, client: Client, kinds: list[str], uris: list[str], tell: Callback = None) -> None:
-        self._client, self._connection, self._tell = client, client._open_connection(), tell or self._put
-        legacy = client.protocol_version < MODERN      # no id tells then which notifications are for this one
+
+    def __init__(
+        self, client: Client, kinds: list[str], uris: list[str], tell: Callback = None
+    ) -> None:
+        self._client, self._connection, self._tell = (
+            client,
+            client._open_connection(),
+            tell or self._put,
+        )
+        legacy = (
+            client.protocol_version < MODERN
+        )  # no id tells then which notifications are for this one
         self.methods = [LIST_CHANGES[kind][1] for kind in kinds if legacy]
         self.uris = uris if legacy else []
-        self._events: SimpleQueue[Any] = SimpleQueue()     # {"method", "params"}; last None or an exception
+        self._events: SimpleQueue[Any] = (
+            SimpleQueue()
+        )  # {"method", "params"}; last None or an exception
         self._waiter = Waiter("subscriptions/listen", on_answer=self._end)
         client._listenings.append(self)
         try:
-            if legacy:                           # open, but never sent: so it hears of the end of the session
+            if legacy:  # open, but never sent: so it hears of the end of the session
                 self._waiter.id = self._connection.protocol.open(self._waiter)
-                for uri in uris: client.request("resources/subscribe", {"uri": uri})
+                for uri in uris:
+                    client.request("resources/subscribe", {"uri": uri})
             else:
-                wanted = {**{LIST_CHANGES[kind][0]: True for kind in kinds}, "resourceSubscriptions": uris}
-                params = {"notifications": wanted, "_meta": client._meta(MODERN)}        # is acknowledged
-                self._connection.wait(self._connection.request(self._waiter, params), client.timeout)
+                wanted = {
+                    **{LIST_CHANGES[kind][0]: True for kind in kinds},
+                    "resourceSubscriptions": uris,
+                }
+                params = {
+                    "notifications": wanted,
+                    "_meta": client._meta(MODERN),
+                }  # is acknowledged
+                self._connection.wait(
+                    self._connection.request(self._waiter, params), client.timeout
+                )
         except BaseException:
             self._connection.abandon(self._waiter, None)
             self._end(Answer(self._waiter, None, None))
             raise
+
     def hear(self, subscription: Any, method: str, params: Json) -> None:
         """Take a notification, on the reading thread, if it is for this one: by its id, or what it says."""
         row, waiter = METHODS.get(method, UNKNOWN), self._waiter
         mine = waiter.sent and is_id(subscription) and waiter.id == subscription
-        if mine and row.acknowledges: waiter.inbox.put(("answer", Answer(waiter, params, None)))
+        if mine and row.acknowledges:
+            waiter.inbox.put(("answer", Answer(waiter, params, None)))
         elif mine and row.cancels:
-            if self._connection.protocol.pending.pop(waiter.id, None): waiter.answer(Answer(waiter, {}, None))
-        elif mine or method in self.methods or params.get("uri") in self.uris: self._tell(method, params)
+            if self._connection.protocol.pending.pop(waiter.id, None):
+                waiter.answer(Answer(waiter, {}, None))
+        elif mine or method in self.methods or params.get("uri") in self.uris:
+            self._tell(method, params)
+
     def _put(self, method: str, params: Json) -> None:
         put_bounded(self._events, {"method": method, "params": params})
+
     def _end(self, answer: Answer) -> bool:
-        with suppress(ValueError): self._client._listenings.remove(self)
+        with suppress(ValueError):
+            self._client._listenings.remove(self)
         self._events.put(answer.error)
-        return False                             # who waits for the acknowledgement is to know, too
-    def __iter__(self) -> Iterator[Json]: return self
+        return False  # who waits for the acknowledgement is to know, too
+
+    def __iter__(self) -> Iterator[Json]:
+        return self
+
     def __next__(self) -> Json:
-        if isinstance(event := take(self._events, None), dict): return event
-        self._events.put(event)                  # it is over, for whoever asks again
+        if isinstance(event := take(self._events, None), dict):
+            return event
+        self._events.put(event)  # it is over, for whoever asks again
         raise event or StopIteration
+
     def close(self) -> None:
         """End it: the server is told, and the iteration stops. Idempotent, from any thread."""
-        if not self._connection.abandon(self._waiter, None): return
+        if not self._connection.abandon(self._waiter, None):
+            return
         self._end(Answer(self._waiter, None, None))
         for uri in self.uris:
             if not any(uri in other.uris for other in self._client._listenings):
-                with suppress(ConnectionClosed): self._client.request("resources/unsubscribe", {"uri": uri})
-    def __enter__(self) -> Listening: return self
-    def __exit__(self, *exc_info: Any) -> None: self.close()
+                with suppress(ConnectionClosed):
+                    self._client.request("resources/unsubscribe", {"uri": uri})
+
+    def __enter__(self) -> Listening:
+        return self
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self.close()
+
 
 class Client:
     """An MCP client with blocking calls: `with Client(target) as client: client.call("tool", x=1)`.
@@ -3598,37 +6813,75 @@ class Client:
     on_progress(progress, total, message) in the thread that waits. What `server_info`, `server_capabilities`
     and `instructions` say is not verified. Safe from any thread. Raises McpError, ToolError, Timeout,
     Cancelled, ConnectionClosed."""
-    def __init__(self, target: Any, *, timeout: float = 60.0, headers: dict[str, str] | None = None,
-                 env: dict[str, str] | None = None, cwd: Any = None, version: str = "auto",
-                 name: str = "mcp_lite", client_version: str = __version__, roots: Any = None,
-                 on_elicit: Callback = None, on_sample: Callback = None, on_log: Callback = None,
-                 on_progress: Callback = None, on_notification: Callback = None, trace: Any = None,
-                 ssl_context: Any = None, validate: bool = True) -> None:
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        timeout: float = 60.0,
+        headers: dict[str, str] | None = None,
+        env: dict[str, str] | None = None,
+        cwd: Any = None,
+        version: str = "auto",
+        name: str = "mcp_lite",
+        client_version: str = __version__,
+        roots: Any = None,
+        on_elicit: Callback = None,
+        on_sample: Callback = None,
+        on_log: Callback = None,
+        on_progress: Callback = None,
+        on_notification: Callback = None,
+        trace: Any = None,
+        ssl_context: Any = None,
+        validate: bool = True,
+    ) -> None:
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
-        if version not in versions: raise ValueError(f"version: expected {versions}, got {show(version)}")
+        if version not in versions:
+            raise ValueError(f"version: expected {versions}, got {show(version)}")
         self.timeout = timeout
-        self._take_server({})                    # nothing is known of it yet
+        self._take_server({})  # nothing is known of it yet
         self._target, self._env, self._cwd, self._version = target, env, cwd, version
         self._headers, self._ssl_context = headers or {}, ssl_context
         self._info, self._log_level = {"name": name, "version": client_version}, ""
         self._roots, self._on_elicit, self._on_sample = roots, on_elicit, on_sample
-        self._on_log, self._on_progress, self._on_notification = on_log, on_progress, on_notification
-        self._validate, self._log, self._trace, self._lock = validate, _Log(), trace, threading.Lock()
-        self._connection: Connection | None = None       # who takes it, under _lock, ends it
+        self._on_log, self._on_progress, self._on_notification = (
+            on_log,
+            on_progress,
+            on_notification,
+        )
+        self._validate, self._log, self._trace, self._lock = (
+            validate,
+            _Log(),
+            trace,
+            threading.Lock(),
+        )
+        self._connection: Connection | None = None  # who takes it, under _lock, ends it
         self._child: Child | None = None
         self._reader: threading.Thread | None = None
-        self._listenings: list[Listening] = []           # those that are open
-        self._subscriptions: dict[str, Listening] = {}   # by URI
-        self._output_schemas: dict[str, Any] | None = None       # by tool; compiled when first used
-        self._mirrors: dict[tuple[str, str], Any] = {}   # by ("tools", name): header_parameters()
+        self._listenings: list[Listening] = []  # those that are open
+        self._subscriptions: dict[str, Listening] = {}  # by URI
+        self._output_schemas: dict[str, Any] | None = (
+            None  # by tool; compiled when first used
+        )
+        self._mirrors: dict[
+            tuple[str, str], Any
+        ] = {}  # by ("tools", name): header_parameters()
+
     # Connecting
     def connect(self) -> Client:
         """Reach the server, agree on a revision. Raises ConnectionClosed, UnsupportedVersion, Timeout."""
-        if self._connection is not None: raise RuntimeError("the client is connected already")
+        if self._connection is not None:
+            raise RuntimeError("the client is connected already")
         try:
-            try: self._open(self._version)
+            try:
+                self._open(self._version)
             except ConnectionClosed:
-                if self._version != "auto" or self._child is None or self._connection is None: raise
+                if (
+                    self._version != "auto"
+                    or self._child is None
+                    or self._connection is None
+                ):
+                    raise
                 # Some old servers end when asked anything before `initialize`: once more, without asking.
                 self.close()
                 self._open(LAST_LEGACY)
@@ -3636,10 +6889,13 @@ class Client:
             self.close()
             raise
         return self
+
     def close(self) -> None:
         """End the conversation; who waits gets ConnectionClosed, a child is gone. Idempotent, any thread."""
-        with self._lock: connection, self._connection = self._connection, None
-        if connection is None: return            # or another thread is at it
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is None:
+            return  # or another thread is at it
         closed = ConnectionClosed("the client is closed")
         connection.fail_pending(closed, tell=True)
         connection.close(closed)
@@ -3649,348 +6905,679 @@ class Client:
         connection.workers.close(EXIT_SECONDS)
         self._callbacks.close(EXIT_SECONDS)
         self._child = self._reader = None
-    def __enter__(self) -> Client: return self if self._connection is not None else self.connect()
-    def __exit__(self, *exc_info: Any) -> None: self.close()
+
+    def __enter__(self) -> Client:
+        return self if self._connection is not None else self.connect()
+
+    def __exit__(self, *exc_info: Any) -> None:
+        self.close()
+
     def _open(self, version: str) -> None:
         target, url = self._target, _object(self._target).get("url", self._target)
-        if isinstance(target, Server): self._open_memory(target)
+        if isinstance(target, Server):
+            self._open_memory(target)
         elif isinstance(url, str) and re.match("(?i)https?://", url):
             headers = {**(_object(target).get("headers") or {}), **self._headers}
-            transport = HttpTransport(url, headers, self._ssl_context, self.timeout, self._log,
-                                      lambda *tool: self._mirrors.get(tool, ()), self._renew_session)
-            transport.connection = self._take_transport(transport.write, transport.close)
-        elif isinstance(target, tuple) and len(target) == 2 and hasattr(target[0], "read"):
-            self._take_transport(stream_writer(target[1]), lambda: _shut_down(*target),
-                                 stream_reader(target[0]), lambda size: False)
+            transport = HttpTransport(
+                url,
+                headers,
+                self._ssl_context,
+                self.timeout,
+                self._log,
+                lambda *tool: self._mirrors.get(tool, ()),
+                self._renew_session,
+            )
+            transport.connection = self._take_transport(
+                transport.write, transport.close
+            )
+        elif (
+            isinstance(target, tuple)
+            and len(target) == 2
+            and hasattr(target[0], "read")
+        ):
+            self._take_transport(
+                stream_writer(target[1]),
+                lambda: _shut_down(*target),
+                stream_reader(target[0]),
+                lambda size: False,
+            )
         else:
             command, env = command_of(target)
-            self._child = child = Child(command, {**env, **(self._env or {})} or None, self._cwd, self._log)
+            self._child = child = Child(
+                command, {**env, **(self._env or {})} or None, self._cwd, self._log
+            )
             self._take_transport(child.write, child.stop, child.read, child.may_write)
         self._negotiate(version)
+
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
-        if self._log_level: self.request("logging/setLevel", {"level": self._log_level})
+        if self._log_level:
+            self.request("logging/setLevel", {"level": self._log_level})
         for uri in {uri for listening in self._listenings for uri in listening.uris}:
             self.request("resources/subscribe", {"uri": uri})
+
     def _open_memory(self, server: Server) -> None:
         def disconnect() -> None:
-            its.close(ConnectionClosed("the client closed the connection"), EXIT_SECONDS)
+            its.close(
+                ConnectionClosed("the client closed the connection"), EXIT_SECONDS
+            )
             server.disconnect(its)
-        mine = self._take_transport(lambda data: its.dispatch(its.feed(data)), disconnect)
+
+        mine = self._take_transport(
+            lambda data: its.dispatch(its.feed(data)), disconnect
+        )
         its = server.connect(lambda data: mine.dispatch(mine.feed(data)))
-    def _take_transport(self, write: Write, hang_up: Job, read: Callable[[], bytes] | None = None,
-                        may_write: Callable[[int], bool] | None = None) -> Connection:
+
+    def _take_transport(
+        self,
+        write: Write,
+        hang_up: Job,
+        read: Callable[[], bytes] | None = None,
+        may_write: Callable[[int], bool] | None = None,
+    ) -> Connection:
         """Converse over this; `hang_up` ends it. With `read`, a thread of the client's reads until then."""
-        connection = Connection(Protocol("client", self._capabilities), self, write, name="mcp-client",
-                                log=self._log, trace=self._see if self._trace else None, may_write=may_write)
-        self._callbacks = Workers("mcp-callbacks", 1, nothing, self._log)      # one: they run in order
+        connection = Connection(
+            Protocol("client", self._capabilities),
+            self,
+            write,
+            name="mcp-client",
+            log=self._log,
+            trace=self._see if self._trace else None,
+            may_write=may_write,
+        )
+        self._callbacks = Workers(
+            "mcp-callbacks", 1, nothing, self._log
+        )  # one: they run in order
         self._hang_up, self._connection = hang_up, connection
         if read is not None:
-            reader = threading.Thread(None, self._read, "mcp-reader", (connection, read), daemon=True)
-            reader.start()                       # before close() may join it
+            reader = threading.Thread(
+                None, self._read, "mcp-reader", (connection, read), daemon=True
+            )
+            reader.start()  # before close() may join it
             self._reader = reader
         return connection
+
     def _see(self, direction: str, line: bytes) -> None:
         """Tell trace=, which harms nobody: what it raises is logged."""
         try:
-            if callable(self._trace): self._trace(direction, line)
-            else: sys.stderr.write(f"{direction} {line.decode('utf-8', 'replace')}\n")
-        except Exception as error: self._log.warning(f"trace: {tell(error)}")
+            if callable(self._trace):
+                self._trace(direction, line)
+            else:
+                sys.stderr.write(f"{direction} {line.decode('utf-8', 'replace')}\n")
+        except Exception as error:
+            self._log.warning(f"trace: {tell(error)}")
+
     def _read(self, connection: Connection, read: Callable[[], bytes]) -> None:
         try:
-            for data in itertools.chain(iter(read, b""), [b""]): connection.dispatch(connection.feed(data))
-        except (OSError, ValueError) as error:   # ValueError: the file was closed
+            for data in itertools.chain(iter(read, b""), [b""]):
+                connection.dispatch(connection.feed(data))
+        except (OSError, ValueError) as error:  # ValueError: the file was closed
             self._log.debug(f"the server's output ended: {tell(error)}")
-        finally: connection.close(self._closed("the server closed the connection"))
+        finally:
+            connection.close(self._closed("the server closed the connection"))
+
     def _closed(self, why: str) -> ConnectionClosed:
         child = self._child
         return child.closed(why) if child is not None else ConnectionClosed(why)
+
     # Agreeing on a revision: basic/versioning.md, and basic/lifecycle.md of the legacy revisions
     def _negotiate(self, wanted: str) -> None:
         """Probe for the modern era, else shake hands. A silent server may be slow: take what comes first."""
         inbox: SimpleQueue[Any] = SimpleQueue()
-        connection, probing, patience = self._open_connection(), wanted == "auto", self.timeout
-        if probing: wanted, patience = MODERN, min(PROBE_SECONDS, patience)
+        connection, probing, patience = (
+            self._open_connection(),
+            wanted == "auto",
+            self.timeout,
+        )
+        if probing:
+            wanted, patience = MODERN, min(PROBE_SECONDS, patience)
         self._propose(wanted, inbox)
         while True:
             try:
                 answer = take(inbox, patience)[1]
-                if (version := self._agree(answer)) >= MODERN or answer.pending.method == "initialize": break
+                if (
+                    version := self._agree(answer)
+                ) >= MODERN or answer.pending.method == "initialize":
+                    break
             except Empty:
-                if not probing: raise Timeout(f"connecting: no answer within {patience:g} s") from None
+                if not probing:
+                    raise Timeout(
+                        f"connecting: no answer within {patience:g} s"
+                    ) from None
                 version = LAST_LEGACY
-            if probing: self._propose(version, inbox)
+            if probing:
+                self._propose(version, inbox)
             probing, patience = False, self.timeout
         self._take_server(answer.result or {})
         connection.protocol.version, connection.protocol.initialized = version, True
-        if version < MODERN: connection.notify("notifications/initialized", None)
+        if version < MODERN:
+            connection.notify("notifications/initialized", None)
+
     def _propose(self, version: str, inbox: SimpleQueue[Any]) -> None:
         """Ask the server to speak this revision: by server/discover, or in the legacy era by `initialize`."""
         waiter = Waiter("initialize" if version < MODERN else "server/discover")
-        params: Json = {"protocolVersion": version, "clientInfo": self._info,
-                        "capabilities": self._capabilities(version)}
-        if version >= MODERN: params = {"_meta": self._meta(version)}
+        params: Json = {
+            "protocolVersion": version,
+            "clientInfo": self._info,
+            "capabilities": self._capabilities(version),
+        }
+        if version >= MODERN:
+            params = {"_meta": self._meta(version)}
         waiter.inbox = inbox
         self._open_connection().request(waiter, params)
+
     def _agree(self, answer: Answer) -> str:
         """The revision to speak now. Raises the answer unless it means legacy, and UnsupportedVersion."""
-        result, error, probed = answer.result or {}, answer.error, answer.pending.method != "initialize"
-        offered: Any = result.get("supportedVersions") if probed else [result.get("protocolVersion")]
-        if probed and isinstance(error, UnsupportedVersion): offered = _object(error.data).get("supported")
+        result, error, probed = (
+            answer.result or {},
+            answer.error,
+            answer.pending.method != "initialize",
+        )
+        offered: Any = (
+            result.get("supportedVersions")
+            if probed
+            else [result.get("protocolVersion")]
+        )
+        if probed and isinstance(error, UnsupportedVersion):
+            offered = _object(error.data).get("supported")
         elif error is not None:
-            if not probed or not isinstance(error, McpError) or error.code in MODERN_ERRORS: raise error
+            if (
+                not probed
+                or not isinstance(error, McpError)
+                or error.code in MODERN_ERRORS
+            ):
+                raise error
             offered = None
         # "any other error [...]: the server is legacy"; and so is one that answers, but not to the question.
-        if not isinstance(offered, (list, tuple)): offered = LEGACY_VERSIONS
+        if not isinstance(offered, (list, tuple)):
+            offered = LEGACY_VERSIONS
         known = LEGACY_VERSIONS + (MODERN_VERSIONS if probed else ())
-        common = [each for each in known if each in offered and self._version in ("auto", each)]
-        if common: return common[-1]
+        common = [
+            each
+            for each in known
+            if each in offered and self._version in ("auto", each)
+        ]
+        if common:
+            return common[-1]
         # "If the client does not support the version in the server's response, it SHOULD disconnect."
-        raise UnsupportedVersion(f"the server speaks {show(offered)}, which is not {self._version}",
-                                 {"supported": offered, "requested": self._version}) from error
+        raise UnsupportedVersion(
+            f"the server speaks {show(offered)}, which is not {self._version}",
+            {"supported": offered, "requested": self._version},
+        ) from error
+
     def _take_server(self, words: Json) -> None:
         instructions = words.get("instructions")
-        self.server_info = _object(words.get("serverInfo", _object(words.get("_meta")).get(META_SERVER_INFO)))
+        self.server_info = _object(
+            words.get("serverInfo", _object(words.get("_meta")).get(META_SERVER_INFO))
+        )
         self.server_capabilities = _object(words.get("capabilities"))
         self.instructions = instructions if isinstance(instructions, str) else None
+
     def _capabilities(self, version: str = MODERN) -> Json:
         """What this client declares: a capability for each callback. Servers ask by it, in any revision."""
-        full, elicits = version >= LAST_LEGACY, self._on_elicit is not None and version >= "2025-06-18"
+        full, elicits = (
+            version >= LAST_LEGACY,
+            self._on_elicit is not None and version >= "2025-06-18",
+        )
         roots = {"listChanged": True} if version < MODERN else {}
-        return _with({}, elicitation=({"form": {}, "url": {}} if full else {}) if elicits else None,
-                     sampling=({"tools": {}} if full else {}) if self._on_sample is not None else None,
-                     roots=roots if self._roots is not None else None)
+        return _with(
+            {},
+            elicitation=({"form": {}, "url": {}} if full else {}) if elicits else None,
+            sampling=({"tools": {}} if full else {})
+            if self._on_sample is not None
+            else None,
+            roots=roots if self._roots is not None else None,
+        )
+
     def _meta(self, version: str) -> Json:
-        meta = {META_VERSION: version, META_CLIENT_INFO: self._info, META_CAPABILITIES: self._capabilities()}
+        meta = {
+            META_VERSION: version,
+            META_CLIENT_INFO: self._info,
+            META_CAPABILITIES: self._capabilities(),
+        }
         return {**meta, META_LOG_LEVEL: self._log_level} if self._log_level else meta
+
     # Requests
     @property
     def protocol_version(self) -> str:
         """The revision that this conversation speaks. Raises ConnectionClosed before connect()."""
         return self._open_connection().protocol.version
-    def request(self, method: str, params: Json | None = None, timeout: float | None = None) -> Json:
+
+    def request(
+        self, method: str, params: Json | None = None, timeout: float | None = None
+    ) -> Json:
         """Send any request, block for its result. Raises MethodNotFound for what cannot be asked here."""
         return self._start(method, params).result(timeout)
+
     def notify(self, method: str, params: Json | None = None) -> None:
         """Send any notification."""
         self._open_connection().notify(method, params)
+
     def ping(self) -> None:
         """Raise unless the server answers."""
         self.request("server/discover" if self.protocol_version >= MODERN else "ping")
+
     def set_log_level(self, level: str) -> None:
         """Ask for log messages of this level, one of LOG_LEVELS, and above."""
-        if level not in LOG_LEVELS: raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
-        if self.protocol_version < MODERN: self.request("logging/setLevel", {"level": level})
-        self._log_level = level                  # modern: each later request carries it
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
+        if self.protocol_version < MODERN:
+            self.request("logging/setLevel", {"level": level})
+        self._log_level = level  # modern: each later request carries it
+
     def _open_connection(self) -> Connection:
-        if (connection := self._connection) is not None: return connection
-        raise ConnectionClosed("the client is not connected; use `with client:` or client.connect()")
-    def _start(self, method: str, params: Json | None = None, on_progress: Callback = None) -> Call:
+        if (connection := self._connection) is not None:
+            return connection
+        raise ConnectionClosed(
+            "the client is not connected; use `with client:` or client.connect()"
+        )
+
+    def _start(
+        self, method: str, params: Json | None = None, on_progress: Callback = None
+    ) -> Call:
         version, row, params = self.protocol_version, METHODS.get(method), params or {}
         if row is not None:
-            if not row.since <= version <= row.until: raise MethodNotFound(f"{method} is not in {version}")
+            if not row.since <= version <= row.until:
+                raise MethodNotFound(f"{method} is not in {version}")
             # In the oldest revision, completion had no capability.
-            needed = "" if row.capability == "completions" and version == OLDEST else row.capability
-            if needed and version >= MODERN and not has_capability(self.server_capabilities, needed):
-                self._take_server(self.request("server/discover"))       # it may have grown since
+            needed = (
+                ""
+                if row.capability == "completions" and version == OLDEST
+                else row.capability
+            )
+            if (
+                needed
+                and version >= MODERN
+                and not has_capability(self.server_capabilities, needed)
+            ):
+                self._take_server(
+                    self.request("server/discover")
+                )  # it may have grown since
             if needed and not has_capability(self.server_capabilities, needed):
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
             on_progress = on_progress or (self._on_progress if row.asks else None)
-        if version >= MODERN: params = {**params, "_meta": {**self._meta(version), **params.get("_meta", {})}}
+        if version >= MODERN:
+            params = {
+                **params,
+                "_meta": {**self._meta(version), **params.get("_meta", {})},
+            }
         return Call(self, method, params, on_progress)
+
     # The server's features
     def call(self, name: str, /, **arguments: Any) -> Any:
         """Call a tool for its value: structured content, else text, else blocks. Raises ToolError as well."""
         blocks = _objects(result := self.call_tool(name, arguments), "content")
-        if not result.get("isError"): return unwrap_result(result)
-        texts = [str(block.get("text", "")) for block in blocks if block.get("type") == "text"]
+        if not result.get("isError"):
+            return unwrap_result(result)
+        texts = [
+            str(block.get("text", ""))
+            for block in blocks
+            if block.get("type") == "text"
+        ]
         raise ToolError("\n".join(texts) or "the tool failed", blocks)
-    def call_tool(self, name: str, arguments: Json | None = None, timeout: float | None = None,
-                  on_progress: Callback = None, meta: Json | None = None) -> Json:
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Json | None = None,
+        timeout: float | None = None,
+        on_progress: Callback = None,
+        meta: Json | None = None,
+    ) -> Json:
         """Call a tool (server/tools.md) for its result: {"content", "structuredContent", "isError"}. Raises
         NotFound, InvalidParams, Timeout, and InternalError for a result that its outputSchema forbids."""
         params = _with({"name": name, "arguments": arguments or {}}, _meta=meta)
         result = self._start("tools/call", params, on_progress).result(timeout)
-        if self._validate and "structuredContent" in result and not result.get("isError"):
+        if (
+            self._validate
+            and "structuredContent" in result
+            and not result.get("isError")
+        ):
             self._check_structured(name, result["structuredContent"])
         return result
-    def start_call(self, name: str, arguments: Json | None = None, *, on_progress: Callback = None) -> Call:
+
+    def start_call(
+        self, name: str, arguments: Json | None = None, *, on_progress: Callback = None
+    ) -> Call:
         """Start a tool call and return at once. Progress is told in the thread that waits in result()."""
-        return self._start("tools/call", {"name": name, "arguments": arguments or {}}, on_progress)
+        return self._start(
+            "tools/call", {"name": name, "arguments": arguments or {}}, on_progress
+        )
+
     def list_tools(self) -> list[Json]:
         """Every tool, from every page: [{"name", "inputSchema", ...}]."""
         tools = []
         for tool in self._list("tools/list"):
             try:
-                self._mirrors["tools", str(tool.get("name"))] = header_parameters(tool.get("inputSchema"))
+                self._mirrors["tools", str(tool.get("name"))] = header_parameters(
+                    tool.get("inputSchema")
+                )
                 tools.append(tool)
-            except ValueError as error:          # over HTTP "MUST exclude the invalid tool"; elsewhere we may
-                self._log.warning(f"the tool {show(tool.get('name'))} is left out: {error}")
-        self._output_schemas = {str(tool.get("name")): tool.get("outputSchema") for tool in tools}
+            except (
+                ValueError
+            ) as error:  # over HTTP "MUST exclude the invalid tool"; elsewhere we may
+                self._log.warning(
+                    f"the tool {show(tool.get('name'))} is left out: {error}"
+                )
+        self._output_schemas = {
+            str(tool.get("name")): tool.get("outputSchema") for tool in tools
+        }
         return tools
+
     def list_resources(self) -> list[Json]:
         """[{"uri", "name", ...}] of every page."""
         return self._list("resources/list")
+
     def list_resource_templates(self) -> list[Json]:
         """[{"uriTemplate", "name", ...}] of every page."""
         return self._list("resources/templates/list")
+
     def list_prompts(self) -> list[Json]:
         """[{"name", "arguments", ...}] of every page."""
         return self._list("prompts/list")
+
     def read_resource(self, uri: str) -> Json:
         """{"contents": [{"uri", "mimeType", "text" or "blob"}]} of a resource. Raises NotFound."""
         return self.request("resources/read", {"uri": uri})
+
     def read(self, uri: str) -> str | bytes:
         """A resource's text, or its bytes. Of several contents, the texts joined, else the first's bytes."""
         contents = _objects(self.read_resource(uri), "contents")
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
-        if texts or not contents: return "".join(texts)
+        if texts or not contents:
+            return "".join(texts)
         import base64
-        try: return base64.b64decode(str(contents[0].get("blob", "")), validate=True)
-        except ValueError as error: raise InternalError(f"{uri}: blob: not base64: {error}") from None
+
+        try:
+            return base64.b64decode(str(contents[0].get("blob", "")), validate=True)
+        except ValueError as error:
+            raise InternalError(f"{uri}: blob: not base64: {error}") from None
+
     def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
         """{"description", "messages": [{"role", "content"}]}. Raises NotFound, InvalidParams."""
         return self.request("prompts/get", {"name": name, "arguments": arguments or {}})
-    def complete(self, ref: Any, argument: str, value: str, context: Json | None = None) -> list[str]:
+
+    def complete(
+        self, ref: Any, argument: str, value: str, context: Json | None = None
+    ) -> list[str]:
         """Values for an argument of `ref`, a prompt's name or a template's URI; `context` has the others."""
         if isinstance(ref, str):
-            ref = {"type": "ref/resource", "uri": ref} if ":" in ref else {"type": "ref/prompt", "name": ref}
+            ref = (
+                {"type": "ref/resource", "uri": ref}
+                if ":" in ref
+                else {"type": "ref/prompt", "name": ref}
+            )
         params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
-        if context: params["context"] = {"arguments": context}
-        values = _object(self.request("completion/complete", params).get("completion")).get("values")
-        if isinstance(values, list): return values
+        if context:
+            params["context"] = {"arguments": context}
+        values = _object(
+            self.request("completion/complete", params).get("completion")
+        ).get("values")
+        if isinstance(values, list):
+            return values
         raise InternalError(f"completion.values: expected an array, got {show(values)}")
+
     def _list(self, method: str) -> list[Json]:
         """Follow the pages: server/utilities/pagination.md. "an empty string is a valid cursor"."""
         found: list[Json] = []
         seen: set[str] = set()
         cursor: Any = None
         while len(seen) < MAX_PAGES:
-            try: result = self.request(method, _with({}, cursor=cursor))
-            except ValueError as error: raise InternalError(f"{method}: nextCursor: {error}") from None
+            try:
+                result = self.request(method, _with({}, cursor=cursor))
+            except ValueError as error:
+                raise InternalError(f"{method}: nextCursor: {error}") from None
             found.extend(_objects(result, METHODS[method].paged))
-            if (cursor := result.get("nextCursor")) is None: return found
-            if not isinstance(cursor, str) or cursor in seen: break
+            if (cursor := result.get("nextCursor")) is None:
+                return found
+            if not isinstance(cursor, str) or cursor in seen:
+                break
             seen.add(cursor)
-        raise InternalError(f"{method}: nextCursor: not a string, it came twice, or after {MAX_PAGES} pages")
+        raise InternalError(
+            f"{method}: nextCursor: not a string, it came twice, or after {MAX_PAGES} pages"
+        )
+
     def _check_structured(self, name: str, value: Any) -> None:
         told = ""
         try:
-            if self._output_schemas is None: self.list_tools()
+            if self._output_schemas is None:
+                self.list_tools()
             schemas = self._output_schemas or {}
-            if isinstance(schemas.get(name), dict): schemas[name] = Schema(schemas[name])
-            if schemas.get(name) is not None: told = "; ".join(schemas[name].errors(value)[:5])
-        except Exception as error:               # the tool has run: its result is worth more than the check
+            if isinstance(schemas.get(name), dict):
+                schemas[name] = Schema(schemas[name])
+            if schemas.get(name) is not None:
+                told = "; ".join(schemas[name].errors(value)[:5])
+        except (
+            Exception
+        ) as error:  # the tool has run: its result is worth more than the check
             self._log.warning(f"the result of {name} is not checked: {tell(error)}")
-        if told: raise InternalError(f"{name}: the structured result does not match the outputSchema: {told}")
+        if told:
+            raise InternalError(
+                f"{name}: the structured result does not match the outputSchema: {told}"
+            )
+
     # Hearing of changes
     def subscribe(self, uri: str) -> None:
         """Have on_notification told when the resource changes."""
         if self._subscriptions.get(uri) not in self._listenings:
-            self._subscriptions[uri] = Listening(self, [], [uri], nothing)       # on_notification hears all
+            self._subscriptions[uri] = Listening(
+                self, [], [uri], nothing
+            )  # on_notification hears all
+
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began."""
-        if (known := self._subscriptions.pop(uri, None)) is not None: known.close()
-    def listen(self, tools: bool = True, prompts: bool = True, resources: bool = True,
-               uris: Iterable[str] = ()) -> Listening:
+        if (known := self._subscriptions.pop(uri, None)) is not None:
+            known.close()
+
+    def listen(
+        self,
+        tools: bool = True,
+        prompts: bool = True,
+        resources: bool = True,
+        uris: Iterable[str] = (),
+    ) -> Listening:
         """Hear of changes of the lists and of the resources `uris`. Blocks until the server has agreed."""
         wanted = {"tools": tools, "prompts": prompts, "resources": resources}
-        return Listening(self, [kind for kind in LIST_CHANGES if wanted[kind]], list(uris))
-    def take_notification(self, connection: Connection, notification: Notification) -> None:
+        return Listening(
+            self, [kind for kind in LIST_CHANGES if wanted[kind]], list(uris)
+        )
+
+    def take_notification(
+        self, connection: Connection, notification: Notification
+    ) -> None:
         """Pass a notification on, on the reading thread: to who listens for it, and to the callbacks."""
         method, params, row = notification
         for kind, (_, changed, _) in LIST_CHANGES.items():
-            if method == changed:                # a session's server that started without any has some now
+            if (
+                method == changed
+            ):  # a session's server that started without any has some now
                 self._output_schemas = None
                 self.server_capabilities.setdefault(kind, {"listChanged": True})
-        subscription = _object(params.get("_meta")).get(META_SUBSCRIPTION, params.get("requestId"))
-        if subscription: params = {name: value for name, value in params.items() if name != "_meta"}
-        for listening in list(self._listenings): listening.hear(subscription, method, params)
-        if not row.acknowledges: self._tell(method, params)
+        subscription = _object(params.get("_meta")).get(
+            META_SUBSCRIPTION, params.get("requestId")
+        )
+        if subscription:
+            params = {name: value for name, value in params.items() if name != "_meta"}
+        for listening in list(self._listenings):
+            listening.hear(subscription, method, params)
+        if not row.acknowledges:
+            self._tell(method, params)
+
     def _tell(self, method: str, params: Json) -> None:
         job = partial(self._on_notification or nothing, method, params)
         if self._on_log is not None and METHODS.get(method, UNKNOWN).logs:
-            job = partial(self._on_log, params.get("level"), params.get("data"), params.get("logger"))
-        elif self._on_notification is None: return
-        if len(self._callbacks) < MAX_QUEUED: self._callbacks.submit(job)
-        else: self._log.warning(f"a notification was dropped: {MAX_QUEUED} wait for the callbacks")
+            job = partial(
+                self._on_log,
+                params.get("level"),
+                params.get("data"),
+                params.get("logger"),
+            )
+        elif self._on_notification is None:
+            return
+        if len(self._callbacks) < MAX_QUEUED:
+            self._callbacks.submit(job)
+        else:
+            self._log.warning(
+                f"a notification was dropped: {MAX_QUEUED} wait for the callbacks"
+            )
+
     # Answering the server: the rest of the Connection's endpoint
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Answer a question of a legacy server, on a worker."""
-        try: message = result_message(request.id, self._answer(connection, request.method, request.params))
-        except McpError as error: message = error_message(request.id, error)
+        try:
+            message = result_message(
+                request.id, self._answer(connection, request.method, request.params)
+            )
+        except McpError as error:
+            message = error_message(request.id, error)
         connection.respond(request, message)
+
     def output_lost(self, connection: Connection) -> None:
         """The server reads no more: nothing that waits will be answered."""
-        connection.helpers.submit(lambda: connection.fail_pending(self._closed("the server reads no more")))
+        connection.helpers.submit(
+            lambda: connection.fail_pending(self._closed("the server reads no more"))
+        )
+
     def _answer_all(self, connection: Connection, questions: Any) -> Json:
         """The answers to a modern result's inputRequests, one after the other: there is one user."""
-        if not isinstance(questions, dict) or not all(isinstance(each, dict) for each in questions.values()):
-            raise InternalError(f"inputRequests: expected an object of requests, got {show(questions)}")
-        return {key: self._answer(connection, str(each.get("method")), each.get("params") or {})
-                for key, each in questions.items()}
+        if not isinstance(questions, dict) or not all(
+            isinstance(each, dict) for each in questions.values()
+        ):
+            raise InternalError(
+                f"inputRequests: expected an object of requests, got {show(questions)}"
+            )
+        return {
+            key: self._answer(
+                connection, str(each.get("method")), each.get("params") or {}
+            )
+            for key, each in questions.items()
+        }
+
     def _answer(self, connection: Connection, method: str, params: Json) -> Json:
         """What a callback answers, checked. Raises McpError: the callback's, or for any other failure."""
         row = METHODS.get(method, UNKNOWN)
-        if row.handshake or not row.early and not has_capability(self._capabilities(), row.capability):
-            raise MethodNotFound(f"{show(method)} is no question that this client declared to answer")
-        with connection._lock: connection.answering.add(threading.get_ident())
+        if (
+            row.handshake
+            or not row.early
+            and not has_capability(self._capabilities(), row.capability)
+        ):
+            raise MethodNotFound(
+                f"{show(method)} is no question that this client declared to answer"
+            )
+        with connection._lock:
+            connection.answering.add(threading.get_ident())
         try:
             answer: Json = getattr(self, row.handler)(params)
-            try: check_answer("from a callback", method, params, answer)
-            except InvalidParams as error: raise TypeError(error.message) from None
+            try:
+                check_answer("from a callback", method, params, answer)
+            except InvalidParams as error:
+                raise TypeError(error.message) from None
             return answer
-        except McpError: raise
+        except McpError:
+            raise
         except BaseException as error:
             self._log.error(f"answering {method} failed: {tell(error)}", error)
-            raise InternalError(f"{method}: the client's callback raised {type(error).__name__}") from error
+            raise InternalError(
+                f"{method}: the client's callback raised {type(error).__name__}"
+            ) from error
         finally:
-            with connection._lock: connection.answering.discard(threading.get_ident())
-    def _ping(self, params: Json) -> Json: return {}
+            with connection._lock:
+                connection.answering.discard(threading.get_ident())
+
+    def _ping(self, params: Json) -> Json:
+        return {}
+
     def _roots_list(self, params: Json) -> Json:
-        return {"roots": [_root(each) for each in (self._roots() if callable(self._roots) else self._roots)]}
+        return {
+            "roots": [
+                _root(each)
+                for each in (self._roots() if callable(self._roots) else self._roots)
+            ]
+        }
+
     def _sampling_create_message(self, params: Json) -> Any:
-        if not isinstance(answer := (self._on_sample or nothing)(params), str): return answer
-        return {"role": "assistant", "content": {"type": "text", "text": answer}, "model": "unknown",
-                "stopReason": "endTurn"}
+        if not isinstance(answer := (self._on_sample or nothing)(params), str):
+            return answer
+        return {
+            "role": "assistant",
+            "content": {"type": "text", "text": answer},
+            "model": "unknown",
+            "stopReason": "endTurn",
+        }
+
     def _elicitation_create(self, params: Json) -> Any:
         schema: Any = params.get("requestedSchema")
         if params.get("mode", "form") == "form":
-            try: check_elicitation_schema(schema)
-            except ValueError as error: raise InvalidParams(str(error)) from None
+            try:
+                check_elicitation_schema(schema)
+            except ValueError as error:
+                raise InvalidParams(str(error)) from None
         answer = (self._on_elicit or nothing)(params) or {"action": "cancel"}
         action = _object(answer).get("action")
-        if schema is None or action != "accept": return _with({}, action=action)
-        defaults = {name: sub["default"] for name, sub in schema["properties"].items() if "default" in sub}
-        return {"action": action, "content": {**defaults, **(answer.get("content") or {})}}
+        if schema is None or action != "accept":
+            return _with({}, action=action)
+        defaults = {
+            name: sub["default"]
+            for name, sub in schema["properties"].items()
+            if "default" in sub
+        }
+        return {
+            "action": action,
+            "content": {**defaults, **(answer.get("content") or {})},
+        }
+
+
 def _objects(result: Json, member: str) -> list[Json]:
     """A member of a result that must be an array of objects. Raises InternalError when it is not."""
     found = result.get(member)
-    if isinstance(found, list) and all(isinstance(each, dict) for each in found): return found
+    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+        return found
     raise InternalError(f"{member}: expected an array of objects, got {show(found)}")
+
+
 def _root(root: Any) -> Json:
     """A root as on the wire, from a path, a URI or itself."""
-    if isinstance(root, dict): return root
-    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text := os.fspath(root)): return {"uri": text}
+    if isinstance(root, dict):
+        return root
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text := os.fspath(root)):
+        return {"uri": text}
     import pathlib
+
     path = pathlib.Path(text).absolute()
     return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+
 def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
     """The command that a target names, and variables for its environment. Raises TypeError."""
     if isinstance(target, dict) and isinstance(target.get("command"), str):
-        return [target["command"], *map(str, target.get("args", []))], dict(target.get("env") or {})
-    if isinstance(target, (list, tuple)) and target: return [os.fspath(part) for part in target], {}
+        return [target["command"], *map(str, target.get("args", []))], dict(
+            target.get("env") or {}
+        )
+    if isinstance(target, (list, tuple)) and target:
+        return [os.fspath(part) for part in target], {}
     wanted = "a URL, a command, a script, a dict, a Server or (reader, writer)"
-    if not isinstance(target, (str, os.PathLike)): raise TypeError(f"target: {target!r} is not {wanted}")
+    if not isinstance(target, (str, os.PathLike)):
+        raise TypeError(f"target: {target!r} is not {wanted}")
     text: str = os.fspath(target)
     if text.endswith(".py") and (" " not in text or os.path.exists(text)):
         # Inside a host program, sys.executable may be the host.
-        python = sys.executable if "python" in os.path.basename(sys.executable or "").lower() else "python3"
+        python = (
+            sys.executable
+            if "python" in os.path.basename(sys.executable or "").lower()
+            else "python3"
+        )
         return [python, text], {}
     import shlex
-    return (shlex.split(text) if os.name == "posix" and not os.path.exists(text) else [text]), {}
+
+    return (
+        shlex.split(text) if os.name == "posix" and not os.path.exists(text) else [text]
+    ), {}
+
+
 def _shut_down(reader: Any, writer: Any) -> None:
     """End a pair of streams. A socket's files keep it open, and a thread in its read: say the end to both."""
     for stream in (writer, reader):
-        with suppress(OSError, AttributeError): getattr(stream, "raw", stream)._sock.shutdown(2)
-    with suppress(OSError, ValueError): writer.close()
+        with suppress(OSError, AttributeError):
+            getattr(stream, "raw", stream)._sock.shutdown(2)
+    with suppress(OSError, ValueError):
+        writer.close()

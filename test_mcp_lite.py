@@ -3,6 +3,7 @@
 They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where those are the subject; the same
 promises over memory and stdio, and in every revision.
 """
+
 import collections
 import contextlib
 import copy
@@ -76,7 +77,10 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 WAV = b"RIFF\0\0\0\0WAVEfmt "
 FORM = {
     "type": "object",
-    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
+    "properties": {
+        "name": {"type": "string"},
+        "age": {"type": "integer", "default": 7},
+    },
     "required": ["name"],
 }
 
@@ -166,6 +170,7 @@ class Partial(typing.TypedDict, total=False):
 
 
 if sys.version_info >= (3, 11):
+
     class Release(typing.TypedDict):
         name: typing.Required[str]
         tag: "typing.NotRequired[str]"
@@ -174,6 +179,7 @@ if sys.version_info >= (3, 11):
 def function_returning(hint):
     def fn():
         """"""
+
     fn.__annotations__["return"] = hint
     return fn
 
@@ -199,7 +205,12 @@ def build_server():
         """Return the value."""
         return value
 
-    @server.tool(title="Adder", annotations={"readOnlyHint": True}, meta={"x": 1}, icons=[{"src": "data:,"}])
+    @server.tool(
+        title="Adder",
+        annotations={"readOnlyHint": True},
+        meta={"x": 1},
+        icons=[{"src": "data:,"}],
+    )
     def add(a: int, b: int = 1) -> int:
         """Add two integers."""
         return a + b
@@ -262,7 +273,9 @@ def build_server():
 
     @server.tool
     def think(ctx: Context) -> str:
-        return ctx.sample("2 + 2?", max_tokens=10, system_prompt="be brief")["content"]["text"]
+        return ctx.sample("2 + 2?", max_tokens=10, system_prompt="be brief")["content"][
+            "text"
+        ]
 
     @server.tool
     def where(ctx: Context) -> list:
@@ -280,9 +293,13 @@ def build_server():
 
     @server.tool
     def together(ctx: Context) -> list:
-        found = ctx.ask({"a": ("elicitation/create", {"message": "a", "requestedSchema": FORM}),
-                         "b": ("sampling/createMessage", {"messages": [], "maxTokens": 1}),
-                         "c": ("roots/list", {})})
+        found = ctx.ask(
+            {
+                "a": ("elicitation/create", {"message": "a", "requestedSchema": FORM}),
+                "b": ("sampling/createMessage", {"messages": [], "maxTokens": 1}),
+                "c": ("roots/list", {}),
+            }
+        )
         return sorted(found)
 
     waiting = threading.Event()
@@ -359,7 +376,9 @@ def build_server():
         return path
 
     @server.prompt(title="Review")
-    def review(code: str, style: typing.Literal["kind", "strict"] = "kind", deep: bool = False) -> list:
+    def review(
+        code: str, style: typing.Literal["kind", "strict"] = "kind", deep: bool = False
+    ) -> list:
         """Review some code."""
         return [f"{style} {deep}", Message("yes", role="assistant"), Image(PNG)]
 
@@ -387,7 +406,15 @@ def main():
             subprocess.check_call([sys.executable, "-m", "venv", folder])
         if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
             subprocess.check_call(
-                [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "pytest"]
+                [
+                    python,
+                    "-m",
+                    "pip",
+                    "install",
+                    "-q",
+                    "--disable-pip-version-check",
+                    "pytest",
+                ]
             )
     sys.exit(subprocess.call([python, "-m", "pytest", "-q", *sys.argv[1:]], cwd=HERE))
 
@@ -398,7 +425,7 @@ if __name__ == "__main__":
 import pytest  # noqa: E402
 
 SERVE = [sys.executable, os.path.abspath(__file__), "--serve"]
-SECONDS = 30      # a deadline for what takes milliseconds: these machines are shared
+SECONDS = 30  # a deadline for what takes milliseconds: these machines are shared
 
 
 def eventually(condition, what="the condition"):
@@ -413,7 +440,7 @@ def descriptors():
     """What this process has open, as far as the system tells: {number: what it is}."""
     found = {}
     for number in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
-        with contextlib.suppress(OSError):       # the one for the listing has gone
+        with contextlib.suppress(OSError):  # the one for the listing has gone
             found[number] = os.readlink("/proc/self/fd/" + number)
     return found
 
@@ -421,7 +448,9 @@ def descriptors():
 def has_children():
     """Whether a child process lives, or has ended and nobody has looked."""
     try:
-        return hasattr(os, "waitid") and [os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)]
+        return hasattr(os, "waitid") and [
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        ]
     except ChildProcessError:
         return []
 
@@ -429,12 +458,16 @@ def has_children():
 @pytest.fixture(scope="session", autouse=True)
 def equal_environments(tmp_path_factory):
     """The children share what they compile, outside this tree, and hear Ctrl-C, whatever we were given."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:        # in the background of a shell, say
+    if (
+        signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    ):  # in the background of a shell, say
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
-        patch.setattr(mcp_lite, "TICK_SECONDS", 0.01)            # of some 300 servers that are closed
+        patch.setattr(
+            mcp_lite, "TICK_SECONDS", 0.01
+        )  # of some 300 servers that are closed
         yield
 
 
@@ -443,13 +476,25 @@ def nothing_is_left_behind():
     """No thread, descriptor or child process outlives its test."""
     threads, before = set(threading.enumerate()), descriptors()
     yield
-    eventually(lambda: not [thread for thread in threading.enumerate()
-                            if thread not in threads and thread.name.startswith("mcp-")],
-               "the end of every thread")
+    eventually(
+        lambda: (
+            not [
+                thread
+                for thread in threading.enumerate()
+                if thread not in threads and thread.name.startswith("mcp-")
+            ]
+        ),
+        "the end of every thread",
+    )
     eventually(lambda: not has_children(), "the end of every child")
-    with contextlib.suppress(AssertionError):    # to say which ones
-        eventually(lambda: not descriptors().keys() - before.keys(), "the end of every descriptor")
-    assert {number: what for number, what in descriptors().items() if number not in before} == {}
+    with contextlib.suppress(AssertionError):  # to say which ones
+        eventually(
+            lambda: not descriptors().keys() - before.keys(),
+            "the end of every descriptor",
+        )
+    assert {
+        number: what for number, what in descriptors().items() if number not in before
+    } == {}
 
 
 @pytest.fixture(params=["memory", "stdio", "http", "sse"])
@@ -463,7 +508,9 @@ def target(request):
         yield server
         return
     with server.start_http() as http:
-        versions = "version" in request.fixturenames and request.getfixturevalue("version")
+        versions = "version" in request.fixturenames and request.getfixturevalue(
+            "version"
+        )
         if request.param == "sse" and versions == MODERN:
             pytest.skip("older than the modern era")
         yield http.url if request.param == "http" else http.url.replace("/mcp", "/sse")
@@ -482,8 +529,11 @@ def version(request):
 
 def answer(params):
     """on_elicit: fill in the form with the question's own message."""
-    return {"action": "accept"} if params.get("mode") == "url" else \
-        {"action": "accept", "content": {"name": params["message"]}}
+    return (
+        {"action": "accept"}
+        if params.get("mode") == "url"
+        else {"action": "accept", "content": {"name": params["message"]}}
+    )
 
 
 CALLBACKS = {"on_elicit": answer, "on_sample": lambda params: "four", "roots": ["/tmp"]}
@@ -497,15 +547,25 @@ class Wire:
     """A raw conversation with a server on stdio."""
 
     def __init__(self, command=SERVE, stderr=subprocess.DEVNULL, **options):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=stderr, bufsize=0, **options)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            bufsize=0,
+            **options,
+        )
         self.out = self.process.stdout
         self.watchdog = threading.Timer(SECONDS * 2, self.process.kill)
         self.watchdog.start()
 
     def send(self, *messages):
         for message in messages:
-            data = message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
+            data = (
+                message
+                if isinstance(message, bytes)
+                else json.dumps(message).encode() + b"\n"
+            )
             self.process.stdin.write(data)
 
     def read(self):
@@ -517,12 +577,21 @@ class Wire:
         return json.loads(line)
 
     def ask(self, method, params=None, id=1):
-        self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}})
+        self.send(
+            {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+        )
         return self.read()
 
     def open(self, version="2025-11-25", capabilities=None):
-        found = self.ask("initialize", {"protocolVersion": version, "capabilities": capabilities or {},
-                                        "clientInfo": {"name": "t", "version": "0"}}, 0)
+        found = self.ask(
+            "initialize",
+            {
+                "protocolVersion": version,
+                "capabilities": capabilities or {},
+                "clientInfo": {"name": "t", "version": "0"},
+            },
+            0,
+        )
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return found["result"]
 
@@ -547,7 +616,10 @@ class Wire:
 
 def modern(capabilities=None, **more):
     """The params of a modern request."""
-    meta = {mcp_lite.META_VERSION: MODERN, mcp_lite.META_CAPABILITIES: capabilities or {}}
+    meta = {
+        mcp_lite.META_VERSION: MODERN,
+        mcp_lite.META_CAPABILITIES: capabilities or {},
+    }
     return {**more, "_meta": {**meta, **more.get("_meta", {})}}
 
 
@@ -566,11 +638,16 @@ def fake_server(script):
         return json.loads(line) if line else None
 
     def write(message):
-        theirs.sendall(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+        theirs.sendall(
+            message
+            if isinstance(message, bytes)
+            else json.dumps(message).encode() + b"\n"
+        )
 
     def run():
         with contextlib.suppress(OSError, ValueError):
             script(read, write)
+
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     reader, writer = ours.makefile("rb"), ours.makefile("wb")
@@ -599,8 +676,11 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
             found = {"jsonrpc": "2.0", "id": message["id"]}
             method = message["method"].replace("/", "_")
             if method == "initialize":
-                found["result"] = {"protocolVersion": version, "serverInfo": {"name": "fake", "version": "1"},
-                                   "capabilities": {"tools": {}, **(capabilities or {})}}
+                found["result"] = {
+                    "protocolVersion": version,
+                    "serverInfo": {"name": "fake", "version": "1"},
+                    "capabilities": {"tools": {}, **(capabilities or {})},
+                }
             elif method in answers:
                 result = answers[method]
                 result = result(message, read, write) if callable(result) else result
@@ -610,14 +690,27 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
             else:
                 found["error"] = {"code": -32601, "message": "what?"}
             write(found)
+
     return script
 
 
 class TestMessages:
     """Room 3."""
 
-    @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a":NaN}', b"[1,]", b"Infinity", b"[" * 100_000,
-                                      b'{"a":' * 100_000, b'"\xed\xa0\x80"'])
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"",
+            b"{",
+            b"\xff",
+            b'{"a":NaN}',
+            b"[1,]",
+            b"Infinity",
+            b"[" * 100_000,
+            b'{"a":' * 100_000,
+            b'"\xed\xa0\x80"',
+        ],
+    )
     def test_what_is_not_json_is_a_parse_error(self, data):
         """Whatever the bytes are, the answer is one ParseError."""
         with pytest.raises(ParseError):
@@ -662,7 +755,9 @@ class TestMessages:
         """Request, notification, response."""
         assert mcp_lite.check_envelope(message) == kind
 
-    @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", object(), {1, 2}])
+    @pytest.mark.parametrize(
+        "value", [float("nan"), float("inf"), "\ud800", object(), {1, 2}]
+    )
     def test_what_json_cannot_say_is_never_encoded(self, value):
         """NaN, lone surrogates and objects raise instead of going out."""
         with pytest.raises((ValueError, TypeError)):
@@ -676,13 +771,24 @@ class TestMessages:
 
     def test_errors_keep_code_and_class(self):
         """A code from the wire becomes its class, an unknown one McpError, a broken one InternalError."""
-        for code, kind in ((-32601, MethodNotFound), (-32002, NotFound), (-32001, NotFound), (7, McpError),
-                           (-32021, MissingCapability)):
+        for code, kind in (
+            (-32601, MethodNotFound),
+            (-32002, NotFound),
+            (-32001, NotFound),
+            (7, McpError),
+            (-32021, MissingCapability),
+        ):
             error = McpError.from_wire({"code": code, "message": "m", "data": [1]})
-            assert type(error) is kind and (error.code, error.message, error.data) == (code, "m", [1])
+            assert type(error) is kind and (error.code, error.message, error.data) == (
+                code,
+                "m",
+                [1],
+            )
             assert error.to_wire() == {"code": code, "message": "m", "data": [1]}
         assert type(McpError.from_wire({"code": "x"})) is InternalError
-        assert issubclass(Timeout, TimeoutError) and issubclass(ConnectionClosed, ConnectionError)
+        assert issubclass(Timeout, TimeoutError) and issubclass(
+            ConnectionClosed, ConnectionError
+        )
         assert not issubclass(ToolError, McpError)
 
 
@@ -690,23 +796,31 @@ class TestMethods:
     """Room 4."""
 
     @pytest.mark.skipif(
-        not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")), reason="no specification here"
+        not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")),
+        reason="no specification here",
     )
     @pytest.mark.parametrize("version", EVERY)
     def test_the_table_has_what_the_schema_has(self, version):
         """Each revision's methods are the ones of its JSON schema, tasks left out."""
         with open(
-            os.path.join(HERE, "..", "shared", "spec", version, "schema.json"), encoding="utf-8"
+            os.path.join(HERE, "..", "shared", "spec", version, "schema.json"),
+            encoding="utf-8",
         ) as file:
             schema = json.load(file)
-        found = {node["properties"]["method"]["const"]
-                 for node in (schema.get("$defs") or schema["definitions"]).values()
-                 if isinstance(node.get("properties", {}).get("method"), dict)
-                 and "const" in node["properties"]["method"]}
+        found = {
+            node["properties"]["method"]["const"]
+            for node in (schema.get("$defs") or schema["definitions"]).values()
+            if isinstance(node.get("properties", {}).get("method"), dict)
+            and "const" in node["properties"]["method"]
+        }
         found = {name for name in found if "tasks" not in name}
-        ours = {row.name for row in mcp_lite.METHODS.values() if row.since <= version <= row.until}
+        ours = {
+            row.name
+            for row in mcp_lite.METHODS.values()
+            if row.since <= version <= row.until
+        }
         ours -= {"initialized", "$/cancelRequest"}
-        if version == MODERN:       # inside results there, and so not requests of the wire
+        if version == MODERN:  # inside results there, and so not requests of the wire
             found -= {"roots/list", "sampling/createMessage", "elicitation/create"}
         assert ours == found
 
@@ -714,37 +828,89 @@ class TestMethods:
 class TestSchema:
     """Room 5."""
 
-    @pytest.mark.parametrize("schema, good, bad", [
-        ({"type": "integer"}, [1, 1.0, -3], [True, 1.5, "1", None]),
-        ({"type": "number"}, [1, 1.5], [True, "1"]),
-        ({"type": ["string", "null"]}, ["", None], [0]),
-        ({"enum": [1, "a", None]}, [1.0, "a", None], [True, "b"]),
-        ({"const": {"a": [1]}}, [{"a": [1.0]}], [{"a": [True]}]),
-        ({"minimum": 1, "exclusiveMaximum": 3}, [1, 2.9, "x"], [0, 3]),
-        ({"minLength": 2, "maxLength": 3}, ["ab", 1], ["a", "abcd"]),
-        ({"pattern": "^a\\d"}, ["a1x"], ["ba1"]),
-        ({"multipleOf": 0.1}, [0.3, 1], [0.25]),
-        ({"items": {"type": "string"}, "minItems": 1}, [["a"], 1], [[], [1]]),
-        ({"prefixItems": [{"type": "integer"}], "items": False}, [[1], []], [[1, 2], ["a"]]),
-        ({"uniqueItems": True}, [[1, True], [{"a": 1}, {"a": 2}]],
-         [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]]),
-        ({"contains": {"type": "integer"}, "maxContains": 1}, [[1, "a"]], [["a"], [1, 2]]),
-        ({"properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False},
-         [{"a": 1}], [{}, {"a": "x"}, {"a": 1, "b": 2}]),
-        ({"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "string"}},
-         [{"x1": 1, "y": "s"}], [{"x1": "s"}, {"y": 1}]),
-        ({"propertyNames": {"maxLength": 2}}, [{"ab": 1}], [{"abc": 1}]),
-        ({"dependentRequired": {"a": ["b"]}}, [{"a": 1, "b": 1}, {}], [{"a": 1}]),
-        ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, [1], [0, 3]),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, [1, None], ["a"]),
-        ({"oneOf": [{"minimum": 1}, {"maximum": 1}]}, [0, 2], [1]),
-        ({"not": {"type": "string"}}, [1], ["a"]),
-        ({"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"minimum": 2}}, ["ab", 2], ["a", 1]),
-        ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "integer"}}}, [1], ["a"]),
-        ({"$ref": "#node", "$defs": {"n": {"$anchor": "node", "properties": {"next": {"$ref": "#node"}},
-                                           "type": "object"}}},
-         [{"next": {"next": {}}}], [{"next": {"next": 1}}]),
-        (True, [1], []), (False, [], [1, None])])
+    @pytest.mark.parametrize(
+        "schema, good, bad",
+        [
+            ({"type": "integer"}, [1, 1.0, -3], [True, 1.5, "1", None]),
+            ({"type": "number"}, [1, 1.5], [True, "1"]),
+            ({"type": ["string", "null"]}, ["", None], [0]),
+            ({"enum": [1, "a", None]}, [1.0, "a", None], [True, "b"]),
+            ({"const": {"a": [1]}}, [{"a": [1.0]}], [{"a": [True]}]),
+            ({"minimum": 1, "exclusiveMaximum": 3}, [1, 2.9, "x"], [0, 3]),
+            ({"minLength": 2, "maxLength": 3}, ["ab", 1], ["a", "abcd"]),
+            ({"pattern": "^a\\d"}, ["a1x"], ["ba1"]),
+            ({"multipleOf": 0.1}, [0.3, 1], [0.25]),
+            ({"items": {"type": "string"}, "minItems": 1}, [["a"], 1], [[], [1]]),
+            (
+                {"prefixItems": [{"type": "integer"}], "items": False},
+                [[1], []],
+                [[1, 2], ["a"]],
+            ),
+            (
+                {"uniqueItems": True},
+                [[1, True], [{"a": 1}, {"a": 2}]],
+                [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]],
+            ),
+            (
+                {"contains": {"type": "integer"}, "maxContains": 1},
+                [[1, "a"]],
+                [["a"], [1, 2]],
+            ),
+            (
+                {
+                    "properties": {"a": {"type": "integer"}},
+                    "required": ["a"],
+                    "additionalProperties": False,
+                },
+                [{"a": 1}],
+                [{}, {"a": "x"}, {"a": 1, "b": 2}],
+            ),
+            (
+                {
+                    "patternProperties": {"^x": {"type": "integer"}},
+                    "additionalProperties": {"type": "string"},
+                },
+                [{"x1": 1, "y": "s"}],
+                [{"x1": "s"}, {"y": 1}],
+            ),
+            ({"propertyNames": {"maxLength": 2}}, [{"ab": 1}], [{"abc": 1}]),
+            ({"dependentRequired": {"a": ["b"]}}, [{"a": 1, "b": 1}, {}], [{"a": 1}]),
+            ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, [1], [0, 3]),
+            ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, [1, None], ["a"]),
+            ({"oneOf": [{"minimum": 1}, {"maximum": 1}]}, [0, 2], [1]),
+            ({"not": {"type": "string"}}, [1], ["a"]),
+            (
+                {
+                    "if": {"type": "string"},
+                    "then": {"minLength": 2},
+                    "else": {"minimum": 2},
+                },
+                ["ab", 2],
+                ["a", 1],
+            ),
+            (
+                {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "integer"}}},
+                [1],
+                ["a"],
+            ),
+            (
+                {
+                    "$ref": "#node",
+                    "$defs": {
+                        "n": {
+                            "$anchor": "node",
+                            "properties": {"next": {"$ref": "#node"}},
+                            "type": "object",
+                        }
+                    },
+                },
+                [{"next": {"next": {}}}],
+                [{"next": {"next": 1}}],
+            ),
+            (True, [1], []),
+            (False, [], [1, None]),
+        ],
+    )
     def test_keywords(self, schema, good, bad):
         """Each keyword takes what it should and refuses what it should."""
         for value in good:
@@ -754,117 +920,298 @@ class TestSchema:
 
     def test_errors_are_lines_to_act_on(self):
         """Path, expectation, finding; several at once."""
-        schema = {"properties": {"days": {"type": "integer"}, "tags": {"items": {"type": "string"}},
-                                 "when": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
-                  "required": ["city"], "additionalProperties": False}
-        assert validate({"days": "three", "tags": ["a", 1], "cty": 1, "when": "x"}, schema) == [
-            'days: expected integer, got "three"', "tags[1]: expected string, got 1",
-            "cty: unknown; known: days, tags, when", 'when: expected integer or null, got "x"',
-            "city: required, but missing"]
+        schema = {
+            "properties": {
+                "days": {"type": "integer"},
+                "tags": {"items": {"type": "string"}},
+                "when": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            },
+            "required": ["city"],
+            "additionalProperties": False,
+        }
+        assert validate(
+            {"days": "three", "tags": ["a", 1], "cty": 1, "when": "x"}, schema
+        ) == [
+            'days: expected integer, got "three"',
+            "tags[1]: expected string, got 1",
+            "cty: unknown; known: days, tags, when",
+            'when: expected integer or null, got "x"',
+            "city: required, but missing",
+        ]
 
-    @pytest.mark.parametrize("schema", [1, {"type": "strin"}, {"$ref": "http://a.example/x"}, {"$ref": "#/a"},
-                                        {"pattern": "("}, {"required": "a"}, {"enum": 1}])
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            1,
+            {"type": "strin"},
+            {"$ref": "http://a.example/x"},
+            {"$ref": "#/a"},
+            {"pattern": "("},
+            {"required": "a"},
+            {"enum": 1},
+        ],
+    )
     def test_a_wrong_schema_is_told(self, schema):
         """A schema that cannot be used raises ValueError, and nothing is fetched."""
         with pytest.raises(ValueError):
             validate(1, schema)
 
-    @pytest.mark.parametrize("schema, good, bad", [
-        ({"items": [{"type": "integer"}], "additionalItems": False}, [[1], []], [["a"], [1, 2]]),
-        ({"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"maxProperties": 1}}},
-         [{"a": 1, "b": 1}, {"c": 1}], [{"a": 1}, {"c": 1, "d": 1}]),
-        ({"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a",
-          "definitions": {"a": {"type": "null"}}}, [None], [1]),
-        ({"$id": "http://x/a", "$ref": "b#/$defs/c",
-          "$defs": {"b": {"$id": "b", "$defs": {"c": {"const": 1}}}}}, [1], [2]),
-        ({"$ref": "#/components/a", "components": {"a": {"$ref": "#/components/b"}, "b": {"type": "null"}}},
-         [None], [1]),
-        ({"$id": "http://x/tree", "$dynamicAnchor": "n", "unevaluatedProperties": False,
-          "properties": {"kids": {"items": {"$dynamicRef": "#n"}}}},
-         [{"kids": [{"kids": []}]}], [{"kids": [{"kid": []}]}]),
-        ({"allOf": [{"properties": {"a": {}}}], "anyOf": [{"required": ["b"], "properties": {"b": {}}}, {}],
-          "unevaluatedProperties": False}, [{"a": 1}, {"a": 1, "b": 1}], [{"c": 1}]),
-        ({"prefixItems": [{}], "contains": {"const": 1}, "unevaluatedItems": False},
-         [["a", 1, 1]], [["a", 1, "b"]]),
-        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, [{"type": "null"}, True],
-         [{"type": "nil"}, 1]),
-        ({"pattern": "^a.$"}, ["ab"], ["ab\n", "a\u2028"]),
-        ({"pattern": "^\\d\\w$"}, ["1a"], ["\u0661a", "1\u00e4"]),
-        ({"pattern": "^\\p{Letter}\\s$"}, ["\u00e4\ufeff"], ["1 ", "a\x1f"]),
-        ({"pattern": "(?<y>\\d)[^a]"}, ["1\n"], ["1"]),
-        ({"pattern": "^[\\s[&&]{2}\\cI\\u{41}\\u0042\\x43$"}, ["[&\tABC", "\xa0\ufeff\tABC"], ["[a\tABC"]),
-        ({"pattern": "^(\\p{Nd}|\\p{L})+$"}, ["\u0661\u00e4"], ["_", " "]),
-        ({"pattern": "a[]|^[^]$"}, ["\n"], ["a!", ""]),
-        ({"pattern": "^a{,2}$"}, ["a{,2}"], ["aa"]),
-        ({"pattern": "^(.)\\1$"}, ["aa"], ["ab"]),
-        ({"pattern": "^(?=.*\\d)(?!.*\\s).{4,6}$"}, ["pas5", "5words"], ["pass", "p 55", "pa5", "pa5word"]),
-        ({"$ref": "#a", "definitions": {"a": {"$id": "#a", "type": "null"}}}, [None], [1]),
-        ({"properties": {"a": {"$recursiveRef": "#"}}, "type": "object"}, [{"a": {}}], [{"a": 1}]),
-        ({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
-         [{"a": 1, "b": 1}, {"c": 1, "d": 1}, {}], [{"a": 1}, {"c": 1}]),
-        ({"multipleOf": 1e-8}, [1e308, 3e-8], [1e-9, float("inf")])])
+    @pytest.mark.parametrize(
+        "schema, good, bad",
+        [
+            (
+                {"items": [{"type": "integer"}], "additionalItems": False},
+                [[1], []],
+                [["a"], [1, 2]],
+            ),
+            (
+                {
+                    "dependentRequired": {"a": ["b"]},
+                    "dependentSchemas": {"c": {"maxProperties": 1}},
+                },
+                [{"a": 1, "b": 1}, {"c": 1}],
+                [{"a": 1}, {"c": 1, "d": 1}],
+            ),
+            (
+                {
+                    "$schema": "http://json-schema.org/draft-07/schema#",
+                    "$ref": "#/definitions/a",
+                    "definitions": {"a": {"type": "null"}},
+                },
+                [None],
+                [1],
+            ),
+            (
+                {
+                    "$id": "http://x/a",
+                    "$ref": "b#/$defs/c",
+                    "$defs": {"b": {"$id": "b", "$defs": {"c": {"const": 1}}}},
+                },
+                [1],
+                [2],
+            ),
+            (
+                {
+                    "$ref": "#/components/a",
+                    "components": {
+                        "a": {"$ref": "#/components/b"},
+                        "b": {"type": "null"},
+                    },
+                },
+                [None],
+                [1],
+            ),
+            (
+                {
+                    "$id": "http://x/tree",
+                    "$dynamicAnchor": "n",
+                    "unevaluatedProperties": False,
+                    "properties": {"kids": {"items": {"$dynamicRef": "#n"}}},
+                },
+                [{"kids": [{"kids": []}]}],
+                [{"kids": [{"kid": []}]}],
+            ),
+            (
+                {
+                    "allOf": [{"properties": {"a": {}}}],
+                    "anyOf": [{"required": ["b"], "properties": {"b": {}}}, {}],
+                    "unevaluatedProperties": False,
+                },
+                [{"a": 1}, {"a": 1, "b": 1}],
+                [{"c": 1}],
+            ),
+            (
+                {
+                    "prefixItems": [{}],
+                    "contains": {"const": 1},
+                    "unevaluatedItems": False,
+                },
+                [["a", 1, 1]],
+                [["a", 1, "b"]],
+            ),
+            (
+                {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+                [{"type": "null"}, True],
+                [{"type": "nil"}, 1],
+            ),
+            ({"pattern": "^a.$"}, ["ab"], ["ab\n", "a\u2028"]),
+            ({"pattern": "^\\d\\w$"}, ["1a"], ["\u0661a", "1\u00e4"]),
+            ({"pattern": "^\\p{Letter}\\s$"}, ["\u00e4\ufeff"], ["1 ", "a\x1f"]),
+            ({"pattern": "(?<y>\\d)[^a]"}, ["1\n"], ["1"]),
+            (
+                {"pattern": "^[\\s[&&]{2}\\cI\\u{41}\\u0042\\x43$"},
+                ["[&\tABC", "\xa0\ufeff\tABC"],
+                ["[a\tABC"],
+            ),
+            ({"pattern": "^(\\p{Nd}|\\p{L})+$"}, ["\u0661\u00e4"], ["_", " "]),
+            ({"pattern": "a[]|^[^]$"}, ["\n"], ["a!", ""]),
+            ({"pattern": "^a{,2}$"}, ["a{,2}"], ["aa"]),
+            ({"pattern": "^(.)\\1$"}, ["aa"], ["ab"]),
+            (
+                {"pattern": "^(?=.*\\d)(?!.*\\s).{4,6}$"},
+                ["pas5", "5words"],
+                ["pass", "p 55", "pa5", "pa5word"],
+            ),
+            (
+                {"$ref": "#a", "definitions": {"a": {"$id": "#a", "type": "null"}}},
+                [None],
+                [1],
+            ),
+            (
+                {"properties": {"a": {"$recursiveRef": "#"}}, "type": "object"},
+                [{"a": {}}],
+                [{"a": 1}],
+            ),
+            (
+                {"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
+                [{"a": 1, "b": 1}, {"c": 1, "d": 1}, {}],
+                [{"a": 1}, {"c": 1}],
+            ),
+            ({"multipleOf": 1e-8}, [1e308, 3e-8], [1e-9, float("inf")]),
+        ],
+    )
     def test_rarer_keywords(self, schema, good, bad):
         """Older drafts, documents within documents, dynamic references, unevaluated members, patterns."""
         assert [validate(value, schema) for value in good] == [[]] * len(good)
         assert [] not in [validate(value, schema) for value in bad]
 
-    @pytest.mark.parametrize("schema, text", [
-        ({"properties": {"a": {"type": "strin"}}}, 'properties.a.type: expected one of ["object", "array"'),
-        ({"$schema": "http://json-schema.org/draft-04/schema#"}, "$schema: expected text that matches"),
-        ({"pattern": "\\p{Greek}"}, 'pattern "\\\\p{Greek}": bad escape'),
-        ({"pattern": 1}, "pattern: expected string, got 1"),
-        ({"pattern": "((a{1000}){1000}){1000}"}, 'pattern "((a{1000}){1000}){1000}": too large'),
-        ({"pattern": "(?<=a)b+"}, 'pattern "(?<=a)b+": a lookbehind beside repeats'),
-        ({"pattern": "\\u{110000}"}, 'pattern "\\\\u{110000}": '),
-        ({"dependencies": {"a": 1}}, "dependencies.a: expected object or boolean, got 1"),
-        ({"$ref": "other.json"}, '$ref "other.json" is not in this document, and nothing is fetched'),
-        ({"required": ["a", 1]}, "required[1]: expected string, got 1"),
-        ([], "expected object or boolean, got []"),
-        ({"items": 1}, "items: expected object or boolean, got 1"),
-        ({"multipleOf": 0}, "multipleOf: expected more than 0, got 0"),
-        ({"$ref": "#/%ff"}, '$ref "#/%ff" is not'),
-        ({"minLength": -1}, "minLength: expected at least 0")])
+    @pytest.mark.parametrize(
+        "schema, text",
+        [
+            (
+                {"properties": {"a": {"type": "strin"}}},
+                'properties.a.type: expected one of ["object", "array"',
+            ),
+            (
+                {"$schema": "http://json-schema.org/draft-04/schema#"},
+                "$schema: expected text that matches",
+            ),
+            ({"pattern": "\\p{Greek}"}, 'pattern "\\\\p{Greek}": bad escape'),
+            ({"pattern": 1}, "pattern: expected string, got 1"),
+            (
+                {"pattern": "((a{1000}){1000}){1000}"},
+                'pattern "((a{1000}){1000}){1000}": too large',
+            ),
+            (
+                {"pattern": "(?<=a)b+"},
+                'pattern "(?<=a)b+": a lookbehind beside repeats',
+            ),
+            ({"pattern": "\\u{110000}"}, 'pattern "\\\\u{110000}": '),
+            (
+                {"dependencies": {"a": 1}},
+                "dependencies.a: expected object or boolean, got 1",
+            ),
+            (
+                {"$ref": "other.json"},
+                '$ref "other.json" is not in this document, and nothing is fetched',
+            ),
+            ({"required": ["a", 1]}, "required[1]: expected string, got 1"),
+            ([], "expected object or boolean, got []"),
+            ({"items": 1}, "items: expected object or boolean, got 1"),
+            ({"multipleOf": 0}, "multipleOf: expected more than 0, got 0"),
+            ({"$ref": "#/%ff"}, '$ref "#/%ff" is not'),
+            ({"minLength": -1}, "minLength: expected at least 0"),
+        ],
+    )
     def test_a_wrong_schema_is_told_where(self, schema, text):
         """The text names the place and what is expected there."""
         with pytest.raises(ValueError) as info:
             validate(1, schema)
         assert str(info.value).startswith("schema: " + text)
 
-    @pytest.mark.parametrize("value, schema, texts", [
-        ({"k": "b", "n": "x"}, {"anyOf": [{"properties": {"k": {"const": "a"}, "n": {"type": "null"}}},
-                                          {"properties": {"k": {"const": "b"}, "n": {"type": "integer"}}}]},
-         ['n: expected integer, got "x"']),
-        (1, {"oneOf": [{"const": "a"}, {"const": "b"}]}, ['expected "a" or "b", got 1']),
-        (1, {"oneOf": [True, {}]}, ["matches 2 alternatives of `oneOf`, must match one"]),
-        ({"ab": 1, "c d\n": 2}, {"propertyNames": {"maxLength": 1}, "required": ["a"]},
-         ['ab: expected at most 1 characters, got "ab"',
-          '"c d\\n": expected at most 1 characters, got "c d\\n"',
-          "a: required, but missing"]),
-        ([{"a": 1}, {"b": 1}], {"items": {"properties": {"a": {}}, "unevaluatedProperties": False}},
-         ["[1].b: unknown; known: a"]),
-        ({"a": 1}, {"properties": {"a": False}}, ["a: nothing is allowed here, got 1"]),
-        ({}, {"type": ["string", "null"], "properties": {"a": {}}}, ["expected string or null, got {}"]),
-        (1, {"not": {"minimum": 0}}, ['expected anything but what matches {"minimum": 0}, got 1'])])
+    @pytest.mark.parametrize(
+        "value, schema, texts",
+        [
+            (
+                {"k": "b", "n": "x"},
+                {
+                    "anyOf": [
+                        {"properties": {"k": {"const": "a"}, "n": {"type": "null"}}},
+                        {"properties": {"k": {"const": "b"}, "n": {"type": "integer"}}},
+                    ]
+                },
+                ['n: expected integer, got "x"'],
+            ),
+            (
+                1,
+                {"oneOf": [{"const": "a"}, {"const": "b"}]},
+                ['expected "a" or "b", got 1'],
+            ),
+            (
+                1,
+                {"oneOf": [True, {}]},
+                ["matches 2 alternatives of `oneOf`, must match one"],
+            ),
+            (
+                {"ab": 1, "c d\n": 2},
+                {"propertyNames": {"maxLength": 1}, "required": ["a"]},
+                [
+                    'ab: expected at most 1 characters, got "ab"',
+                    '"c d\\n": expected at most 1 characters, got "c d\\n"',
+                    "a: required, but missing",
+                ],
+            ),
+            (
+                [{"a": 1}, {"b": 1}],
+                {"items": {"properties": {"a": {}}, "unevaluatedProperties": False}},
+                ["[1].b: unknown; known: a"],
+            ),
+            (
+                {"a": 1},
+                {"properties": {"a": False}},
+                ["a: nothing is allowed here, got 1"],
+            ),
+            (
+                {},
+                {"type": ["string", "null"], "properties": {"a": {}}},
+                ["expected string or null, got {}"],
+            ),
+            (
+                1,
+                {"not": {"minimum": 0}},
+                ['expected anything but what matches {"minimum": 0}, got 1'],
+            ),
+        ],
+    )
     def test_texts(self, value, schema, texts):
         """The nearest alternative tells why; names are quoted where they must be."""
         assert validate(value, schema) == texts
 
     def test_work_is_bounded(self):
         """Doubling references, expensive comparisons, floods of errors and long texts end with a text."""
-        def doubling(keyword):
-            steps = {str(n): {keyword: [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(50)}
-            return {"$ref": "#/$defs/0", "$defs": {**steps, "50": {"type": "integer"}}}
-        for keyword, value in (("allOf", 1), ("anyOf", "x"), ("oneOf", 1)):
-            assert validate(value, doubling(keyword)) == ["too much work for the schema"]
-        assert validate(list(range(100000)), {"uniqueItems": True}) == []
-        assert validate([2 ** 61 * n - n for n in range(100000)], {"uniqueItems": True}) == []
-        assert len(validate(["x"] * 100000, {"items": {"type": "integer"}})) == mcp_lite.MAX_ERRORS
 
-    @pytest.mark.parametrize("pattern, text, fits", [
-        ("^(a+)+$", "a" * 5000 + "!", False), ("^(a|a|b)*$", "a" * 5000, True),
-        ("a*a*a*b", "a" * 5000, False), ("^(a?){30}a{30}$", "a" * 30, True), ("(x+x+)+y", "x" * 5000, False),
-        ("^(\\w+\\.)*\\w+$", "ab." * 2000 + "c", True),
-        ("^(?=(a+)+$)", "a" * 5000 + "!", False)])
+        def doubling(keyword):
+            steps = {
+                str(n): {keyword: [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(50)
+            }
+            return {"$ref": "#/$defs/0", "$defs": {**steps, "50": {"type": "integer"}}}
+
+        for keyword, value in (("allOf", 1), ("anyOf", "x"), ("oneOf", 1)):
+            assert validate(value, doubling(keyword)) == [
+                "too much work for the schema"
+            ]
+        assert validate(list(range(100000)), {"uniqueItems": True}) == []
+        assert (
+            validate([2**61 * n - n for n in range(100000)], {"uniqueItems": True})
+            == []
+        )
+        assert (
+            len(validate(["x"] * 100000, {"items": {"type": "integer"}}))
+            == mcp_lite.MAX_ERRORS
+        )
+
+    @pytest.mark.parametrize(
+        "pattern, text, fits",
+        [
+            ("^(a+)+$", "a" * 5000 + "!", False),
+            ("^(a|a|b)*$", "a" * 5000, True),
+            ("a*a*a*b", "a" * 5000, False),
+            ("^(a?){30}a{30}$", "a" * 30, True),
+            ("(x+x+)+y", "x" * 5000, False),
+            ("^(\\w+\\.)*\\w+$", "ab." * 2000 + "c", True),
+            ("^(?=(a+)+$)", "a" * 5000 + "!", False),
+        ],
+    )
     def test_hostile_texts(self, pattern, text, fits):
         """What takes `re` for ever costs no more here than the text is long."""
         assert (validate(text, {"pattern": pattern}) == []) is fits
@@ -876,7 +1223,21 @@ class TestSchema:
         def pattern(depth=0):
             kind = dice.random()
             if depth > 3 or kind < 0.35:
-                return dice.choice(["a", "b", "c", "[ab]", "[^a]", r"\w", r"\b", r"\B", "^", "", "[b-c]"])
+                return dice.choice(
+                    [
+                        "a",
+                        "b",
+                        "c",
+                        "[ab]",
+                        "[^a]",
+                        r"\w",
+                        r"\b",
+                        r"\B",
+                        "^",
+                        "",
+                        "[b-c]",
+                    ]
+                )
             if kind < 0.6:
                 return pattern(depth + 1) + pattern(depth + 1)
             if kind < 0.7:
@@ -884,15 +1245,22 @@ class TestSchema:
             if kind < 0.76:
                 return f"({dice.choice(['?=', '?!'])}{pattern(depth + 1)})"
             return f"(?:{pattern(depth + 1)})" + dice.choice(
-                ["", "*", "+", "?", "*?", "{2}", "{1,2}", "{0,3}", "{2,}", "{0}"])
+                ["", "*", "+", "?", "*?", "{2}", "{1,2}", "{0,3}", "{2,}", "{0}"]
+            )
+
         for _ in range(2000):
-            tried, text = pattern(), "".join(dice.choice("abc -") for _ in range(dice.randrange(9)))
+            tried, text = (
+                pattern(),
+                "".join(dice.choice("abc -") for _ in range(dice.randrange(9))),
+            )
             found = re.search(tried, text, re.ASCII) is not None
             assert (validate(text, {"pattern": tried}) == []) is found, (tried, text)
 
     def test_the_official_suite(self):
         """Only those official tests fail that need something fetched, or another dialect."""
-        folder = os.path.join(HERE, "..", "shared", "jsonschema-suite", "tests", "draft2020-12")
+        folder = os.path.join(
+            HERE, "..", "shared", "jsonschema-suite", "tests", "draft2020-12"
+        )
         if not os.path.isdir(folder):
             pytest.skip("the suite is not here")
         passed, failed = 0, []
@@ -902,11 +1270,17 @@ class TestSchema:
             for group in groups:
                 for test in group["tests"]:
                     try:
-                        right = (validate(test["data"], group["schema"]) == []) == test["valid"]
+                        right = (validate(test["data"], group["schema"]) == []) == test[
+                            "valid"
+                        ]
                     except ValueError:
                         right = False
                     passed += right
-                    failed += [] if right else [f"{name}: {group['description']}: {test['description']}"]
+                    failed += (
+                        []
+                        if right
+                        else [f"{name}: {group['description']}: {test['description']}"]
+                    )
         assert passed >= 1250, failed
 
     def test_depth_is_bounded(self):
@@ -916,7 +1290,13 @@ class TestSchema:
             schema, value = {"items": schema}, [value]
         with pytest.raises(ValueError, match="nested"):
             validate(1, schema)
-        assert validate(value, {"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}) != []
+        assert (
+            validate(
+                value,
+                {"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"},
+            )
+            != []
+        )
         assert validate(1, {"$ref": "#"}) != []
 
 
@@ -927,6 +1307,7 @@ class TestSignatures:
     def schema(hint, default=mcp_lite.REQUIRED):
         def fn(x):
             """"""
+
         fn.__annotations__["x"] = hint
         if default is not mcp_lite.REQUIRED:
             fn.__defaults__ = (default,)
@@ -941,14 +1322,24 @@ class TestSignatures:
             (bool, {"type": "boolean"}, True, True),
             (typing.Any, {}, [1], [1]),
             (None, {"type": "null"}, None, None),
-            (typing.List[int], {"type": "array", "items": {"type": "integer"}}, [1.0], [1]),
+            (
+                typing.List[int],
+                {"type": "array", "items": {"type": "integer"}},
+                [1.0],
+                [1],
+            ),
             (
                 typing.Set[str],
                 {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
                 ["a"],
                 {"a"},
             ),
-            (typing.Tuple[int, ...], {"type": "array", "items": {"type": "integer"}}, [1], (1,)),
+            (
+                typing.Tuple[int, ...],
+                {"type": "array", "items": {"type": "integer"}},
+                [1],
+                (1,),
+            ),
             (
                 typing.Tuple[int, str],
                 {
@@ -966,16 +1357,34 @@ class TestSignatures:
                 {"a": 1},
                 {"a": 1},
             ),
-            (typing.Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, None),
-            (typing.Union[int, str], {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "a", "a"),
-            (typing.Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, "a", "a"),
+            (
+                typing.Optional[int],
+                {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                None,
+                None,
+            ),
+            (
+                typing.Union[int, str],
+                {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+                "a",
+                "a",
+            ),
+            (
+                typing.Literal["a", "b"],
+                {"type": "string", "enum": ["a", "b"]},
+                "a",
+                "a",
+            ),
             (typing.Literal[1, "b"], {"enum": [1, "b"]}, 1, 1),
             (Color, {"type": "string", "enum": ["red", "green"]}, "red", Color.RED),
             (
                 Person,
                 {
                     "type": "object",
-                    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 7}},
+                    "properties": {
+                        "name": {"type": "string"},
+                        "age": {"type": "integer", "default": 7},
+                    },
                     "required": ["name"],
                 },
                 {"name": "Bo"},
@@ -984,7 +1393,12 @@ class TestSignatures:
             ("int", {"type": "integer"}, 1, 1),
             (
                 "list[int] | None",
-                {"anyOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "null"}]},
+                {
+                    "anyOf": [
+                        {"type": "array", "items": {"type": "integer"}},
+                        {"type": "null"},
+                    ]
+                },
                 [1],
                 [1],
             ),
@@ -993,8 +1407,12 @@ class TestSignatures:
     def test_hints(self, hint, schema, wire, value):
         """A hint becomes a schema, and a wire value the hinted Python value."""
         found = self.schema(hint)
-        assert found.schema == {"type": "object", "properties": {"x": schema}, "additionalProperties": False,
-                                "required": ["x"]}
+        assert found.schema == {
+            "type": "object",
+            "properties": {"x": schema},
+            "additionalProperties": False,
+            "required": ["x"],
+        }
         bound = found.bind({"x": wire})["x"]
         assert bound == value and type(bound) is type(value)
 
@@ -1003,12 +1421,24 @@ class TestSignatures:
         if sys.version_info >= (3, 9):
             hint = typing.Annotated[int, Param("how many", ge=1, header="N")]
             assert self.schema(hint, 3).schema["properties"]["x"] == {
-                "type": "integer", "description": "how many", "minimum": 1, "x-mcp-header": "N", "default": 3}
-        assert self.schema(Color, Color.RED).schema["properties"]["x"]["default"] == "red"
-        assert "default" not in self.schema(typing.Any, object()).schema["properties"]["x"]
+                "type": "integer",
+                "description": "how many",
+                "minimum": 1,
+                "x-mcp-header": "N",
+                "default": 3,
+            }
+        assert (
+            self.schema(Color, Color.RED).schema["properties"]["x"]["default"] == "red"
+        )
+        assert (
+            "default" not in self.schema(typing.Any, object()).schema["properties"]["x"]
+        )
         null = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
-        for hint, published in ((typing.Any, {"default": None}), (typing.Optional[str], null),
-                                (str, {"type": "string"})):      # `x: str = None`: its type has no null
+        for hint, published in (
+            (typing.Any, {"default": None}),
+            (typing.Optional[str], null),
+            (str, {"type": "string"}),
+        ):  # `x: str = None`: its type has no null
             assert self.schema(hint, None).schema["properties"]["x"] == published
 
     def test_what_the_wire_cannot_say_is_refused_at_once(self):
@@ -1023,6 +1453,7 @@ class TestSignatures:
 
         def odd(thing: socket.socket):
             """"""
+
         with pytest.raises(TypeError, match="odd: thing: socket has no JSON Schema"):
             server.tool(odd)
         odd.__annotations__["thing"] = "Nowhere"
@@ -1040,106 +1471,218 @@ class TestSignatures:
     def test_what_is_not_to_be_structured(self):
         """With structured=False: blocks as they are, anything else as text."""
         output = mcp_lite.Output(lambda: 0, None, False, "x")
-        for value, text in ((7, "7"), ({"a": 1}, '{"a":1}'), ("t", "t"), ({"type": "text", "text": "b"}, "b"),
-                            ({"type": 5}, '{"type":5}')):
+        for value, text in (
+            (7, "7"),
+            ({"a": 1}, '{"a":1}'),
+            ("t", "t"),
+            ({"type": "text", "text": "b"}, "b"),
+            ({"type": 5}, '{"type":5}'),
+        ):
             assert output.result(value) == {"content": [{"type": "text", "text": text}]}
 
     def test_methods_and_callables_are_functions_too(self):
         """self is no parameter; an object with __call__ and a wrapped function count."""
+
         class Thing:
             def method(self, a: int) -> int:
                 """"""
 
             def __call__(self, b: str) -> str:
                 """"""
-        assert list(mcp_lite.Signature(Thing().method, Context).schema["properties"]) == ["a"]
+
+        assert list(
+            mcp_lite.Signature(Thing().method, Context).schema["properties"]
+        ) == ["a"]
         assert list(mcp_lite.Signature(Thing(), Context).schema["properties"]) == ["b"]
 
     # A hint; wire values that it takes, which come back the same; wire values that it refuses.
     TABLE = [
-        (str, ["", "a"], [1, None, ["a"]]), (int, [0, -3, 10**20], ["3", 1.5, True, None]),
-        (float, [1.5, 2], ["1", False]), (bool, [True, False], [0, 1, "true"]), (None, [None], [0, ""]),
-        (type(None), [None], [False]), (typing.Any, [1, "a", None, {"a": [1]}], []), (object, [1, [2]], []),
-        (list, [[], [1, "a"]], ["a", {}]), (dict, [{}, {"a": 1}], [[], "a"]), (tuple, [[1, "a"]], [1]),
-        (set, [[1]], [[1, 1], 1]), (frozenset, [["a"]], [["a", "a"]]),
+        (str, ["", "a"], [1, None, ["a"]]),
+        (int, [0, -3, 10**20], ["3", 1.5, True, None]),
+        (float, [1.5, 2], ["1", False]),
+        (bool, [True, False], [0, 1, "true"]),
+        (None, [None], [0, ""]),
+        (type(None), [None], [False]),
+        (typing.Any, [1, "a", None, {"a": [1]}], []),
+        (object, [1, [2]], []),
+        (list, [[], [1, "a"]], ["a", {}]),
+        (dict, [{}, {"a": 1}], [[], "a"]),
+        (tuple, [[1, "a"]], [1]),
+        (set, [[1]], [[1, 1], 1]),
+        (frozenset, [["a"]], [["a", "a"]]),
         (typing.List[int], [[], [1, 2]], [["1"], [True], 1]),
         (typing.List[typing.List[str]], [[["a"], []]], [["a"]]),
-        (typing.List, [[1]], [1]), (typing.Dict, [{"a": 1}], [1]), (typing.Tuple, [[1]], [1]),
-        (typing.Sequence[int], [[1]], [["a"]]), (typing.Iterable[str], [["a"]], [[1]]),
-        (typing.Set[int], [[1, 2]], [[1, 1], ["a"]]), (typing.FrozenSet[str], [["a", "b"]], [["a", "a"]]),
+        (typing.List, [[1]], [1]),
+        (typing.Dict, [{"a": 1}], [1]),
+        (typing.Tuple, [[1]], [1]),
+        (typing.Sequence[int], [[1]], [["a"]]),
+        (typing.Iterable[str], [["a"]], [[1]]),
+        (typing.Set[int], [[1, 2]], [[1, 1], ["a"]]),
+        (typing.FrozenSet[str], [["a", "b"]], [["a", "a"]]),
         (typing.AbstractSet[int], [[1]], [[1, 1]]),
         (typing.Tuple[int, str], [[1, "a"]], [[1], [1, "a", 2], ["a", 1]]),
         (typing.Tuple[int, ...], [[], [1, 2]], [["a"]]),
         (typing.Tuple[datetime.date, ...], [["2026-01-02"]], [["x"]]),
         (typing.Dict[str, int], [{"a": 1}], [{"a": "b"}]),
         (typing.Mapping[str, float], [{"a": 1.5}], [{"a": "b"}]),
-        (typing.Dict[str, datetime.date], [{"a": "2026-01-02"}], [{"a": "nope"}, {"a": 1}]),
-        (typing.Optional[int], [None, 1], ["1"]), (typing.Union[int, str], [1, "a"], [None, 1.5]),
+        (
+            typing.Dict[str, datetime.date],
+            [{"a": "2026-01-02"}],
+            [{"a": "nope"}, {"a": 1}],
+        ),
+        (typing.Optional[int], [None, 1], ["1"]),
+        (typing.Union[int, str], [1, "a"], [None, 1.5]),
         (typing.Optional[typing.List[int]], [None, [1]], [["a"]]),
         (typing.Union[datetime.date, str], ["2026-01-02", "tomorrow"], [1]),
-        (typing.Union[datetime.datetime, datetime.date, None], ["2026-01-02T03:04:05", None], ["x"]),
-        (typing.Union[Person, Point], [{"name": "Bo", "age": 1}, {"x": 1, "y": 0}], [{}, 1]),
+        (
+            typing.Union[datetime.datetime, datetime.date, None],
+            ["2026-01-02T03:04:05", None],
+            ["x"],
+        ),
+        (
+            typing.Union[Person, Point],
+            [{"name": "Bo", "age": 1}, {"x": 1, "y": 0}],
+            [{}, 1],
+        ),
         (typing.Literal["a", "b"], ["a"], ["c", 1]),
         (typing.Literal[1, "b", None], [1, "b", None], ["1", True]),
         (typing.Literal[True], [True], [1, "true"]),
         (typing.Optional[typing.Literal["a"]], ["a", None], ["b"]),
-        (typing.Literal[Color.RED], ["red"], ["green"]), (Color, ["red"], ["RED", 1]),
+        (typing.Literal[Color.RED], ["red"], ["green"]),
+        (Color, ["red"], ["RED", 1]),
         (Level, [1, 2], [3, True, "1"]),
-        (Shape, ["round"], ["ROUND"]), (typing.List[Color], [["red", "green"]], [["blue"]]),
+        (Shape, ["round"], ["ROUND"]),
+        (typing.List[Color], [["red", "green"]], [["blue"]]),
         (typing.Dict[str, Color], [{"a": "red"}], [{"a": "blue"}]),
-        (UserId, [7], ["7"]), (UserIds, [[7]], [["7"]]),
-        (Person, [{"name": "Bo", "age": 8}], [{}, {"name": 1}, "Bo", {"name": "Bo", "age": "old"}]),
+        (UserId, [7], ["7"]),
+        (UserIds, [[7]], [["7"]]),
+        (
+            Person,
+            [{"name": "Bo", "age": 8}],
+            [{}, {"name": 1}, "Bo", {"name": "Bo", "age": "old"}],
+        ),
         (typing.List[Person], [[{"name": "Bo", "age": 8}]], [[{}], {}]),
         (typing.Optional[Person], [None, {"name": "Bo", "age": 8}], [{"age": 8}]),
-        (Team, [{"lead": {"name": "A", "age": 1}, "members": [{"name": "B", "age": 2}], "since": "2026-01-02",
-                 "tags": ["x"], "color": "green"}], [{"lead": {}, "members": []}, {"lead": {"name": "A"}}]),
+        (
+            Team,
+            [
+                {
+                    "lead": {"name": "A", "age": 1},
+                    "members": [{"name": "B", "age": 2}],
+                    "since": "2026-01-02",
+                    "tags": ["x"],
+                    "color": "green",
+                }
+            ],
+            [{"lead": {}, "members": []}, {"lead": {"name": "A"}}],
+        ),
         (Strict, [{"many": 3}], [{"many": -1}, {"many": "3"}]),
-        (Tree, [{"value": 1, "children": [{"value": 2, "children": []}]}], [{"value": 1, "children": [{}]}]),
+        (
+            Tree,
+            [{"value": 1, "children": [{"value": 2, "children": []}]}],
+            [{"value": 1, "children": [{}]}],
+        ),
         (typing.Optional[Tree], [None, {"value": 1, "children": []}], [{"value": "a"}]),
-        (Chain, [{"when": "2026-01-02", "next": {"when": "2026-01-03", "next": None}}],
-         [{"when": "2026-01-02", "next": {"when": "soon"}}, {"when": "2026-01-02", "next": {}}]),
-        (Husband, [{"wife": {"husband": {"wife": None}}}], [{"wife": {"husband": 1}}, {"wife": 1}]),
-        (Point, [{"x": 1, "y": 2}], [{}, [1, 2], {"x": "a"}]), (Untyped, [{"a": 1, "b": [2]}], [{"a": 1}]),
+        (
+            Chain,
+            [{"when": "2026-01-02", "next": {"when": "2026-01-03", "next": None}}],
+            [
+                {"when": "2026-01-02", "next": {"when": "soon"}},
+                {"when": "2026-01-02", "next": {}},
+            ],
+        ),
+        (
+            Husband,
+            [{"wife": {"husband": {"wife": None}}}],
+            [{"wife": {"husband": 1}}, {"wife": 1}],
+        ),
+        (Point, [{"x": 1, "y": 2}], [{}, [1, 2], {"x": "a"}]),
+        (Untyped, [{"a": 1, "b": [2]}], [{"a": 1}]),
         (Partial, [{}, {"a": 1, "day": "2026-01-02"}], [{"a": "x"}, {"day": "x"}]),
-        (datetime.datetime, ["2026-01-02T03:04:05", "2026-01-02T03:04:05+02:00"],
-         ["2026-13-01T00:00:00", 1, "x"]),
+        (
+            datetime.datetime,
+            ["2026-01-02T03:04:05", "2026-01-02T03:04:05+02:00"],
+            ["2026-13-01T00:00:00", 1, "x"],
+        ),
         (datetime.date, ["2026-01-02"], ["2026-13-01", "x", 20260102]),
         (datetime.time, ["03:04:05"], ["25:00", 3]),
-        (datetime.timedelta, ["PT90S", "PT0S", "PT0.5S", "PT-5S"], ["P1Y", "P", "PT", "90", 90]),
-        (uuid.UUID, ["12345678-1234-5678-1234-567812345678"], ["1234", 1]), (pathlib.Path, ["a.txt"], [1]),
-        (pathlib.PurePath, ["a/b"], [None]), (typing.MutableSet[int], [[1, 2]], [[1, 1]]),
-        (decimal.Decimal, ["1.50", "-3", "1E+3"], ["a", 1.5, "NaN"]), (bytes, ["aGk=", ""], ["a", "a?==", 1]),
-        ("int", [1], ["a"]), ("list[int]", [[1]], [["a"]]),
+        (
+            datetime.timedelta,
+            ["PT90S", "PT0S", "PT0.5S", "PT-5S"],
+            ["P1Y", "P", "PT", "90", 90],
+        ),
+        (uuid.UUID, ["12345678-1234-5678-1234-567812345678"], ["1234", 1]),
+        (pathlib.Path, ["a.txt"], [1]),
+        (pathlib.PurePath, ["a/b"], [None]),
+        (typing.MutableSet[int], [[1, 2]], [[1, 1]]),
+        (decimal.Decimal, ["1.50", "-3", "1E+3"], ["a", 1.5, "NaN"]),
+        (bytes, ["aGk=", ""], ["a", "a?==", 1]),
+        ("int", [1], ["a"]),
+        ("list[int]", [[1]], [["a"]]),
         ("dict[str, int | None]", [{"a": None}], [{"a": "b"}]),
         ("Color | None", ["red", None], ["blue"]),
         ("list[Person | Color]", [["red", {"name": "B", "age": 1}]], [[1]]),
         ("typing.Optional[list['Person']]", [[{"name": "B", "age": 1}], None], [[{}]]),
         ("'Person' | None", [None], [1]),
-        ("tuple[int, ...]", [[1]], [["a"]]), ("set[Color]", [["red"]], [["blue"]]),
+        ("tuple[int, ...]", [[1]], [["a"]]),
+        ("set[Color]", [["red"]], [["blue"]]),
         (typing.List["Person"], [[]], [[1]]),
     ]
     if sys.version_info >= (3, 9):
-        TABLE += [                       # Python 3.8 does not remember which base a TypedDict's key came from
-            (Movie, [{"name": "M"}, {"name": "M", "year": 1931}],
-             [{}, {"name": 1}, {"name": "", "year": "x"}]),
+        TABLE += [  # Python 3.8 does not remember which base a TypedDict's key came from
+            (
+                Movie,
+                [{"name": "M"}, {"name": "M", "year": 1931}],
+                [{}, {"name": 1}, {"name": "", "year": "x"}],
+            ),
             (typing.Annotated[int, "how many"], [1], ["a"]),
             (typing.Annotated[int, Param(ge=1, lt=5)], [1, 4], [0, 5]),
             (typing.Annotated[float, Param(gt=0, le=1)], [0.5, 1], [0, 1.5]),
-            (typing.Annotated[str, Param(min_length=1, max_length=2, pattern="^a")], ["a"], ["", "abc", "b"]),
+            (
+                typing.Annotated[str, Param(min_length=1, max_length=2, pattern="^a")],
+                ["a"],
+                ["", "abc", "b"],
+            ),
             (typing.Annotated[typing.List[int], Param(min_length=1)], [[1]], [[]]),
-            (typing.Annotated[typing.Optional[typing.List[int]], Param(max_length=1)], [None, [1]], [[1, 2]]),
-            (typing.Annotated[typing.Dict[str, int], Param(max_length=1)], [{"a": 1}], [{"a": 1, "b": 2}]),
+            (
+                typing.Annotated[
+                    typing.Optional[typing.List[int]], Param(max_length=1)
+                ],
+                [None, [1]],
+                [[1, 2]],
+            ),
+            (
+                typing.Annotated[typing.Dict[str, int], Param(max_length=1)],
+                [{"a": 1}],
+                [{"a": 1, "b": 2}],
+            ),
             (typing.Optional[typing.Annotated[int, Param(ge=1)]], [None, 1], [0]),
-            (typing.List[typing.Annotated[datetime.date, "a day"]], [["2026-01-02"]], [["x"]]),
-            (list[int], [[1]], [["a"]]), (tuple[int, str], [[1, "a"]], [[1]]),
-            (dict[str, list[int]], [{"a": [1]}], [[]])]
+            (
+                typing.List[typing.Annotated[datetime.date, "a day"]],
+                [["2026-01-02"]],
+                [["x"]],
+            ),
+            (list[int], [[1]], [["a"]]),
+            (tuple[int, str], [[1, "a"]], [[1]]),
+            (dict[str, list[int]], [{"a": [1]}], [[]]),
+        ]
     if sys.version_info >= (3, 10):
-        TABLE += [(eval("int | None"), [1, None], ["a"]), (eval("list[int] | str"), [[1], "a"], [1])]
+        TABLE += [
+            (eval("int | None"), [1, None], ["a"]),
+            (eval("list[int] | str"), [[1], "a"], [1]),
+        ]
     if sys.version_info >= (3, 11):
-        TABLE += [(Release, [{"name": "r"}, {"name": "r", "tag": "t"}],
-                   [{}, {"tag": "t"}, {"name": "r", "tag": 1}])]
+        TABLE += [
+            (
+                Release,
+                [{"name": "r"}, {"name": "r", "tag": "t"}],
+                [{}, {"tag": "t"}, {"name": "r", "tag": 1}],
+            )
+        ]
 
-    @pytest.mark.parametrize("hint, accepted, refused", TABLE, ids=[str(row[0]) for row in TABLE])
+    @pytest.mark.parametrize(
+        "hint, accepted, refused", TABLE, ids=[str(row[0]) for row in TABLE]
+    )
     def test_every_hint_there_and_back(self, hint, accepted, refused):
         """The schema is usable; what it takes comes back the same; what it refuses is told in one line."""
         found = self.schema(hint)
@@ -1157,20 +1700,45 @@ class TestSignatures:
                 found.bind({"x": wire})
             assert str(error.value).startswith("x") and "\n" not in str(error.value)
 
-    @pytest.mark.parametrize("hint, wire, value", [
-        (int, 1.0, 1), (float, 2, 2.0), (Color, "red", Color.RED), (Level, 1.0, Level.LOW),
-        (typing.List[Color], ["red"], [Color.RED]), (typing.Dict[str, Color], {"a": "red"}, {"a": Color.RED}),
-        (typing.Optional[Person], {"name": "Bo"}, Person("Bo")), (Point, {"x": 1}, Point(1)),
-        (Tree, {"value": 1, "children": [{"value": 2, "children": []}]}, Tree(1, [Tree(2, [])])),
-        (typing.Union[datetime.date, str], "2026-01-02", datetime.date(2026, 1, 2)),
-        (datetime.datetime, "2026-01-02T03:04:05Z",
-         datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc)),
-        (datetime.timedelta, "P1DT2H3M4.5S", datetime.timedelta(days=1, hours=2, minutes=3, seconds=4.5)),
-        (uuid.UUID, "12345678123456781234567812345678", uuid.UUID(int=0x12345678123456781234567812345678)),
-        (decimal.Decimal, "0.1", decimal.Decimal("0.1")), (bytes, "aGk=", b"hi"),
-        (pathlib.Path, "a", pathlib.Path("a")),
-        (typing.Set[Color], ["red"], {Color.RED}), (typing.Tuple[Color, int], ["red", 1.0], (Color.RED, 1)),
-    ])
+    @pytest.mark.parametrize(
+        "hint, wire, value",
+        [
+            (int, 1.0, 1),
+            (float, 2, 2.0),
+            (Color, "red", Color.RED),
+            (Level, 1.0, Level.LOW),
+            (typing.List[Color], ["red"], [Color.RED]),
+            (typing.Dict[str, Color], {"a": "red"}, {"a": Color.RED}),
+            (typing.Optional[Person], {"name": "Bo"}, Person("Bo")),
+            (Point, {"x": 1}, Point(1)),
+            (
+                Tree,
+                {"value": 1, "children": [{"value": 2, "children": []}]},
+                Tree(1, [Tree(2, [])]),
+            ),
+            (typing.Union[datetime.date, str], "2026-01-02", datetime.date(2026, 1, 2)),
+            (
+                datetime.datetime,
+                "2026-01-02T03:04:05Z",
+                datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc),
+            ),
+            (
+                datetime.timedelta,
+                "P1DT2H3M4.5S",
+                datetime.timedelta(days=1, hours=2, minutes=3, seconds=4.5),
+            ),
+            (
+                uuid.UUID,
+                "12345678123456781234567812345678",
+                uuid.UUID(int=0x12345678123456781234567812345678),
+            ),
+            (decimal.Decimal, "0.1", decimal.Decimal("0.1")),
+            (bytes, "aGk=", b"hi"),
+            (pathlib.Path, "a", pathlib.Path("a")),
+            (typing.Set[Color], ["red"], {Color.RED}),
+            (typing.Tuple[Color, int], ["red", 1.0], (Color.RED, 1)),
+        ],
+    )
     def test_conversions(self, hint, wire, value):
         """Values arrive as the hint says, at any depth."""
         bound = self.schema(hint).bind({"x": wire})["x"]
@@ -1178,22 +1746,41 @@ class TestSignatures:
 
     def test_error_texts(self):
         """One line each, naming the argument; several together."""
-        def plan(when: datetime.date, who: typing.List[Person], strict: typing.Optional[Strict] = None,
-                 days: int = 3):
+
+        def plan(
+            when: datetime.date,
+            who: typing.List[Person],
+            strict: typing.Optional[Strict] = None,
+            days: int = 3,
+        ):
             """"""
+
         bind = mcp_lite.Signature(plan, Context).bind
         for arguments, text in [
-                ({"when": "2026-13-01", "who": []}, 'when: expected an ISO 8601 date, got "2026-13-01"'),
-                ({"when": "2026-01-01", "who": [], "dais": 1}, "dais: unknown; did you mean days?"),
-                ({"days": "x", "who": []}, 'days: expected integer, got "x"; when: required, but missing'),
-                ({"when": "x", "who": [{"name": "Bo"}], "strict": {"many": -1}},
-                 'when: expected an ISO 8601 date, got "x"; strict: many must not be negative')]:
+            (
+                {"when": "2026-13-01", "who": []},
+                'when: expected an ISO 8601 date, got "2026-13-01"',
+            ),
+            (
+                {"when": "2026-01-01", "who": [], "dais": 1},
+                "dais: unknown; did you mean days?",
+            ),
+            (
+                {"days": "x", "who": []},
+                'days: expected integer, got "x"; when: required, but missing',
+            ),
+            (
+                {"when": "x", "who": [{"name": "Bo"}], "strict": {"many": -1}},
+                'when: expected an ISO 8601 date, got "x"; strict: many must not be negative',
+            ),
+        ]:
             with pytest.raises(InvalidParams) as error:
                 bind(arguments)
             assert sorted(str(error.value).split("; ")) == sorted(text.split("; "))
 
     def test_what_a_decorator_refuses(self):
         """A TypeError that names the function, the parameter and the remedy."""
+
         def starred(a, *rest):
             """"""
 
@@ -1208,11 +1795,15 @@ class TestSignatures:
 
         def deep(x: typing.List[typing.Optional[socket.socket]]):
             """"""
-        refused = [(starred, "starred: rest: .*give each parameter a name"),
-                   (keyed, r"keyed: x: dict keys: .*dict\[str"),
-                   (named, "named: options: "), (pictured, "pictured: x: Image has no JSON Schema"),
-                   (deep, "deep: x: socket has no JSON Schema; use a plain type"),
-                   (print, "print: expected a Python")]
+
+        refused = [
+            (starred, "starred: rest: .*give each parameter a name"),
+            (keyed, r"keyed: x: dict keys: .*dict\[str"),
+            (named, "named: options: "),
+            (pictured, "pictured: x: Image has no JSON Schema"),
+            (deep, "deep: x: socket has no JSON Schema; use a plain type"),
+            (print, "print: expected a Python"),
+        ]
         if sys.version_info >= (3, 8):
             names = {}
             exec("def positional(a, /, b): ''", names)
@@ -1223,8 +1814,16 @@ class TestSignatures:
 
     def test_keyword_only_defaults_and_the_context(self):
         """Keyword-only parameters count; the Context is found by its hint, Optional or not, and hidden."""
-        def fn(a: int, *, ctx: typing.Optional[Context] = None, b: "Color" = Color.RED, c=(1, 2)):
+
+        def fn(
+            a: int,
+            *,
+            ctx: typing.Optional[Context] = None,
+            b: "Color" = Color.RED,
+            c=(1, 2),
+        ):
             """"""
+
         found = mcp_lite.Signature(fn, Context)
         assert found.context == "ctx" and found.schema["required"] == ["a"]
         assert found.schema["properties"]["b"]["default"] == "red"
@@ -1233,6 +1832,7 @@ class TestSignatures:
 
     def test_classes_of_a_function_are_found(self):
         """A class that is local to a function is seen through the closure, and may contain itself."""
+
         @dataclasses.dataclass
         class Local:
             below: "typing.Optional[Local]" = None
@@ -1240,6 +1840,7 @@ class TestSignatures:
         def fn(x: "typing.List[Local]"):
             """"""
             return Local
+
         found = mcp_lite.Signature(fn, Context)
         assert list(found.schema["$defs"]) == ["Local"]
         assert found.bind({"x": [{"below": {}}]}) == {"x": [Local(Local())]}
@@ -1251,12 +1852,25 @@ class TestSignatures:
         assert list(found["$defs"]) == ["Tree"]
         assert "$defs" not in self.schema(Team).schema
         output = mcp_lite.Output(function_returning(Tree), None, None, "x")
-        assert output.schema["type"] == "object" and output.schema["$defs"]["Tree"]["type"] == "object"
-        assert output.result(Tree(1, [Tree(2, [])]))["structuredContent"]["children"][0]["value"] == 2
+        assert (
+            output.schema["type"] == "object"
+            and output.schema["$defs"]["Tree"]["type"] == "object"
+        )
+        assert (
+            output.result(Tree(1, [Tree(2, [])]))["structuredContent"]["children"][0][
+                "value"
+            ]
+            == 2
+        )
 
-    @pytest.mark.parametrize("doc, description, days", [
-        ("One line.", "One line.", None), (None, None, None), ("city: not known", "city: not known", None),
-        ("""The weather.
+    @pytest.mark.parametrize(
+        "doc, description, days",
+        [
+            ("One line.", "One line.", None),
+            (None, None, None),
+            ("city: not known", "city: not known", None),
+            (
+                """The weather.
 
         Args:
             city (str): Where.
@@ -1265,8 +1879,12 @@ class TestSignatures:
 
         Returns:
             text: as it is
-        """, "The weather.\n\nReturns:\n    text: as it is", "How many, at most: 5."),
-        ("""The weather.
+        """,
+                "The weather.\n\nReturns:\n    text: as it is",
+                "How many, at most: 5.",
+            ),
+            (
+                """The weather.
 
         Parameters
         ----------
@@ -1279,20 +1897,30 @@ class TestSignatures:
         Returns
         -------
         text
-        """, "The weather.\n\nReturns\n-------\ntext", "How many, at most 5."),
-        ("""The weather.
+        """,
+                "The weather.\n\nReturns\n-------\ntext",
+                "How many, at most 5.",
+            ),
+            (
+                """The weather.
 
         :param str town: Where.
         :type days: int
         :param days: How many,
             at most 5.
         :returns: text
-        """, "The weather.\n\n:returns: text", "How many, at most 5."),
-    ])
+        """,
+                "The weather.\n\n:returns: text",
+                "How many, at most 5.",
+            ),
+        ],
+    )
     def test_docstrings_describe_parameters(self, doc, description, days):
         """Google's, NumPy's and Sphinx's styles; the tool's description is the rest."""
+
         def fn(town, days: int = 1):
             """"""
+
         fn.__doc__ = doc and doc.replace("city (", "town (")
         found = mcp_lite.Signature(fn, Context)
         assert found.description == description
@@ -1302,37 +1930,71 @@ class TestSignatures:
 
     def test_completions(self):
         """Literal, Enum and bool know their values, Optional ones too."""
-        for hint, values in [(Color, ["red", "green"]), (typing.Optional[Color], ["red", "green"]),
-                             (bool, ["true", "false"]), (typing.Optional[bool], ["true", "false"]),
-                             (typing.Literal[1, "a"], ["1", "a"]), (int, [])]:
+        for hint, values in [
+            (Color, ["red", "green"]),
+            (typing.Optional[Color], ["red", "green"]),
+            (bool, ["true", "false"]),
+            (typing.Optional[bool], ["true", "false"]),
+            (typing.Literal[1, "a"], ["1", "a"]),
+            (int, []),
+        ]:
             assert self.schema(hint).completions("x") == values
 
     def test_text_arguments(self):
         """Text becomes what is expected, where text itself is not."""
-        for hint, text, value in [(int, "3", 3), (bool, "true", True), (float, "2", 2.0), (str, "3", "3"),
-                                  (typing.List[int], "[1]", [1]), (typing.Optional[int], "null", None),
-                                  (typing.Union[int, str], "3", "3"),
-                                  (datetime.date, "2026-01-02", datetime.date(2026, 1, 2)),
-                                  (typing.Literal[1, "b"], "1", 1), (Person, '{"name": "Bo"}', Person("Bo")),
-                                  (Tree, '{"value": 1, "children": []}', Tree(1, []))]:
+        for hint, text, value in [
+            (int, "3", 3),
+            (bool, "true", True),
+            (float, "2", 2.0),
+            (str, "3", "3"),
+            (typing.List[int], "[1]", [1]),
+            (typing.Optional[int], "null", None),
+            (typing.Union[int, str], "3", "3"),
+            (datetime.date, "2026-01-02", datetime.date(2026, 1, 2)),
+            (typing.Literal[1, "b"], "1", 1),
+            (Person, '{"name": "Bo"}', Person("Bo")),
+            (Tree, '{"value": 1, "children": []}', Tree(1, [])),
+        ]:
             assert self.schema(hint).bind_text({"x": text}) == {"x": value}
-        for hint, text, value in [(typing.Optional[typing.List[int]], "null", None),
-                                  (Person, '{"name": "Bo"}', Person("Bo")),
-                                  (Tree, '{"value": 1, "children": []}', Tree(1, []))]:
+        for hint, text, value in [
+            (typing.Optional[typing.List[int]], "null", None),
+            (Person, '{"name": "Bo"}', Person("Bo")),
+            (Tree, '{"value": 1, "children": []}', Tree(1, [])),
+        ]:
             assert self.schema(hint).bind({"x": text}) == {"x": value}
-        with pytest.raises(InvalidParams, match="x: expected array or string|x: expected"):
-            self.schema(typing.Union[typing.List[int], typing.Dict[str, int]]).bind({"x": "[1"})
+        with pytest.raises(
+            InvalidParams, match="x: expected array or string|x: expected"
+        ):
+            self.schema(typing.Union[typing.List[int], typing.Dict[str, int]]).bind(
+                {"x": "[1"}
+            )
 
     def test_content_is_what_the_wire_has(self):
         """Content objects and messages are their wire form."""
         data, sound = mcp_lite._base64(PNG), mcp_lite._base64(WAV)
         assert Image(PNG, meta={"a": 1}) == {
-            "type": "image", "data": data, "mimeType": "image/png", "_meta": {"a": 1}}
-        assert EmbeddedResource("x://y", b"hi")["resource"] == {"uri": "x://y", "blob": "aGk="}
+            "type": "image",
+            "data": data,
+            "mimeType": "image/png",
+            "_meta": {"a": 1},
+        }
+        assert EmbeddedResource("x://y", b"hi")["resource"] == {
+            "uri": "x://y",
+            "blob": "aGk=",
+        }
         assert ResourceLink("x://y", "n", size=3) == {
-            "type": "resource_link", "uri": "x://y", "name": "n", "size": 3}
-        assert Message(["a", Audio(WAV)]) == {"role": "user", "content": [
-            {"type": "text", "text": "a"}, {"type": "audio", "data": sound, "mimeType": "audio/wav"}]}
+            "type": "resource_link",
+            "uri": "x://y",
+            "name": "n",
+            "size": 3,
+        }
+        assert Message(["a", Audio(WAV)]) == {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "a"},
+                {"type": "audio", "data": sound, "mimeType": "audio/wav"},
+            ],
+        }
         assert Image(b'<?xml version="1.0"?>\n<svg/>')["mimeType"] == "image/svg+xml"
         with pytest.raises(TypeError):
             Message(3)
@@ -1352,7 +2014,9 @@ class TestSignatures:
             Server('s').tool(f)
             slow = 'inspect dataclasses typing datetime decimal uuid pathlib ast mimetypes'.split()
             print([name for name in slow if name in sys.modules and name not in before])"""
-        done = subprocess.run([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE)
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", code], stdout=subprocess.PIPE
+        )
         assert done.stdout.split() == [b"[]"]
 
     @pytest.mark.parametrize(
@@ -1381,17 +2045,38 @@ class TestSignatures:
             ("x", "x", {}),
             pytest.param("x://{a}", "x://" + "1" * 2048, None, id="too long"),
             # Naively, not within a lifetime:
-            pytest.param("x://{a}-{b}-{c}-{d}-{e}", "x://" + "-" * 2000 + "/", None, id="hard"),
-            pytest.param("x://{+a}-{b}-{c}-{d}-{e}", "x://" + "-" * 2000 + "/", None, id="harder"),
+            pytest.param(
+                "x://{a}-{b}-{c}-{d}-{e}", "x://" + "-" * 2000 + "/", None, id="hard"
+            ),
+            pytest.param(
+                "x://{+a}-{b}-{c}-{d}-{e}", "x://" + "-" * 2000 + "/", None, id="harder"
+            ),
         ],
     )
     def test_uri_templates(self, template, uri, values):
         """Literals are literal, values are decoded, and nothing is smuggled."""
         assert mcp_lite.UriTemplate(template).match(uri) == values
 
-    @pytest.mark.parametrize("wrong", ["x://{", "x://{a}{a}", "x://{a b}", "x://}", "x://{a}{?a}", "x://{a*}",
-                                       "x://{/a}", "x://{&a}", "x://{a,b}", "x://{a}{b}", "x://{+a}/{+b}",
-                                       "x://{?a}/b", "x://{a,}", "x:/{/{a}", "x://{a}}"])
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            "x://{",
+            "x://{a}{a}",
+            "x://{a b}",
+            "x://}",
+            "x://{a}{?a}",
+            "x://{a*}",
+            "x://{/a}",
+            "x://{&a}",
+            "x://{a,b}",
+            "x://{a}{b}",
+            "x://{+a}/{+b}",
+            "x://{?a}/b",
+            "x://{a,}",
+            "x:/{/{a}",
+            "x://{a}}",
+        ],
+    )
     def test_wrong_templates_are_refused(self, wrong):
         """A template that cannot be read fails when it is registered."""
         with pytest.raises(ValueError):
@@ -1407,9 +2092,13 @@ class TestFraming:
         for size in (1, 2, 3, 7, 100):
             framer, lines = mcp_lite.LineFramer(), []
             for at in range(0, len(data), size):
-                lines += framer.feed(data[at:at + size])
+                lines += framer.feed(data[at : at + size])
             lines += framer.feed(b"")
-            assert [json.loads(line) for line in lines] == [{"a": 1}, {"b": 2}, {"c": 3}]
+            assert [json.loads(line) for line in lines] == [
+                {"a": 1},
+                {"b": 2},
+                {"c": 3},
+            ]
 
     def test_a_long_line_is_skipped_and_not_kept(self):
         """One None for it, and the next line is whole."""
@@ -1452,16 +2141,20 @@ class TestFraming:
     def test_a_byte_order_mark_is_skipped(self):
         """One at the start of the stream is no part of the first field's name."""
         for size in (1, 100):
-            parser, data, events = mcp_lite.EventParser(), b"\xef\xbb\xbfdata: a\n\n", []
+            parser, data, events = (
+                mcp_lite.EventParser(),
+                b"\xef\xbb\xbfdata: a\n\n",
+                [],
+            )
             for at in range(0, len(data), size):
                 events += parser.feed(data[at : at + size])
             assert events == [("message", b"a")]
 
     def test_a_byte_order_mark_before_any_field(self):
         """The first field may as well be a type."""
-        assert mcp_lite.EventParser().feed(b"\xef\xbb\xbfevent: endpoint\ndata: /x\n\n") == [
-            ("endpoint", b"/x")
-        ]
+        assert mcp_lite.EventParser().feed(
+            b"\xef\xbb\xbfevent: endpoint\ndata: /x\n\n"
+        ) == [("endpoint", b"/x")]
 
     def test_an_unfinished_event_has_no_id(self):
         """An id counts when its event is complete: else a client that comes back would miss that event."""
@@ -1500,7 +2193,9 @@ class TestFraming:
     def test_mirrored_values_that_lie(self):
         """Numbers are compared as numbers; base64 that is none is told; nothing else will do."""
         assert mcp_lite.is_mirrored("42.0", 42) and not mcp_lite.is_mirrored("41", 42)
-        assert not mcp_lite.is_mirrored("True", True) and not mcp_lite.is_mirrored("1", True)
+        assert not mcp_lite.is_mirrored("True", True) and not mcp_lite.is_mirrored(
+            "1", True
+        )
         assert not mcp_lite.is_mirrored("nan", 1) and not mcp_lite.is_mirrored("x", 1)
         assert not mcp_lite.is_mirrored("=?base64?%%%?=", "x")
         assert not mcp_lite.is_mirrored("=?base64?/w==?=", "x")
@@ -1509,13 +2204,28 @@ class TestFraming:
     @pytest.mark.parametrize(
         "schema, found",
         [
-            ({"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}, [(["a"], "A")]),
             (
-                {"properties": {"o": {"properties": {"b": {"type": "integer", "x-mcp-header": "B"}}}}},
+                {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
+                [(["a"], "A")],
+            ),
+            (
+                {
+                    "properties": {
+                        "o": {
+                            "properties": {
+                                "b": {"type": "integer", "x-mcp-header": "B"}
+                            }
+                        }
+                    }
+                },
                 [(["o", "b"], "B")],
             ),
             (
-                {"properties": {"properties": {"type": "boolean", "x-mcp-header": "P"}}},
+                {
+                    "properties": {
+                        "properties": {"type": "boolean", "x-mcp-header": "P"}
+                    }
+                },
                 [(["properties"], "P")],
             ),
             ({"properties": {"x-mcp-header": {"type": "string"}}}, []),
@@ -1523,9 +2233,26 @@ class TestFraming:
             ({"properties": {"a": {"type": "string", "x-mcp-header": "A B"}}}, None),
             ({"properties": {"a": {"type": "string", "x-mcp-header": ""}}}, None),
             ({"properties": {"a": {"type": "string", "x-mcp-header": 5}}}, None),
-            ({"properties": {"a": {"type": "string", "x-mcp-header": "A\r\nB: c"}}}, None),
-            ({"properties": {"a": {"items": {"type": "string", "x-mcp-header": "A"}}}}, None),
-            ({"properties": {"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}}}, None),
+            (
+                {"properties": {"a": {"type": "string", "x-mcp-header": "A\r\nB: c"}}},
+                None,
+            ),
+            (
+                {
+                    "properties": {
+                        "a": {"items": {"type": "string", "x-mcp-header": "A"}}
+                    }
+                },
+                None,
+            ),
+            (
+                {
+                    "properties": {
+                        "a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}
+                    }
+                },
+                None,
+            ),
             ({"$defs": {"d": {"type": "string", "x-mcp-header": "A"}}}, None),
             (
                 {
@@ -1547,13 +2274,14 @@ class TestFraming:
             assert mcp_lite.header_parameters(schema) == found
 
 
-
 class TestProtocol:
     """Room 8: two cores without any I/O."""
 
     @staticmethod
     def server(**declared):
-        return mcp_lite.Protocol("server", lambda: declared or {"tools": {}, "logging": {}})
+        return mcp_lite.Protocol(
+            "server", lambda: declared or {"tools": {}, "logging": {}}
+        )
 
     def test_nothing_but_ping_before_initialize(self):
         """A request that is neither modern, ping nor initialize gets -32600 "not initialized"."""
@@ -1566,17 +2294,26 @@ class TestProtocol:
         assert isinstance(protocol.receive(request("ping")), mcp_lite.Request)
 
     @pytest.mark.parametrize(
-        "asked, got", [(v, v) for v in LEGACY] + [(MODERN, LEGACY[-1]), ("1999-01-01", LEGACY[-1])]
+        "asked, got",
+        [(v, v) for v in LEGACY] + [(MODERN, LEGACY[-1]), ("1999-01-01", LEGACY[-1])],
     )
     def test_version_negotiation(self, asked, got):
         """The same version if it is known, else the latest with a handshake."""
         protocol = self.server()
         opened = protocol.receive(
-            request("initialize", {"protocolVersion": asked, "capabilities": {}, "clientInfo": {}})
+            request(
+                "initialize",
+                {"protocolVersion": asked, "capabilities": {}, "clientInfo": {}},
+            )
         )
         assert opened.version == protocol.version == got
-        again = protocol.receive(request("initialize", {"protocolVersion": asked, "capabilities": {},
-                                                        "clientInfo": {}}, 2))
+        again = protocol.receive(
+            request(
+                "initialize",
+                {"protocolVersion": asked, "capabilities": {}, "clientInfo": {}},
+                2,
+            )
+        )
         assert again.reply["error"]["code"] == -32600
 
     @pytest.mark.parametrize(
@@ -1590,7 +2327,12 @@ class TestProtocol:
                 "expected string, got 3",
             ),
             (
-                {"_meta": {mcp_lite.META_VERSION: "2025-11-25", mcp_lite.META_CAPABILITIES: {}}},
+                {
+                    "_meta": {
+                        mcp_lite.META_VERSION: "2025-11-25",
+                        mcp_lite.META_CAPABILITIES: {},
+                    }
+                },
                 -32022,
                 "2025-11-25",
             ),
@@ -1602,37 +2344,63 @@ class TestProtocol:
     def test_modern_meta_is_checked(self, params, code, said):
         """Every required member is named when it is missing or wrong."""
         refused = self.server().receive(request("server/discover", params))
-        assert refused.reply["error"]["code"] == code and said in refused.reply["error"]["message"]
+        assert (
+            refused.reply["error"]["code"] == code
+            and said in refused.reply["error"]["message"]
+        )
         if code == -32022:
-            assert refused.reply["error"]["data"] == {"supported": [MODERN], "requested": "2025-11-25"}
+            assert refused.reply["error"]["data"] == {
+                "supported": [MODERN],
+                "requested": "2025-11-25",
+            }
 
     def test_each_era_has_its_own_methods(self):
         """ping is not modern, server/discover is not legacy, and neither side sends the other's requests."""
         protocol = self.server()
-        assert protocol.receive(request("ping", modern())).reply["error"]["code"] == -32601
-        assert protocol.receive(request("initialize", modern())).reply["error"]["code"] == -32601
-        assert protocol.receive(request("roots/list", modern())).reply["error"]["code"] == -32601
-        assert protocol.receive(request("no/such", modern())).reply["error"]["code"] == -32601
+        assert (
+            protocol.receive(request("ping", modern())).reply["error"]["code"] == -32601
+        )
+        assert (
+            protocol.receive(request("initialize", modern())).reply["error"]["code"]
+            == -32601
+        )
+        assert (
+            protocol.receive(request("roots/list", modern())).reply["error"]["code"]
+            == -32601
+        )
+        assert (
+            protocol.receive(request("no/such", modern())).reply["error"]["code"]
+            == -32601
+        )
         client = mcp_lite.Protocol("client", dict)
         client.version = MODERN
         assert client.receive(request("roots/list")).reply["error"]["code"] == -32600
         client.version = "2025-11-25"
-        assert client.receive(request("roots/list")).reply["error"]["code"] == -32601     # not declared
+        assert (
+            client.receive(request("roots/list")).reply["error"]["code"] == -32601
+        )  # not declared
         assert client.receive(request("tools/list")).reply["error"]["code"] == -32601
 
     def test_capabilities_are_enforced(self):
         """What was not declared does not exist."""
         refused = self.server(tools={}).receive(request("prompts/list", modern()))
-        assert refused.reply["error"]["code"] == -32601 and "prompts" in refused.reply["error"]["message"]
+        assert (
+            refused.reply["error"]["code"] == -32601
+            and "prompts" in refused.reply["error"]["message"]
+        )
 
     def test_an_id_in_flight_is_refused_without_an_id(self):
         """The first keeps its id; an id that has ended may come again."""
         protocol = self.server()
         first = protocol.receive(request("tools/list", modern()))
         assert protocol.receive(request("tools/list", modern())).reply == {
-            "jsonrpc": "2.0", "error": {"code": -32600, "message": "id 1 is in flight already"}}
+            "jsonrpc": "2.0",
+            "error": {"code": -32600, "message": "id 1 is in flight already"},
+        }
         assert protocol.end(first) and not protocol.end(first)
-        assert isinstance(protocol.receive(request("tools/list", modern())), mcp_lite.Request)
+        assert isinstance(
+            protocol.receive(request("tools/list", modern())), mcp_lite.Request
+        )
 
     def test_no_error_has_the_id_of_a_request_in_flight(self):
         """Whatever is wrong with a message, the request that owns its id is not answered by that."""
@@ -1646,28 +2414,48 @@ class TestProtocol:
     def test_answers_and_notifications_are_never_answered(self):
         """Not when they are wrong, foreign, late or twice."""
         protocol = self.server()
-        for message in ({"jsonrpc": "2.0", "id": 9, "result": {}}, {"jsonrpc": "2.0", "id": 9, "result": 1},
-                        {"jsonrpc": "2.0", "method": "notifications/x", "params": []},
-                        {"jsonrpc": "2.0", "method": "tools/list"}, {"jsonrpc": "2.0", "error": {"code": 1}},
-                        {"jsonrpc": "1.0", "method": "x"}):
+        for message in (
+            {"jsonrpc": "2.0", "id": 9, "result": {}},
+            {"jsonrpc": "2.0", "id": 9, "result": 1},
+            {"jsonrpc": "2.0", "method": "notifications/x", "params": []},
+            {"jsonrpc": "2.0", "method": "tools/list"},
+            {"jsonrpc": "2.0", "error": {"code": 1}},
+            {"jsonrpc": "1.0", "method": "x"},
+        ):
             assert getattr(protocol.receive(message), "reply", None) is None
 
     def test_a_broken_answer_ends_the_wait(self):
         """Whoever waits for that id learns that the answer is not valid."""
         protocol = mcp_lite.Protocol("client", dict)
         request_id = protocol.open("me")
-        found = protocol.receive({"jsonrpc": "2.0", "id": request_id, "result": [], "error": {}})
-        assert found.pending == "me" and isinstance(found.error, InternalError) and not protocol.pending
+        found = protocol.receive(
+            {"jsonrpc": "2.0", "id": request_id, "result": [], "error": {}}
+        )
+        assert (
+            found.pending == "me"
+            and isinstance(found.error, InternalError)
+            and not protocol.pending
+        )
 
-    @pytest.mark.parametrize("params, said", [
-        ({}, "name: expected string, but it is missing"), ({"name": 1}, "name: expected string, got 1"),
-        ({"name": "x", "arguments": []}, "arguments: expected object, got []"),
-        ({"name": "x", "_meta": {"progressToken": 1.5}}, "progressToken")])
+    @pytest.mark.parametrize(
+        "params, said",
+        [
+            ({}, "name: expected string, but it is missing"),
+            ({"name": 1}, "name: expected string, got 1"),
+            ({"name": "x", "arguments": []}, "arguments: expected object, got []"),
+            ({"name": "x", "_meta": {"progressToken": 1.5}}, "progressToken"),
+        ],
+    )
     def test_parameters_are_checked(self, params, said):
         """By the row of the table, naming the field."""
         meta = {**modern()["_meta"], **params.get("_meta", {})}
-        refused = self.server().receive(request("tools/call", {**params, "_meta": meta}))
-        assert refused.reply["error"]["code"] == -32602 and said in refused.reply["error"]["message"]
+        refused = self.server().receive(
+            request("tools/call", {**params, "_meta": meta})
+        )
+        assert (
+            refused.reply["error"]["code"] == -32602
+            and said in refused.reply["error"]["message"]
+        )
 
 
 class TestServerOnTheWire:
@@ -1678,9 +2466,17 @@ class TestServerOnTheWire:
         with Wire() as wire:
             found = wire.open("2025-03-26")
             assert found["protocolVersion"] == "2025-03-26" and found["serverInfo"] == {
-                "name": "everything", "version": "1.2", "description": "for tests"}
-            assert wire.ask("tools/call", {"name": "greet", "arguments": {"name": "Bo"}}) == {
-                "jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "hello Bo"}]}}
+                "name": "everything",
+                "version": "1.2",
+                "description": "for tests",
+            }
+            assert wire.ask(
+                "tools/call", {"name": "greet", "arguments": {"name": "Bo"}}
+            ) == {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "result": {"content": [{"type": "text", "text": "hello Bo"}]},
+            }
             assert wire.ask("ping") == {"jsonrpc": "2.0", "id": 1, "result": {}}
             assert wire.end() == ([], 0)
 
@@ -1689,23 +2485,37 @@ class TestServerOnTheWire:
         with Wire() as wire:
             wire.send(
                 request(
-                    "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}, "a"
+                    "initialize",
+                    {
+                        "protocolVersion": "2025-06-18",
+                        "capabilities": {},
+                        "clientInfo": {},
+                    },
+                    "a",
                 ),
                 {"jsonrpc": "2.0", "method": "initialized"},
-                *[request("tools/call", {"name": "add", "arguments": {"a": n}}, n) for n in range(50)],
+                *[
+                    request("tools/call", {"name": "add", "arguments": {"a": n}}, n)
+                    for n in range(50)
+                ],
                 json.dumps(request("ping", id="z")).encode(),
             )
             rest, code = wire.end()
             assert code == 0 and rest[0]["id"] == "a" and len(rest) == 52
             assert {
-                m["id"]: m["result"]["structuredContent"]["result"] for m in rest if isinstance(m["id"], int)
+                m["id"]: m["result"]["structuredContent"]["result"]
+                for m in rest
+                if isinstance(m["id"], int)
             } == {n: n + 1 for n in range(50)}
 
     def test_both_eras_in_one_process(self):
         """Legacy and modern requests, interleaved."""
         with Wire() as wire:
             found = wire.ask("server/discover", modern())["result"]
-            assert found["supportedVersions"] == [MODERN] and found["resultType"] == "complete"
+            assert (
+                found["supportedVersions"] == [MODERN]
+                and found["resultType"] == "complete"
+            )
             assert found["_meta"][mcp_lite.META_SERVER_INFO]["title"] == "Everything"
             assert (
                 found["ttlMs"] == 0
@@ -1713,12 +2523,24 @@ class TestServerOnTheWire:
                 and found["instructions"] == "Call anything."
             )
             wire.open()
-            result = wire.ask("tools/call", modern(name="add", arguments={"a": 1}))["result"]
-            assert result["resultType"] == "complete" and result["structuredContent"] == {"result": 2}
+            result = wire.ask("tools/call", modern(name="add", arguments={"a": 1}))[
+                "result"
+            ]
+            assert result["resultType"] == "complete" and result[
+                "structuredContent"
+            ] == {"result": 2}
             assert (
-                "resultType" not in wire.ask("tools/call", {"name": "add", "arguments": {"a": 1}})["result"]
+                "resultType"
+                not in wire.ask("tools/call", {"name": "add", "arguments": {"a": 1}})[
+                    "result"
+                ]
             )
-            assert wire.ask("resources/read", modern(uri="x://note"))["result"]["cacheScope"] == "private"
+            assert (
+                wire.ask("resources/read", modern(uri="x://note"))["result"][
+                    "cacheScope"
+                ]
+                == "private"
+            )
 
     def test_broken_messages_do_not_end_the_server(self):
         """Each gets its error, and the next request its answer."""
@@ -1753,9 +2575,20 @@ class TestServerOnTheWire:
         """Answered in one array; notifications have no answer; only in that revision."""
         with Wire() as wire:
             wire.open("2025-03-26")
-            wire.send(json.dumps([request("ping", id=1), {"jsonrpc": "2.0", "method": "notifications/x"},
-                                  request("tools/call", {"name": "add", "arguments": {"a": 1}}, 2), 7,
-                                  request("no", id=3)]).encode() + b"\n")
+            wire.send(
+                json.dumps(
+                    [
+                        request("ping", id=1),
+                        {"jsonrpc": "2.0", "method": "notifications/x"},
+                        request(
+                            "tools/call", {"name": "add", "arguments": {"a": 1}}, 2
+                        ),
+                        7,
+                        request("no", id=3),
+                    ]
+                ).encode()
+                + b"\n"
+            )
             found = wire.read()
             assert {m.get("id"): m.get("error", {}).get("code") for m in found} == {
                 1: None,
@@ -1771,10 +2604,18 @@ class TestServerOnTheWire:
         with Wire() as wire:
             wire.open("2025-03-26")
             wire.send(
-                json.dumps([request("tools/call", {"name": "wait"}, 1), request("ping", id=2)]).encode()
+                json.dumps(
+                    [request("tools/call", {"name": "wait"}, 1), request("ping", id=2)]
+                ).encode()
                 + b"\n"
             )
-            wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+            wire.send(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": 1},
+                }
+            )
             assert [m["id"] for m in wire.read()] == [2]
 
     def test_nothing_but_protocol_on_stdout(self):
@@ -1815,13 +2656,16 @@ class TestServerOnTheWire:
             wire.send(request("tools/call", {"name": "is_waiting"}, 6))
             assert wire.read()["id"] == 6
             wire.send(
-                      {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}})
+                {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}}
+            )
             assert wire.read() == {
                 "jsonrpc": "2.0",
                 "id": 7,
                 "error": {"code": -32800, "message": "request cancelled"},
             }
-            assert wire.ask("tools/call", {"name": "waited"})["result"]["structuredContent"]["result"]
+            assert wire.ask("tools/call", {"name": "waited"})["result"][
+                "structuredContent"
+            ]["result"]
 
     @pytest.mark.parametrize("kind", ["nan", "surrogate", "object"])
     def test_results_that_json_cannot_say_become_errors(self, kind):
@@ -1844,14 +2688,31 @@ class TestServerOnTheWire:
             wire.open()
             wire.send(
                 request(
-                    "tools/call", {"name": "count", "arguments": {"to": 3}, "_meta": {"progressToken": "t"}}
+                    "tools/call",
+                    {
+                        "name": "count",
+                        "arguments": {"to": 3},
+                        "_meta": {"progressToken": "t"},
+                    },
                 )
             )
             found = [wire.read() for _ in range(4)]
             assert [m["params"] for m in found[:3]] == [
-                {"progressToken": "t", "progress": n, "total": 3, "message": f"step {n}"} for n in (1, 2, 3)]
+                {
+                    "progressToken": "t",
+                    "progress": n,
+                    "total": 3,
+                    "message": f"step {n}",
+                }
+                for n in (1, 2, 3)
+            ]
             assert found[3]["id"] == 1
-            assert wire.ask("tools/call", {"name": "count", "arguments": {"to": 3}}, 2)["id"] == 2
+            assert (
+                wire.ask("tools/call", {"name": "count", "arguments": {"to": 3}}, 2)[
+                    "id"
+                ]
+                == 2
+            )
 
     def test_progress_that_json_cannot_say(self, server):
         """It is refused where it is told, and what comes later is told all the same."""
@@ -1862,6 +2723,7 @@ class TestServerOnTheWire:
                 ctx.progress(float("inf"))
             ctx.progress(1)
             return "done"
+
         heard = []
         with Client(server, on_progress=lambda *told: heard.append(told[0])) as client:
             assert client.call("runs") == "done" and heard == [1]
@@ -1870,11 +2732,23 @@ class TestServerOnTheWire:
         """Legacy: logging/setLevel; modern: per request, and nothing without it."""
         with Wire() as wire:
             assert wire.ask("tools/call", modern(name="logs"))["id"] == 1
-            wire.send(request("tools/call", modern(name="logs", _meta={mcp_lite.META_LOG_LEVEL: "alert"}), 2))
-            assert [wire.read()["params"]["level"] for _ in range(2)] == ["alert", "emergency"]
+            wire.send(
+                request(
+                    "tools/call",
+                    modern(name="logs", _meta={mcp_lite.META_LOG_LEVEL: "alert"}),
+                    2,
+                )
+            )
+            assert [wire.read()["params"]["level"] for _ in range(2)] == [
+                "alert",
+                "emergency",
+            ]
             assert wire.read()["id"] == 2
             wire.open()
-            assert wire.ask("logging/setLevel", {"level": "loud"})["error"]["code"] == -32602
+            assert (
+                wire.ask("logging/setLevel", {"level": "loud"})["error"]["code"]
+                == -32602
+            )
             assert wire.ask("logging/setLevel", {"level": "error"})["result"] == {}
             wire.send(request("tools/call", {"name": "logs"}, 3))
             assert [wire.read()["params"]["level"] for _ in range(4)] == [
@@ -1891,7 +2765,9 @@ class TestServerOnTheWire:
             wire.open()
             names, cursor = [], None
             while True:
-                result = wire.ask("tools/list", {"cursor": cursor} if cursor else {})["result"]
+                result = wire.ask("tools/list", {"cursor": cursor} if cursor else {})[
+                    "result"
+                ]
                 assert len(result["tools"]) <= 3
                 names += [tool["name"] for tool in result["tools"]]
                 cursor = result.get("nextCursor")
@@ -1901,25 +2777,45 @@ class TestServerOnTheWire:
             other = wire.ask("resources/list", {})["result"]
             assert "nextCursor" not in other and len(other["resources"]) == 3
             assert wire.ask("tools/list", {"cursor": "tools/list:3"})["result"]["tools"]
-            for bad in ("x", "", ":3", 5, "tools/list:-1", "tools/list:0", "tools/list:\u0663",
-                        "resources/list:3", "tools/list:" + "9" * 5000, "é"):
-                assert wire.ask("tools/list", {"cursor": bad})["error"]["code"] == -32602, bad
+            for bad in (
+                "x",
+                "",
+                ":3",
+                5,
+                "tools/list:-1",
+                "tools/list:0",
+                "tools/list:\u0663",
+                "resources/list:3",
+                "tools/list:" + "9" * 5000,
+                "é",
+            ):
+                assert (
+                    wire.ask("tools/list", {"cursor": bad})["error"]["code"] == -32602
+                ), bad
 
     def test_not_found_as_each_revision_codes_it(self):
         """A resource -32002 in a session, -32602 modern; a tool and a prompt -32602."""
         with Wire() as wire:
             assert wire.ask("resources/read", modern(uri="x://no"))["error"] == {
-                "code": -32602, "message": "Resource not found: x://no", "data": {"uri": "x://no"}}
+                "code": -32602,
+                "message": "Resource not found: x://no",
+                "data": {"uri": "x://no"},
+            }
             wire.open()
-            assert wire.ask("resources/read", {"uri": "x://no"})["error"]["code"] == -32002
+            assert (
+                wire.ask("resources/read", {"uri": "x://no"})["error"]["code"] == -32002
+            )
             assert wire.ask("tools/call", {"name": "no"})["error"]["code"] == -32602
             assert wire.ask("prompts/get", {"name": "no"})["error"]["code"] == -32602
 
     def test_definitions_have_what_their_revision_knows(self):
         """No titles, icons or output schemas for those who do not know them."""
-        for version, known in ((LEGACY[0], set()), ("2025-03-26", {"annotations"}),
-                               ("2025-06-18", {"annotations", "title", "outputSchema", "_meta"}),
-                               ("2025-11-25", {"annotations", "title", "outputSchema", "_meta", "icons"})):
+        for version, known in (
+            (LEGACY[0], set()),
+            ("2025-03-26", {"annotations"}),
+            ("2025-06-18", {"annotations", "title", "outputSchema", "_meta"}),
+            ("2025-11-25", {"annotations", "title", "outputSchema", "_meta", "icons"}),
+        ):
             with Wire() as wire:
                 wire.open(version)
                 tool = wire.ask("tools/list")["result"]["tools"][1]
@@ -1939,29 +2835,48 @@ class TestServerOnTheWire:
             ]
             assert (
                 "structuredContent"
-                not in wire.ask("tools/call", {"name": "person", "arguments": {"name": "B"}})["result"]
+                not in wire.ask(
+                    "tools/call", {"name": "person", "arguments": {"name": "B"}}
+                )["result"]
             )
 
     def test_listening_on_the_wire(self):
         """The acknowledgement first, each notification with the id, a graceful end."""
         with Wire() as wire:
-            wire.send(request("subscriptions/listen", modern(notifications={
-                "toolsListChanged": True, "resourceSubscriptions": ["x://note"], "unknown": True}), "s"))
+            wire.send(
+                request(
+                    "subscriptions/listen",
+                    modern(
+                        notifications={
+                            "toolsListChanged": True,
+                            "resourceSubscriptions": ["x://note"],
+                            "unknown": True,
+                        }
+                    ),
+                    "s",
+                )
+            )
             assert wire.read() == {
                 "jsonrpc": "2.0",
                 "method": "notifications/subscriptions/acknowledged",
                 "params": {
-                    "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["x://note"]},
+                    "notifications": {
+                        "toolsListChanged": True,
+                        "resourceSubscriptions": ["x://note"],
+                    },
                     "_meta": {mcp_lite.META_SUBSCRIPTION: "s"},
                 },
             }
             wire.send(request("tools/call", modern(name="change"), 2))
             found = [wire.read() for _ in range(4)]
             events = [m for m in found if "method" in m]
-            assert [m["method"] for m in events] == ["notifications/tools/list_changed"] * 2 + [
-                "notifications/resources/updated"
-            ]
-            assert all(m["params"]["_meta"] == {mcp_lite.META_SUBSCRIPTION: "s"} for m in events)
+            assert [m["method"] for m in events] == [
+                "notifications/tools/list_changed"
+            ] * 2 + ["notifications/resources/updated"]
+            assert all(
+                m["params"]["_meta"] == {mcp_lite.META_SUBSCRIPTION: "s"}
+                for m in events
+            )
             rest, _ = wire.end()
             assert [m["id"] for m in rest] == ["s"] and rest[0]["result"]["_meta"][
                 mcp_lite.META_SUBSCRIPTION
@@ -1970,9 +2885,21 @@ class TestServerOnTheWire:
     def test_a_cancelled_subscription_is_silent(self):
         """No notification after the client's cancellation."""
         with Wire() as wire:
-            wire.send(request("subscriptions/listen", modern(notifications={"toolsListChanged": True}), "s"))
+            wire.send(
+                request(
+                    "subscriptions/listen",
+                    modern(notifications={"toolsListChanged": True}),
+                    "s",
+                )
+            )
             wire.read()
-            wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}})
+            wire.send(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": "s"},
+                }
+            )
             assert wire.ask("tools/call", modern(name="change"), 2)["id"] == 2
             assert wire.end()[0] == []
 
@@ -1981,27 +2908,49 @@ class TestServerOnTheWire:
         caps = {"elicitation": {}}
         with Wire() as wire:
             first = wire.ask("tools/call", modern(caps, name="steps"))["result"]
-            assert first["resultType"] == "input_required" and list(first["inputRequests"]) == ["elicit-1"]
+            assert first["resultType"] == "input_required" and list(
+                first["inputRequests"]
+            ) == ["elicit-1"]
             good = {"elicit-1": {"action": "accept", "content": {"name": "A"}}}
             state = first["requestState"]
 
             def again(name="steps", state=state, answers=good):
                 return wire.ask(
-                    "tools/call", modern(caps, name=name, requestState=state, inputResponses=answers)
+                    "tools/call",
+                    modern(caps, name=name, requestState=state, inputResponses=answers),
                 )
 
-            for bad in (state + "x", "x" + state, state[:-1], "", "a.b", 5, "é", state.replace(".", "")):
+            for bad in (
+                state + "x",
+                "x" + state,
+                state[:-1],
+                "",
+                "a.b",
+                5,
+                "é",
+                state.replace(".", ""),
+            ):
                 assert again(state=bad)["error"]["code"] == -32602, bad
             assert again(name="form")["error"]["code"] == -32602
             assert again(answers={"elicit-1": 5})["error"]["code"] == -32602
-            assert again(answers={"elicit-1": {"action": "maybe"}})["error"]["code"] == -32602
             assert (
-                again(answers={"elicit-1": {"action": "accept", "content": {"name": 1}}})["error"]["code"]
+                again(answers={"elicit-1": {"action": "maybe"}})["error"]["code"]
                 == -32602
             )
-            assert list(again(answers={"wrong": {}})["result"]["inputRequests"]) == ["elicit-1"]
+            assert (
+                again(
+                    answers={"elicit-1": {"action": "accept", "content": {"name": 1}}}
+                )["error"]["code"]
+                == -32602
+            )
+            assert list(again(answers={"wrong": {}})["result"]["inputRequests"]) == [
+                "elicit-1"
+            ]
             second = again()["result"]
-            assert list(second["inputRequests"]) == ["elicit-2"] and second["requestState"] != state
+            assert (
+                list(second["inputRequests"]) == ["elicit-2"]
+                and second["requestState"] != state
+            )
             # The first answer travels in the state; only the second is fresh.
             last = again(
                 state=second["requestState"],
@@ -2021,16 +2970,22 @@ class TestServerOnTheWire:
             ):
                 for each in (
                     params,
-                    modern({"elicitation": {}} if "url" in str(capabilities) else {}, **params),
+                    modern(
+                        {"elicitation": {}} if "url" in str(capabilities) else {},
+                        **params,
+                    ),
                 ):
                     found = wire.ask("tools/call", each)
                     assert found["error"]["code"] == -32021
-                    assert found["error"]["data"] == {"requiredCapabilities": capabilities}
+                    assert found["error"]["data"] == {
+                        "requiredCapabilities": capabilities
+                    }
 
     def test_end_of_input_cancels_what_hangs(self, tmp_path):
         """A deaf handler does not keep the server alive; one that listens is cancelled."""
         script = tmp_path / "deaf.py"
-        script.write_text(textwrap.dedent(f"""
+        script.write_text(
+            textwrap.dedent(f"""
             import sys, time; sys.path.insert(0, {HERE!r})
             import mcp_lite
             mcp_lite.DRAIN_SECONDS = 0.2
@@ -2039,7 +2994,8 @@ class TestServerOnTheWire:
             def deaf() -> str:
                 time.sleep(600)
             server.run()
-            """))
+            """)
+        )
         with Wire([sys.executable, str(script)]) as wire:
             wire.send(request("tools/call", modern(name="deaf")))
             assert wire.end() == ([], 0)
@@ -2051,7 +3007,12 @@ class TestServerOnTheWire:
             wire.read()
             wire.out.close()
             wire.send(
-                request("tools/call", modern(name="count", arguments={"to": 3}, _meta={"progressToken": 1}))
+                request(
+                    "tools/call",
+                    modern(
+                        name="count", arguments={"to": 3}, _meta={"progressToken": 1}
+                    ),
+                )
             )
             wire.process.stdin.close()
             assert wire.process.wait(SECONDS) == 0
@@ -2067,17 +3028,26 @@ class TestServerOnTheWire:
     def test_the_descriptors_are_restored(self, tmp_path):
         """After run(), print() reaches stdout again."""
         script = tmp_path / "after.py"
-        script.write_text(f"import sys; sys.path.insert(0, {HERE!r}); import mcp_lite\n"
-                          "print('before')\nmcp_lite.Server('s').run()\nprint('after')\n")
+        script.write_text(
+            f"import sys; sys.path.insert(0, {HERE!r}); import mcp_lite\n"
+            "print('before')\nmcp_lite.Server('s').run()\nprint('after')\n"
+        )
         run = subprocess.run(
             [sys.executable, str(script)],
             input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             timeout=SECONDS,
-            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+            env={
+                name: value
+                for name, value in os.environ.items()
+                if name != "PYTHONUNBUFFERED"
+            },
         )
-        assert run.stdout.replace(b"\r", b"") == b'{"jsonrpc":"2.0","id":1,"result":{}}\nafter\n'
+        assert (
+            run.stdout.replace(b"\r", b"")
+            == b'{"jsonrpc":"2.0","id":1,"result":{}}\nafter\n'
+        )
         assert b"before" in run.stderr
 
     @pytest.mark.parametrize("family", ["tcp", "unix"])
@@ -2085,7 +3055,9 @@ class TestServerOnTheWire:
         """serve() over a TCP and a Unix socket; a Client at the other end."""
         if family == "unix" and not hasattr(socket, "AF_UNIX"):
             pytest.skip("no Unix sockets here")
-        listening = socket.socket(socket.AF_UNIX if family == "unix" else socket.AF_INET)
+        listening = socket.socket(
+            socket.AF_UNIX if family == "unix" else socket.AF_INET
+        )
         listening.bind(str(tmp_path / "s") if family == "unix" else ("127.0.0.1", 0))
         listening.listen(1)
         server = build_server()
@@ -2094,6 +3066,7 @@ class TestServerOnTheWire:
             sock, _ = listening.accept()
             with sock, sock.makefile("rb") as reader, sock.makefile("wb") as writer:
                 server.serve(reader, writer)
+
         thread = threading.Thread(target=accept)
         thread.start()
         with socket.socket(listening.family) as sock:
@@ -2110,19 +3083,23 @@ class TestServerOnTheWire:
     def test_handle_answers_one_message(self):
         """A modern message in, an answer out; a notification has none; legacy and listening are refused."""
         server = build_server()
-        assert server.handle(request("tools/call", modern(name="add", arguments={"a": 1})))["result"][
-            "structuredContent"
-        ] == {"result": 2}
+        assert server.handle(
+            request("tools/call", modern(name="add", arguments={"a": 1}))
+        )["result"]["structuredContent"] == {"result": 2}
         assert server.handle({"jsonrpc": "2.0", "method": "notifications/x"}) is None
         assert server.handle(request("tools/list"))["error"]["code"] == -32600
         assert (
-            server.handle(request("subscriptions/listen", modern(notifications={})))["error"]["code"]
+            server.handle(request("subscriptions/listen", modern(notifications={})))[
+                "error"
+            ]["code"]
             == -32601
         )
         assert server.handle({"x": 1})["error"]["code"] == -32600
         late = server.handle(request("tools/call", modern(name="slow")))
         assert "timed out" in late["result"]["content"][0]["text"]
-        broken = server.handle(request("tools/call", modern(name="bad", arguments={"kind": "surrogate"})))
+        broken = server.handle(
+            request("tools/call", modern(name="bad", arguments={"kind": "surrogate"}))
+        )
         assert broken["error"]["code"] == -32603
 
 
@@ -2133,12 +3110,22 @@ class TestEverywhere:
         """Values, texts, blocks, structured results, errors."""
         with Client(target, version=version) as client:
             assert client.protocol_version == version
-            assert client.server_info["name"] == "everything" and client.instructions == "Call anything."
-            assert {tool["name"] for tool in client.list_tools()} >= {"echo", "add", "bad"}
+            assert (
+                client.server_info["name"] == "everything"
+                and client.instructions == "Call anything."
+            )
+            assert {tool["name"] for tool in client.list_tools()} >= {
+                "echo",
+                "add",
+                "bad",
+            }
             assert client.call("add", a=2, b=3) in (5, "5")
             assert client.call("greet", name="Bo") == "hello Bo"
             blocks = client.call("media")
-            assert blocks[0] == {"type": "text", "text": "text"} and blocks[1]["mimeType"] == "image/png"
+            assert (
+                blocks[0] == {"type": "text", "text": "text"}
+                and blocks[1]["mimeType"] == "image/png"
+            )
             if supports(version, "2025-06-18"):
                 assert client.call("person", name="Bo") == {"name": "Bo", "age": 7}
                 assert client.call("echo", value={"result": 1}) == {"result": 1}
@@ -2159,7 +3146,10 @@ class TestEverywhere:
         with Client(target, version=version) as client:
             with pytest.raises(ToolError, match="one") as caught:
                 client.call("fail", how="tool")
-            assert [block["type"] for block in caught.value.content] == ["text", "image"]
+            assert [block["type"] for block in caught.value.content] == [
+                "text",
+                "image",
+            ]
             with pytest.raises(McpError, match="no") as refused:
                 client.call("fail", how="protocol")
             assert (refused.value.code, refused.value.data) == (-32050, {"why": 1})
@@ -2171,7 +3161,9 @@ class TestEverywhere:
                 with pytest.raises(ToolError, match=said):
                     client.call("fail", how=how)
             wrong = ToolError if supports(version, "2025-11-25") else InvalidParams
-            with pytest.raises(wrong, match='a: expected integer, got true; c: unknown'):
+            with pytest.raises(
+                wrong, match="a: expected integer, got true; c: unknown"
+            ):
                 client.call("add", a=True, c=1)
             with pytest.raises(ToolError, match="timed out after 0.05 seconds"):
                 client.call("slow")
@@ -2183,16 +3175,28 @@ class TestEverywhere:
             assert client.read("x://note") == "note" and client.read("x://bytes") == PNG
             assert client.read_resource("x://data") == {
                 **client.read_resource("x://data"),
-                "contents": [{"uri": "x://data", "mimeType": "application/json", "text": '{"a":1}'}]}
+                "contents": [
+                    {
+                        "uri": "x://data",
+                        "mimeType": "application/json",
+                        "text": '{"a":1}',
+                    }
+                ],
+            }
             assert json.loads(client.read("x://users/Bo%20B/7?color=red")) == {
                 "name": "Bo B",
                 "age": 7,
                 "color": "red",
             }
             assert client.read("x://files/a/../b") == "a/../b"
-            assert [each["name"] for each in client.list_resources()] == ["note", "raw", "data"]
-            assert [each["uriTemplate"] for each in client.list_resource_templates()] == [
-                "x://users/{name}/{age}{?color}", "x://files/{+path}"]
+            assert [each["name"] for each in client.list_resources()] == [
+                "note",
+                "raw",
+                "data",
+            ]
+            assert [
+                each["uriTemplate"] for each in client.list_resource_templates()
+            ] == ["x://users/{name}/{age}{?color}", "x://files/{+path}"]
             for wrong in ("x://no", "x://users/Bo/seven", "x://users/../7"):
                 with pytest.raises(NotFound) as caught:
                     client.read(wrong)
@@ -2209,7 +3213,10 @@ class TestEverywhere:
             ]
             found = client.get_prompt("review", {"code": "x", "deep": "true"})
             assert [(m["role"], m["content"]["type"]) for m in found["messages"]] == [
-                ("user", "text"), ("assistant", "text"), ("user", "image")]
+                ("user", "text"),
+                ("assistant", "text"),
+                ("user", "image"),
+            ]
             assert (
                 found["messages"][0]["content"]["text"] == "kind True"
                 and found["description"] == "Review some code."
@@ -2220,7 +3227,10 @@ class TestEverywhere:
                 client.get_prompt("no")
             assert client.complete("review", "style", "s") == ["strict"]
             assert client.complete("review", "deep", "") == ["true", "false"]
-            assert client.complete("review", "code", "v", {"style": "kind"})[:2] == ["v0", "v1"]
+            assert client.complete("review", "code", "v", {"style": "kind"})[:2] == [
+                "v0",
+                "v1",
+            ]
             assert len(client.complete("review", "code", "v")) == 100
             assert client.complete("x://users/{name}/{age}{?color}", "name", "") == []
             with pytest.raises(InvalidParams):
@@ -2236,11 +3246,17 @@ class TestEverywhere:
                 with pytest.raises(MissingCapability):
                     client.call("form")
                 return
-            assert client.call("form") == {"action": "accept", "content": {"name": "who?", "age": 7}}
+            assert client.call("form") == {
+                "action": "accept",
+                "content": {"name": "who?", "age": 7},
+            }
             assert client.call("form_person") == "Person(name='who?', age=7)"
             assert client.call("steps")[1:] == ["first", "second"]
             assert client.call("together") == ["a", "b", "c"]
-            assert client.get_prompt("asks")["messages"][0]["content"]["text"] == "for who?"
+            assert (
+                client.get_prompt("asks")["messages"][0]["content"]["text"]
+                == "for who?"
+            )
             if supports(version, "2025-11-25"):
                 assert client.call("visit") == {"action": "accept", "content": None}
 
@@ -2248,10 +3264,15 @@ class TestEverywhere:
         """None cancels, decline declines, and a callback that fails breaks nothing."""
         for version in eras(target):
             for given, action in ((None, "cancel"), ({"action": "decline"}, "decline")):
-                with Client(target, version=version, on_elicit=lambda params, given=given: given) as client:
+                with Client(
+                    target, version=version, on_elicit=lambda params, given=given: given
+                ) as client:
                     assert client.call("form") == {"action": action, "content": None}
             with Client(
-                target, version=version, on_elicit=lambda params: 1 / 0, on_sample=lambda params: 5
+                target,
+                version=version,
+                on_elicit=lambda params: 1 / 0,
+                on_sample=lambda params: 5,
             ) as client:
                 for tool in ("form", "think"):
                     with pytest.raises((McpError, ToolError)):
@@ -2266,7 +3287,9 @@ class TestEverywhere:
             seen.append((progress, total, message, threading.current_thread() is here))
 
         with Client(
-            target, version=version, on_log=lambda *a: logs.append((a, threading.current_thread()))
+            target,
+            version=version,
+            on_log=lambda *a: logs.append((a, threading.current_thread())),
         ) as client:
             result = client.call_tool("count", {"to": 2}, on_progress=on_progress)
             assert result["content"] == [{"type": "text", "text": "counted"}]
@@ -2290,7 +3313,9 @@ class TestEverywhere:
             with pytest.raises(Cancelled):
                 call.result()
             assert "cancelled" in str(client.call("waited"))
-            with pytest.raises(Timeout, match="tools/call: no answer within 0.05 seconds"):
+            with pytest.raises(
+                Timeout, match="tools/call: no answer within 0.05 seconds"
+            ):
                 client.call_tool("wait", timeout=0.05)
             client.ping()
 
@@ -2305,7 +3330,10 @@ class TestEverywhere:
             return n
 
         with Client(server) as client:
-            first, second = client.start_call("work", {"n": 1}), client.start_call("work", {"n": 2})
+            first, second = (
+                client.start_call("work", {"n": 1}),
+                client.start_call("work", {"n": 2}),
+            )
             eventually(lambda: ran)
             second.cancel()
             eventually(lambda: len(server._connections[0].protocol.in_flight) == 1)
@@ -2339,7 +3367,9 @@ class TestEverywhere:
         """Many calls in flight, from one thread and from several."""
         with Client(target) as client:
             calls = [client.start_call("add", {"a": n}) for n in range(200)]
-            assert [call.result()["structuredContent"]["result"] for call in calls] == list(range(1, 201))
+            assert [
+                call.result()["structuredContent"]["result"] for call in calls
+            ] == list(range(1, 201))
             found = []
 
             def work(n):
@@ -2358,10 +3388,14 @@ class TestEverywhere:
     def test_listening(self, target, version):
         """One iterator for both eras: list changes and resource updates, filtered, until it is closed."""
         with Client(target, version=version) as client:
-            with client.listen(prompts=False, resources=False, uris=["x://note"]) as events:
+            with client.listen(
+                prompts=False, resources=False, uris=["x://note"]
+            ) as events:
                 client.call("change")
                 found = [next(events)["method"] for _ in range(3)]
-                assert found == ["notifications/tools/list_changed"] * 2 + ["notifications/resources/updated"]
+                assert found == ["notifications/tools/list_changed"] * 2 + [
+                    "notifications/resources/updated"
+                ]
                 closer = threading.Timer(0.05, events.close)
                 closer.start()
                 assert list(events) == []
@@ -2372,7 +3406,9 @@ class TestEverywhere:
         """on_notification hears of a resource until unsubscribe."""
         heard = []
         with Client(
-            target, version=version, on_notification=lambda method, params: heard.append((method, params))
+            target,
+            version=version,
+            on_notification=lambda method, params: heard.append((method, params)),
         ) as client:
             client.subscribe("x://note")
             client.call("change")
@@ -2408,9 +3444,14 @@ class TestEverywhere:
                 asked.set()
                 done.wait(SECONDS)
 
-            client = Client(build_server(), version=version, on_elicit=on_elicit).connect()
+            client = Client(
+                build_server(), version=version, on_elicit=on_elicit
+            ).connect()
             try:
-                ends = ((mcp_lite.Call.cancel, Cancelled), (lambda call: call._client.close(), None))
+                ends = (
+                    (mcp_lite.Call.cancel, Cancelled),
+                    (lambda call: call._client.close(), None),
+                )
                 for end, raised in ends:
                     call = client.start_call("form")
                     assert asked.wait(SECONDS)
@@ -2458,6 +3499,7 @@ class TestEverywhere:
 
             def on_sample(params, holder=holder):
                 return str(holder[0].call("add", a=40, b=2))
+
             with Client(target, version=version, on_sample=on_sample) as client:
                 holder.append(client)
                 assert client.call("think") == "42"
@@ -2475,6 +3517,7 @@ class TestServerInProcess:
                 with contextlib.suppress(queue.Empty):
                     mcp_lite.take(queue.SimpleQueue(), 1e-6)
             ended.set()
+
         threading.Thread(target=wait_often, daemon=True).start()
         assert ended.wait(SECONDS)
 
@@ -2485,7 +3528,9 @@ class TestServerInProcess:
         try:
             for _ in range(300):
                 workers = mcp_lite.Workers("mcp-test", 4, mcp_lite.nothing, None)
-                starter = threading.Thread(target=workers.submit, args=(mcp_lite.nothing,))
+                starter = threading.Thread(
+                    target=workers.submit, args=(mcp_lite.nothing,)
+                )
                 starter.start()
                 for _ in range(3):
                     workers.close(1.0)
@@ -2501,12 +3546,15 @@ class TestServerInProcess:
         @server.tool
         def where(fail: bool = False) -> str:
             seen.append(threading.current_thread())
-            assert main.run_pending() == 0      # no re-entry
+            assert main.run_pending() == 0  # no re-entry
             if fail:
                 raise ValueError("told")
             return "here"
+
         with Client(server) as client:
-            calls = [client.start_call("where", {"fail": fail}) for fail in (False, True)]
+            calls = [
+                client.start_call("where", {"fail": fail}) for fail in (False, True)
+            ]
             until = time.monotonic() + SECONDS
             while not all(call.done() for call in calls) and time.monotonic() < until:
                 main.run_pending(wait=0.01)
@@ -2550,17 +3598,23 @@ class TestServerInProcess:
         @server.tool
         def secret() -> str:
             raise ValueError("password")
+
         with Client(server) as client:
             assert client.call_tool("secret")["content"][0]["text"] == "the tool failed"
 
     def test_schemas_can_be_given(self):
         """input_schema and output_schema override; a result that does not match is the server's error."""
         server = Server("s")
-        schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 3}}, "required": ["n"]}
+        schema = {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "maximum": 3}},
+            "required": ["n"],
+        }
 
         @server.tool(input_schema=schema, output_schema=schema)
         def same(n):
             return {"n": "secret"} if n == 2 else {"n": n}
+
         with Client(server) as client:
             assert client.list_tools()[0]["inputSchema"] == schema
             assert client.call("same", n=1) == {"n": 1}
@@ -2592,10 +3646,14 @@ class TestServerInProcess:
 
     def test_state_keys_are_shared_and_rotated(self):
         """Another process takes the state if it has the key, also the old one of a list; else not."""
+
         def state_of(server, state=None):
             params = modern({"elicitation": {}}, name="form")
             if state:
-                params.update(requestState=state, inputResponses={"elicit-1": {"action": "cancel"}})
+                params.update(
+                    requestState=state,
+                    inputResponses={"elicit-1": {"action": "cancel"}},
+                )
             return server.handle(request("tools/call", params))
 
         def make(key):
@@ -2604,7 +3662,9 @@ class TestServerInProcess:
             @server.tool
             def form(ctx: Context) -> dict:
                 return ctx.elicit("?", FORM)
+
             return server
+
         state = state_of(make("k" * 16))["result"]["requestState"]
         assert "result" in state_of(make(["n" * 16, b"k" * 16]), state)
         assert state_of(make("n" * 16), state)["error"]["code"] == -32602
@@ -2613,22 +3673,41 @@ class TestServerInProcess:
     def test_state_expires(self, monkeypatch):
         """After ten minutes the state is refused."""
         server = build_server()
-        first = server.handle(request("tools/call", modern({"elicitation": {}}, name="form")))["result"]
+        first = server.handle(
+            request("tools/call", modern({"elicitation": {}}, name="form"))
+        )["result"]
         later = time.time() + mcp_lite.STATE_SECONDS + 1
         monkeypatch.setattr(mcp_lite.time, "time", lambda: later)
-        found = server.handle(request("tools/call", modern({"elicitation": {}}, name="form",
-                                                           requestState=first["requestState"])))
-        assert found["error"]["code"] == -32602 and "expired" in found["error"]["message"]
+        found = server.handle(
+            request(
+                "tools/call",
+                modern(
+                    {"elicitation": {}}, name="form", requestState=first["requestState"]
+                ),
+            )
+        )
+        assert (
+            found["error"]["code"] == -32602 and "expired" in found["error"]["message"]
+        )
 
     def test_the_elicitation_schema_is_a_form(self):
         """Nested objects and lists of objects are refused where they are asked for."""
-        for wrong in ({"type": "string"}, {"type": "object", "properties": {"a": {"type": "object"}}},
-                      {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}},
-                      {"type": "object"}, int):
+        for wrong in (
+            {"type": "string"},
+            {"type": "object", "properties": {"a": {"type": "object"}}},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "array", "items": {"type": "object"}}},
+            },
+            {"type": "object"},
+            int,
+        ):
             with pytest.raises(ValueError, match="requestedSchema"):
                 mcp_lite.elicitation_schema(wrong)
         choice = {"type": "array", "items": {"enum": ["x"]}}
-        mcp_lite.elicitation_schema({"type": "object", "properties": {"a": choice, "b": {"type": "number"}}})
+        mcp_lite.elicitation_schema(
+            {"type": "object", "properties": {"a": choice, "b": {"type": "number"}}}
+        )
         schema, convert = mcp_lite.elicitation_schema(Person)
         assert convert({"name": "x", "age": 1}) == Person("x", 1)
 
@@ -2637,7 +3716,10 @@ class TestServerInProcess:
         code = "import sys, json, threading; old = set(sys.modules); import mcp_lite"
         code += "; print(*set(sys.modules) - old)"
         found = subprocess.run(
-            [sys.executable, "-S", "-c", code], stdout=subprocess.PIPE, cwd=HERE, timeout=SECONDS
+            [sys.executable, "-S", "-c", code],
+            stdout=subprocess.PIPE,
+            cwd=HERE,
+            timeout=SECONDS,
         )
         assert set(found.stdout.decode().split()) <= {
             "mcp_lite",
@@ -2659,7 +3741,11 @@ class TestClient:
 
     def test_a_dead_child_says_why(self):
         """Exit code, command and the end of its stderr, in the exception and its text."""
-        command = [sys.executable, "-c", "import sys; sys.stderr.write('no license\\n'); sys.exit(7)"]
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; sys.stderr.write('no license\\n'); sys.exit(7)",
+        ]
         with pytest.raises(ConnectionClosed, match="no license") as caught:
             Client(command).connect()
         assert (
@@ -2684,7 +3770,8 @@ class TestClient:
     def test_grandchildren_end_with_the_child(self, tmp_path):
         """close() ends a server that ignores everything, and its own children."""
         script = tmp_path / "deaf.py"
-        script.write_text(textwrap.dedent(f"""
+        script.write_text(
+            textwrap.dedent(f"""
             import os, signal, subprocess, sys, time; sys.path.insert(0, {HERE!r})
             import mcp_lite
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -2692,7 +3779,8 @@ class TestClient:
             server = mcp_lite.Server("deaf", instructions=str(child.pid))
             server.run()
             time.sleep(600)
-            """))
+            """)
+        )
         old, mcp_lite.EXIT_SECONDS = mcp_lite.EXIT_SECONDS, 0.2
         try:
             with Client(str(script)) as client:
@@ -2706,21 +3794,28 @@ class TestClient:
                     return file.read().rpartition(")")[2].split()[0] == "Z"
             except OSError:
                 return True
+
         eventually(gone, "the end of the grandchild")
 
     def test_stray_lines_are_skipped(self):
         """Noise on the server's stdout is reported, not fatal; foreign and late answers are ignored."""
+
         def listing(message, read, write):
             write(b"Listening on port 80\n\n{\n[1]\n")
             write({"jsonrpc": "2.0", "id": 999, "result": {}})
             write({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "m"}})
             return {"tools": [{"name": "a"}]}
-        with fake_server(legacy_server(tools_list=listing)) as target, Client(target) as client:
+
+        with fake_server(legacy_server(tools_list=listing)) as target, Client(
+            target
+        ) as client:
             assert client.list_tools() == [{"name": "a"}]
 
     def test_it_falls_back_and_remembers(self):
         """A legacy server is probed once, whatever its error, and spoken to as it wants."""
-        with fake_server(legacy_server("2025-03-26", ping={})) as target, Client(target) as client:
+        with fake_server(legacy_server("2025-03-26", ping={})) as target, Client(
+            target
+        ) as client:
             assert client.protocol_version == "2025-03-26"
             client.ping()
 
@@ -2768,9 +3863,13 @@ class TestClient:
         peer = fake_server(legacy_server(server_discover=refuse))
         with peer as target, pytest.raises(UnsupportedVersion, match="2031-01-01"):
             Client(target).connect()
-        with fake_server(legacy_server("2025-03-26")) as target, pytest.raises(UnsupportedVersion):
+        with fake_server(legacy_server("2025-03-26")) as target, pytest.raises(
+            UnsupportedVersion
+        ):
             Client(target, version="2025-06-18").connect()
-        with fake_server(legacy_server()) as target, pytest.raises(UnsupportedVersion, match=MODERN):
+        with fake_server(legacy_server()) as target, pytest.raises(
+            UnsupportedVersion, match=MODERN
+        ):
             Client(target, version=MODERN).connect()
 
     def test_capabilities_are_enforced(self):
@@ -2788,7 +3887,9 @@ class TestClient:
         for version in ("2025-11-25", MODERN):
             server, heard = Server("grows"), threading.Event()
             with Client(
-                server, version=version, on_notification=lambda *a, heard=heard: heard.set()
+                server,
+                version=version,
+                on_notification=lambda *a, heard=heard: heard.set(),
             ) as client:
                 with pytest.raises(MethodNotFound, match="did not declare tools"):
                     client.list_tools()
@@ -2798,29 +3899,43 @@ class TestClient:
 
     def test_a_server_may_ask_for_patience(self):
         """A result with only requestState is asked again, after a pause, and is no question."""
+
         def script(read, write):
             for n in itertools.count():
                 message = read()
                 if message is None:
                     return
-                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "content": []}
+                result = {
+                    "supportedVersions": [MODERN],
+                    "capabilities": {"tools": {}},
+                    "content": [],
+                }
                 if n and "requestState" not in message["params"]:
                     result = {"resultType": "input_required", "requestState": "later"}
                 write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
         with fake_server(script) as target, Client(target) as client:
             assert client.call("x") is None
 
-    @pytest.mark.parametrize("method", ["initialize", "initialized", "tools/list", "what", "roots/list"])
+    @pytest.mark.parametrize(
+        "method", ["initialize", "initialized", "tools/list", "what", "roots/list"]
+    )
     def test_what_is_no_question(self, method):
         """Inside a result as by a request, with nothing declared."""
+
         def modern(read, write):
             for message in iter(read, None):
                 result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
                 if message["method"] == "tools/call":
-                    result = {"resultType": "input_required", "inputRequests": {"q": {"method": method}}}
+                    result = {
+                        "resultType": "input_required",
+                        "inputRequests": {"q": {"method": method}},
+                    }
                 write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
         with fake_server(modern) as target, Client(target) as client, pytest.raises(
-                MethodNotFound, match="no question"):
+            MethodNotFound, match="no question"
+        ):
             client.call("x")
 
     def test_a_server_may_end_a_subscription(self):
@@ -2829,18 +3944,33 @@ class TestClient:
 
         def script(read, write):
             for message in iter(read, None):
-                result = {"supportedVersions": [MODERN], "capabilities": {}, "resultType": "complete"}
+                result = {
+                    "supportedVersions": [MODERN],
+                    "capabilities": {},
+                    "resultType": "complete",
+                }
                 answer = {"result": result}
                 if message["method"] == "subscriptions/listen" and how != "early":
                     if how == "refuse":
                         answer = {"error": {"code": -32600, "message": "full"}}
                     else:
-                        tag = {"notifications": {}, "_meta": {mcp_lite.META_SUBSCRIPTION: message["id"]}}
-                        for method in ("notifications/subscriptions/acknowledged", changed):
+                        tag = {
+                            "notifications": {},
+                            "_meta": {mcp_lite.META_SUBSCRIPTION: message["id"]},
+                        }
+                        for method in (
+                            "notifications/subscriptions/acknowledged",
+                            changed,
+                        ):
                             write({"jsonrpc": "2.0", "method": method, "params": tag})
                     if how == "cancel":
-                        write({"jsonrpc": "2.0", "method": "notifications/cancelled",
-                               "params": {"requestId": message["id"]}})
+                        write(
+                            {
+                                "jsonrpc": "2.0",
+                                "method": "notifications/cancelled",
+                                "params": {"requestId": message["id"]},
+                            }
+                        )
                         continue
                 write({"jsonrpc": "2.0", "id": message["id"], **answer})
 
@@ -2857,16 +3987,31 @@ class TestClient:
     def test_what_a_callback_answers_is_checked(self):
         """Against the question's schema; what is wrong is the callback's failure, and not sent."""
         server = build_server()
-        for given in (5, {"content": {}}, {"action": "maybe"}, {"action": "accept", "content": {"name": 1}}):
+        for given in (
+            5,
+            {"content": {}},
+            {"action": "maybe"},
+            {"action": "accept", "content": {"name": 1}},
+        ):
             for version in ("2025-11-25", MODERN):
-                options = {"version": version, "on_elicit": lambda params, given=given: given}
-                with Client(server, **options) as client, pytest.raises(InternalError, match="TypeError"):
+                options = {
+                    "version": version,
+                    "on_elicit": lambda params, given=given: given,
+                }
+                with Client(server, **options) as client, pytest.raises(
+                    InternalError, match="TypeError"
+                ):
                     client.call("form")
 
     def test_a_cursor_may_be_in_any_language(self):
         """Whatever the server's text is, it comes back as it was."""
-        pages = {None: {"tools": [], "nextCursor": "\ud55c"}, "\ud55c": {"tools": [{"name": "b"}]}}
-        peer = fake_server(legacy_server(tools_list=lambda m, *a: pages[m["params"].get("cursor")]))
+        pages = {
+            None: {"tools": [], "nextCursor": "\ud55c"},
+            "\ud55c": {"tools": [{"name": "b"}]},
+        }
+        peer = fake_server(
+            legacy_server(tools_list=lambda m, *a: pages[m["params"].get("cursor")])
+        )
         with peer as target, Client(target) as client:
             assert client.list_tools() == [{"name": "b"}]
 
@@ -2881,7 +4026,9 @@ class TestClient:
             started.set()
             ctx.sleep(60)
 
-        with Client(server, version="2025-11-25", on_log=lambda *a: logs.append(a)) as client:
+        with Client(
+            server, version="2025-11-25", on_log=lambda *a: logs.append(a)
+        ) as client:
             for _ in range(20):
                 client.call("logs")
             client.start_call("held")
@@ -2892,27 +4039,39 @@ class TestClient:
         """A cursor that comes twice, and pages without end, are errors."""
         same = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
         peer = fake_server(same)
-        with peer as target, Client(target) as client, pytest.raises(InternalError, match="twice"):
+        with peer as target, Client(target) as client, pytest.raises(
+            InternalError, match="twice"
+        ):
             client.list_tools()
         count = iter(range(10_000))
 
         def fresh(message, read, write):
             return {"tools": [], "nextCursor": str(next(count))}
+
         peer = fake_server(legacy_server(tools_list=fresh))
-        with peer as target, Client(target) as client, pytest.raises(InternalError, match="1000 pages"):
+        with peer as target, Client(target) as client, pytest.raises(
+            InternalError, match="1000 pages"
+        ):
             client.list_tools()
 
     def test_an_empty_cursor_is_a_cursor(self):
         """ "MUST NOT be treated as the end of results"."""
-        pages = {None: {"tools": [{"name": "a"}], "nextCursor": ""}, "": {"tools": [{"name": "b"}]}}
+        pages = {
+            None: {"tools": [{"name": "a"}], "nextCursor": ""},
+            "": {"tools": [{"name": "b"}]},
+        }
 
         def listing(message, read, write):
             return pages[message["params"].get("cursor")]
-        with fake_server(legacy_server(tools_list=listing)) as target, Client(target) as client:
+
+        with fake_server(legacy_server(tools_list=listing)) as target, Client(
+            target
+        ) as client:
             assert [tool["name"] for tool in client.list_tools()] == ["a", "b"]
 
     def test_endless_questions_are_left(self):
         """Ten rounds, then an error."""
+
         def script(read, write):
             while True:
                 message = read()
@@ -2925,10 +4084,17 @@ class TestClient:
                         "resultType": "complete",
                     }
                 else:
-                    result = {"resultType": "input_required", "requestState": "s", "inputRequests": {}}
+                    result = {
+                        "resultType": "input_required",
+                        "requestState": "s",
+                        "inputRequests": {},
+                    }
                 write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
         peer = fake_server(script)
-        with peer as target, Client(target) as client, pytest.raises(InternalError, match="10 times"):
+        with peer as target, Client(target) as client, pytest.raises(
+            InternalError, match="10 times"
+        ):
             client.call("x")
 
     def test_a_result_of_unknown_type_is_invalid(self):
@@ -2940,8 +4106,16 @@ class TestClient:
                 message = read()
                 if message is None:
                     return
-                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}, "content": []}
-                kind = next(kinds, None) if message["method"] == "tools/call" else "complete"
+                result = {
+                    "supportedVersions": [MODERN],
+                    "capabilities": {"tools": {}},
+                    "content": [],
+                }
+                kind = (
+                    next(kinds, None)
+                    if message["method"] == "tools/call"
+                    else "complete"
+                )
                 write(
                     {
                         "jsonrpc": "2.0",
@@ -2962,10 +4136,19 @@ class TestClient:
             (lambda c: c.call("x"), {"tools_call": {"content": 5}}),
             (lambda c: c.call("x"), {"tools_call": {}}),
             (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
-            (lambda c: c.read("x://y"), {"resources_read": {"contents": [{"blob": "!"}]}}),
-            (lambda c: c.complete("p", "a", ""), {"completion_complete": {"completion": None}}),
+            (
+                lambda c: c.read("x://y"),
+                {"resources_read": {"contents": [{"blob": "!"}]}},
+            ),
+            (
+                lambda c: c.complete("p", "a", ""),
+                {"completion_complete": {"completion": None}},
+            ),
             (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
-            (lambda c: c.list_tools(), {"tools_list": {"tools": [], "nextCursor": "\ud800"}}),
+            (
+                lambda c: c.list_tools(),
+                {"tools_list": {"tools": [], "nextCursor": "\ud800"}},
+            ),
             (lambda c: c.list_tools(), {"tools_list": {"tools": [], "nextCursor": 7}}),
             (lambda c: c.list_prompts(), {"prompts_list": {}}),
         ],
@@ -2980,11 +4163,17 @@ class TestClient:
     def test_structured_results_are_checked(self):
         """Against the outputSchema, unless validate=False."""
         answers = {
-            "tools_list": {"tools": [{"name": "x", "outputSchema": {"type": "object", "required": ["n"]}}]},
+            "tools_list": {
+                "tools": [
+                    {"name": "x", "outputSchema": {"type": "object", "required": ["n"]}}
+                ]
+            },
             "tools_call": {"content": [], "structuredContent": {}},
         }
         for check in (True, False):
-            with fake_server(legacy_server(**answers)) as target, Client(target, validate=check) as client:
+            with fake_server(legacy_server(**answers)) as target, Client(
+                target, validate=check
+            ) as client:
                 if check:
                     with pytest.raises(InternalError, match="n: required, but missing"):
                         client.call("x")
@@ -2996,9 +4185,24 @@ class TestClient:
         replies = []
 
         def call(message, read, write):
-            write(request("elicitation/create", {"message": "m", "requestedSchema": {
-                "type": "object", "properties": {"a": {"type": "object"}}}}, "q1"))
-            write(request("sampling/createMessage", {"messages": [], "maxTokens": 1}, "q2"))
+            write(
+                request(
+                    "elicitation/create",
+                    {
+                        "message": "m",
+                        "requestedSchema": {
+                            "type": "object",
+                            "properties": {"a": {"type": "object"}},
+                        },
+                    },
+                    "q1",
+                )
+            )
+            write(
+                request(
+                    "sampling/createMessage", {"messages": [], "maxTokens": 1}, "q2"
+                )
+            )
             replies.extend(sorted((read(), read()), key=lambda m: m["id"]))
             return {"content": []}
 
@@ -3008,14 +4212,25 @@ class TestClient:
             client.call("x")
         assert [reply["error"]["code"] for reply in replies] == [-32602, -32601]
 
-    @pytest.mark.parametrize("answer", [b'{"jsonrpc":"2.0","id":%d,"result":{"x":NaN}}\n',
-                                        b'{"jsonrpc":"2.0","id":%d,"result":{"x":"\xff"}}\n',
-                                        b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":Infinity}}\n'])
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            b'{"jsonrpc":"2.0","id":%d,"result":{"x":NaN}}\n',
+            b'{"jsonrpc":"2.0","id":%d,"result":{"x":"\xff"}}\n',
+            b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":Infinity}}\n',
+        ],
+    )
     def test_an_answer_that_is_not_json(self, answer):
         """Where it shows whose it should have been, nobody waits for another."""
-        script = legacy_server(tools_call=lambda message, read, write: write(answer % message["id"]))
-        with fake_server(script) as streams, Client(streams, version="2025-11-25") as client:
-            with pytest.raises(InternalError, match="not a valid answer: not JSON in UTF-8"):
+        script = legacy_server(
+            tools_call=lambda message, read, write: write(answer % message["id"])
+        )
+        with fake_server(script) as streams, Client(
+            streams, version="2025-11-25"
+        ) as client:
+            with pytest.raises(
+                InternalError, match="not a valid answer: not JSON in UTF-8"
+            ):
                 client.call("x")
             with pytest.raises(MethodNotFound):
                 client.request("x/y")
@@ -3026,13 +4241,24 @@ class TestClient:
 
         def script(read, write):
             message = read()
-            write({"jsonrpc": "2.0", "id": message["id"], "result": {
-                "resultType": "complete", "supportedVersions": [MODERN], "capabilities": {"tools": {}}}})
+            write(
+                {
+                    "jsonrpc": "2.0",
+                    "id": message["id"],
+                    "result": {
+                        "resultType": "complete",
+                        "supportedVersions": [MODERN],
+                        "capabilities": {"tools": {}},
+                    },
+                }
+            )
             told.extend([read(), read()])
 
         with fake_server(script) as (reader, writer):
+
             class Interrupted:
                 """A pipe in whose write() Ctrl-C arrives when all is written."""
+
                 def __init__(self):
                     self.flush, self.close = writer.flush, writer.close
 
@@ -3042,10 +4268,11 @@ class TestClient:
                         writer.flush()
                         raise KeyboardInterrupt
                     return len(data)
+
             with Client((reader, Interrupted())) as client:
                 helpers = client._connection.helpers
                 eventually(lambda: len(helpers._idle) == len(helpers._threads))
-                client._connection._may_write = None         # on this thread
+                client._connection._may_write = None  # on this thread
                 with pytest.raises(KeyboardInterrupt):
                     client.call_tool("x")
                 eventually(lambda: len(told) == 2)
@@ -3054,13 +4281,23 @@ class TestClient:
 
     def test_ctrl_c_cancels_on_the_server(self):
         """What interrupts a waiting call is told to the server."""
+
         def interrupt(progress, total, message):
             raise KeyboardInterrupt
+
         told = []
 
         def call(message, read, write):
-            write({"jsonrpc": "2.0", "method": "notifications/progress",
-                   "params": {"progressToken": message["params"]["_meta"]["progressToken"], "progress": 1}})
+            write(
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/progress",
+                    "params": {
+                        "progressToken": message["params"]["_meta"]["progressToken"],
+                        "progress": 1,
+                    },
+                }
+            )
             told.append(read())
 
         with fake_server(legacy_server(tools_call=call)) as target, Client(
@@ -3099,21 +4336,37 @@ class TestClient:
         """trace= sees every message in both directions."""
         seen = []
         with Client(
-            build_server(), trace=lambda direction, line: seen.append((direction, json.loads(line)))
+            build_server(),
+            trace=lambda direction, line: seen.append((direction, json.loads(line))),
         ) as client:
             client.call("add", a=1)
         assert [direction for direction, _ in seen][:4] == ["-->", "<--", "-->", "<--"]
 
     def test_many_notifications_lose_no_answer(self):
         """A flood of progress and logs before the answer: the oldest go, the answer comes."""
+
         def call(message, read, write):
             token = message["params"]["_meta"]["progressToken"]
             for n in range(0, 30_000, 1000):
-                write(b"".join(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": {
-                    "progressToken": token, "progress": n + k}}).encode() + b"\n" for k in range(1000)))
+                write(
+                    b"".join(
+                        json.dumps(
+                            {
+                                "jsonrpc": "2.0",
+                                "method": "notifications/progress",
+                                "params": {"progressToken": token, "progress": n + k},
+                            }
+                        ).encode()
+                        + b"\n"
+                        for k in range(1000)
+                    )
+                )
             return {"content": [{"type": "text", "text": "done"}]}
+
         seen = []
-        with fake_server(legacy_server(tools_call=call)) as target, Client(target) as client:
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target
+        ) as client:
             waiting = client.start_call("x", on_progress=lambda *a: seen.append(a))
             eventually(waiting.done)
             assert waiting.result()["content"][0]["text"] == "done"
@@ -3124,25 +4377,53 @@ class Web:
     """A raw HTTP conversation with a server on a port; `session` is a legacy session's id."""
 
     def __init__(self, http, session=None, version=None, **headers):
-        self.port, self.session, self.version, self.headers = http.port, session, version, headers
+        self.port, self.session, self.version, self.headers = (
+            http.port,
+            session,
+            version,
+            headers,
+        )
 
     def connect(self, method, message=None, path="/mcp", **headers):
         """Send a request; the connection, and the response, whose body was not read."""
-        body = message if isinstance(message, (bytes, type(None))) else json.dumps(message).encode()
+        body = (
+            message
+            if isinstance(message, (bytes, type(None)))
+            else json.dumps(message).encode()
+        )
         sent = {} if body is None else {"Content-Type": "application/json"}
-        sent["Accept"] = "text/event-stream" if method == "GET" else "application/json, text/event-stream"
-        meta = message.get("params", {}).get("_meta", {}) if isinstance(message, dict) else {}
+        sent["Accept"] = (
+            "text/event-stream"
+            if method == "GET"
+            else "application/json, text/event-stream"
+        )
+        meta = (
+            message.get("params", {}).get("_meta", {})
+            if isinstance(message, dict)
+            else {}
+        )
         if mcp_lite.META_VERSION in meta:
             params = message["params"]
-            sent["MCP-Protocol-Version"], sent["Mcp-Method"] = meta[mcp_lite.META_VERSION], message["method"]
+            sent["MCP-Protocol-Version"], sent["Mcp-Method"] = (
+                meta[mcp_lite.META_VERSION],
+                message["method"],
+            )
             if message["method"] in ("tools/call", "resources/read", "prompts/get"):
                 sent["Mcp-Name"] = str(params.get("name", params.get("uri")))
         elif self.session:
             sent["Mcp-Session-Id"] = self.session
             sent["MCP-Protocol-Version"] = self.version
-        sent.update((name.replace("_", "-"), value) for name, value in {**self.headers, **headers}.items())
+        sent.update(
+            (name.replace("_", "-"), value)
+            for name, value in {**self.headers, **headers}.items()
+        )
         conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        conn.request(method, path, body, {name: value for name, value in sent.items() if value is not None})
+        conn.request(
+            method,
+            path,
+            body,
+            {name: value for name, value in sent.items() if value is not None},
+        )
         return conn, conn.getresponse()
 
     def send(self, method, message=None, path="/mcp", **headers):
@@ -3151,7 +4432,11 @@ class Web:
         with contextlib.closing(conn):
             body = response.read()
             kind = response.getheader("Content-Type")
-            return response.status, response.headers, json.loads(body) if kind == "application/json" else body
+            return (
+                response.status,
+                response.headers,
+                json.loads(body) if kind == "application/json" else body,
+            )
 
     def post(self, message, **headers):
         return self.send("POST", message, **headers)
@@ -3161,7 +4446,10 @@ class Web:
         """The response as next_event() reads it; to leave is to hang up."""
         conn, response = self.connect(method, message, path, **headers)
         try:
-            assert (response.status, response.getheader("Content-Type")) == (200, "text/event-stream")
+            assert (response.status, response.getheader("Content-Type")) == (
+                200,
+                "text/event-stream",
+            )
             yield response
         finally:
             response.close()
@@ -3176,7 +4464,10 @@ class Web:
         status, headers, body = self.post(request("initialize", params, 0))
         assert (status, body["result"]["protocolVersion"]) == (200, version)
         self.session, self.version = headers["Mcp-Session-Id"], version
-        assert self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[0] == 202
+        assert (
+            self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[0]
+            == 202
+        )
         return self
 
 
@@ -3190,7 +4481,9 @@ def next_event(response):
         elif fields:
             return {
                 **fields,
-                "message": json.loads(fields["data"]) if fields.get("data", "")[:1] == "{" else None,
+                "message": json.loads(fields["data"])
+                if fields.get("data", "")[:1] == "{"
+                else None,
             }
     return None
 
@@ -3202,14 +4495,20 @@ def events_of(response):
 
 def next_message(response):
     """The next message in a stream."""
-    return next(event["message"] for event in iter(lambda: next_event(response), None) if event["message"])
+    return next(
+        event["message"]
+        for event in iter(lambda: next_event(response), None)
+        if event["message"]
+    )
 
 
 def raw_http(port, data, until=b""):
     """Send these bytes; what comes back until the server closes, or until these bytes."""
     with socket.create_connection(("127.0.0.1", port), SECONDS) as sock:
         found = b""
-        with contextlib.suppress(ConnectionError):  # what was not read makes a reset of the server's close
+        with contextlib.suppress(
+            ConnectionError
+        ):  # what was not read makes a reset of the server's close
             sock.sendall(data)
         with contextlib.suppress(ConnectionError):
             for piece in iter(lambda: sock.recv(65536), b""):
@@ -3230,22 +4529,35 @@ def head_of(message, *lines, path="/mcp", length=True):
         f"Mcp-Method: {message['method']}",
         *lines,
     ]
-    return "\r\n".join(head + ([f"Content-Length: {len(body)}"] if length else []) + ["", ""]).encode() + body
+    return (
+        "\r\n".join(
+            head + ([f"Content-Length: {len(body)}"] if length else []) + ["", ""]
+        ).encode()
+        + body
+    )
 
 
 def call_tool(tool, id=1, capabilities=None, meta=None, **arguments):
     """A modern tools/call."""
-    return request("tools/call", modern(capabilities, name=tool, arguments=arguments, _meta=meta or {}), id)
+    return request(
+        "tools/call",
+        modern(capabilities, name=tool, arguments=arguments, _meta=meta or {}),
+        id,
+    )
 
 
 def call_legacy(tool, id=1, meta=None, **arguments):
     """A legacy tools/call."""
     return request(
-        "tools/call", {"name": tool, "arguments": arguments, **({"_meta": meta} if meta else {})}, id
+        "tools/call",
+        {"name": tool, "arguments": arguments, **({"_meta": meta} if meta else {})},
+        id,
     )
 
 
-LISTEN = request("subscriptions/listen", modern(notifications={"toolsListChanged": True}), 9)
+LISTEN = request(
+    "subscriptions/listen", modern(notifications={"toolsListChanged": True}), 9
+)
 
 
 @pytest.fixture
@@ -3311,7 +4623,9 @@ class TestHttpServer:
             assert web.send("POST", request("ping"), path=endpoint["data"])[0] == 202
             assert next_message(old) == {"jsonrpc": "2.0", "id": 1, "result": {}}
             for session in sessions:
-                assert "2" in str(session.post(call_legacy("add", a=1))[2]["result"]["content"])
+                assert "2" in str(
+                    session.post(call_legacy("add", a=1))[2]["result"]["content"]
+                )
             status, headers, body = web.post(call_tool("add", a=1))
             assert (status, body["result"]["structuredContent"]) == (200, {"result": 2})
             assert "Mcp-Session-Id" not in headers
@@ -3331,15 +4645,23 @@ class TestHttpServer:
 
     def test_json_at_once_else_events(self, web):
         """An answer alone is JSON; from the first notification on it is a stream, which the answer ends."""
-        status, headers, body = web.post(call_tool("greet", name="Bo", meta={"progressToken": 5}))
-        assert (status, headers["Content-Type"]) == (200, "application/json") and body["id"] == 1
+        status, headers, body = web.post(
+            call_tool("greet", name="Bo", meta={"progressToken": 5})
+        )
+        assert (status, headers["Content-Type"]) == (200, "application/json") and body[
+            "id"
+        ] == 1
         for conversation, call in ((web, call_tool), (Web(web).open(), call_legacy)):
-            with conversation.stream("POST", call("count", to=2, meta={"progressToken": 5})) as response:
+            with conversation.stream(
+                "POST", call("count", to=2, meta={"progressToken": 5})
+            ) as response:
                 assert response.getheader("X-Accel-Buffering") == "no"
                 assert "no-cache" in response.getheader("Cache-Control")
                 found = events_of(response)
             messages = [event["message"] for event in found if event["message"]]
-            assert [message.get("params", {}).get("progress") for message in messages] == [1, 2, None]
+            assert [
+                message.get("params", {}).get("progress") for message in messages
+            ] == [1, 2, None]
             assert messages[-1]["id"] == 1 and "counted" in str(messages[-1]["result"])
             assert all("id" not in event for event in found) == (conversation is web)
 
@@ -3350,13 +4672,23 @@ class TestHttpServer:
             ("POST", b"\xff", {}, 400),
             ("POST", b"[" * 100_000, {}, 400),
             ("POST", b"", {}, 400),
-            ("POST", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}', {}, 400),
+            (
+                "POST",
+                b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}',
+                {},
+                400,
+            ),
             ("POST", b"{}", {}, 400),
             ("POST", b"5", {}, 400),
             ("POST", b"[]", {}, 400),
             ("POST", request("ping"), {"Content_Type": "text/plain"}, 415),
             ("POST", request("ping"), {"Content_Type": None}, 415),
-            ("POST", request("ping"), {"Content_Type": "application/json-patch+json"}, 415),
+            (
+                "POST",
+                request("ping"),
+                {"Content_Type": "application/json-patch+json"},
+                415,
+            ),
             ("POST", request("ping"), {"Accept": "text/html"}, 406),
             ("POST", request("ping"), {"Accept": "application/json"}, 406),
             ("GET", None, {"Accept": "application/json"}, 406),
@@ -3369,7 +4701,12 @@ class TestHttpServer:
             ("PUT", b"", {}, 405),
             ("PATCH", b"", {}, 405),
             ("POST", request("no/such", modern()), {}, 404),
-            ("POST", request("tools/list", modern()), {"MCP_Protocol_Version": "1900-01-01"}, 400),
+            (
+                "POST",
+                request("tools/list", modern()),
+                {"MCP_Protocol_Version": "1900-01-01"},
+                400,
+            ),
             (
                 "POST",
                 request("tools/list", modern()),
@@ -3380,7 +4717,11 @@ class TestHttpServer:
             ("POST", request("tools/list", modern()), {"Accept": None}, 200),
             (
                 "POST",
-                {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": modern(requestId=5)},
+                {
+                    "jsonrpc": "2.0",
+                    "method": "notifications/cancelled",
+                    "params": modern(requestId=5),
+                },
                 {},
                 202,
             ),
@@ -3400,15 +4741,21 @@ class TestHttpServer:
 
     def test_head(self, web):
         """A HEAD gets the head alone, and its connection lives on."""
-        with socket.create_connection(("127.0.0.1", web.port), SECONDS) as sock, sock.makefile("rb") as file:
+        with socket.create_connection(
+            ("127.0.0.1", web.port), SECONDS
+        ) as sock, sock.makefile("rb") as file:
             for _ in range(2):
                 sock.sendall(b"HEAD /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert file.readline() == b"HTTP/1.1 405 Method Not Allowed\r\n"
-                assert b"Allow: POST, GET, DELETE\r\n" in [*iter(file.readline, b"\r\n")]
+                assert b"Allow: POST, GET, DELETE\r\n" in [
+                    *iter(file.readline, b"\r\n")
+                ]
 
     def test_modern_errors(self, web):
         """Each error of the modern era has its code, its status and the request's id."""
-        unknown = request("tools/list", modern(_meta={mcp_lite.META_VERSION: "2099-01-01"}), 7)
+        unknown = request(
+            "tools/list", modern(_meta={mcp_lite.META_VERSION: "2099-01-01"}), 7
+        )
         for message, status, code in (
             (request("no/such", modern(), 7), 404, -32601),
             (request("initialize", modern(), 7), 404, -32601),
@@ -3465,10 +4812,18 @@ class TestHttpServer:
             "properties": {
                 "region": {"type": "string", "x-mcp-header": "Region"},
                 "n": {"type": "integer", "x-mcp-header": "N"},
-                "o": {"type": "object", "properties": {"deep": {"type": "boolean", "x-mcp-header": "Deep"}}},
+                "o": {
+                    "type": "object",
+                    "properties": {"deep": {"type": "boolean", "x-mcp-header": "Deep"}},
+                },
             },
         }
-        server.add_tool(lambda region, n, o: "here", name="place", input_schema=schema, description="x")
+        server.add_tool(
+            lambda region, n, o: "here",
+            name="place",
+            input_schema=schema,
+            description="x",
+        )
         right = {
             "Mcp_Name": "=?base64?cGxhY2U=?=",
             "Mcp_Param_Region": "Oslo",
@@ -3492,23 +4847,44 @@ class TestHttpServer:
 
     def test_null_is_not_mirrored(self, server):
         """What is null or absent in the arguments has no header, and must have none."""
-        schema = {"type": "object", "properties": {"region": {"type": ["string", "null"]}}}
+        schema = {
+            "type": "object",
+            "properties": {"region": {"type": ["string", "null"]}},
+        }
         schema["properties"]["region"] = {"type": "string", "x-mcp-header": "Region"}
-        server.add_tool(lambda region=None: str(region), name="place", input_schema=schema, description="x")
+        server.add_tool(
+            lambda region=None: str(region),
+            name="place",
+            input_schema=schema,
+            description="x",
+        )
         with server.start_http() as http:
-            assert Web(http).post(call_tool("place"))[2]["result"]["content"][0]["text"] == "None"
+            assert (
+                Web(http).post(call_tool("place"))[2]["result"]["content"][0]["text"]
+                == "None"
+            )
 
     @pytest.mark.skipif(sys.version_info < (3, 9), reason="Annotated is newer")
     def test_headers_by_annotation(self, server):
         """Param(header=) is x-mcp-header in the schema, and checked."""
 
-        def place(region: typing.Annotated[str, Param("where", header="Region")]) -> str:
+        def place(
+            region: typing.Annotated[str, Param("where", header="Region")],
+        ) -> str:
             return region
 
         server.add_tool(place)
         with server.start_http() as http:
-            assert Web(http).post(call_tool("place", region="Oslo"))[2]["error"]["code"] == -32020
-            assert Web(http).post(call_tool("place", region="Oslo"), Mcp_Param_Region="Oslo")[0] == 200
+            assert (
+                Web(http).post(call_tool("place", region="Oslo"))[2]["error"]["code"]
+                == -32020
+            )
+            assert (
+                Web(http).post(
+                    call_tool("place", region="Oslo"), Mcp_Param_Region="Oslo"
+                )[0]
+                == 200
+            )
 
     # Sessions
 
@@ -3517,25 +4893,40 @@ class TestHttpServer:
         session = Web(web).open()
         assert session.post(request("ping"))[2]["result"] == {}
         assert session.post(request("ping"), MCP_Protocol_Version=None)[0] == 200
-        assert session.post(request("ping"), MCP_Protocol_Version="1999-01-01")[0] == 400
+        assert (
+            session.post(request("ping"), MCP_Protocol_Version="1999-01-01")[0] == 400
+        )
         assert session.post({"jsonrpc": "2.0", "id": 99, "result": {}})[0] == 202
         assert session.post(request("no/such"))[2]["error"]["code"] == -32601
         assert session.send("DELETE")[0] in (200, 204)
-        for found in (session.post(request("ping")), session.send("GET"), session.send("DELETE")):
+        for found in (
+            session.post(request("ping")),
+            session.send("GET"),
+            session.send("DELETE"),
+        ):
             assert found[0] == 404
 
     def test_a_failed_handshake_leaves_no_session(self, web, server):
         """A refused initialize is forgotten, so that nobody can fill the server with those."""
-        for params in ({}, {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}}):
+        for params in (
+            {},
+            {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}},
+        ):
             assert "error" in web.post(request("initialize", params))[2]
         eventually(lambda: not server._connections)
 
     def test_a_handshake_with_wrong_headers_leaves_no_session(self, server):
         """A HeaderMismatch is no handshake."""
         client = {"name": "t", "version": "0"}
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": client,
+        }
         with server.start_http() as http:
-            found = Web(http).post(request("initialize", params), Mcp_Method="tools/list")
+            found = Web(http).post(
+                request("initialize", params), Mcp_Method="tools/list"
+            )
             assert (found[0], found[2]["error"]["code"]) == (400, -32001)
             assert not http.endpoint._sessions
 
@@ -3554,25 +4945,45 @@ class TestHttpServer:
                 Web(http).open()
                 assert idle.post(request("ping"))[0] == 404
                 server.add_tool(lambda: "x", name="extra", description="x")
-                assert next_message(response)["method"] == "notifications/tools/list_changed"
+                assert (
+                    next_message(response)["method"]
+                    == "notifications/tools/list_changed"
+                )
 
     def test_batches_of_2025_03_26(self, web):
         """A batch is answered with an array, in JSON or in events; notifications alone with 202."""
         session = Web(web).open("2025-03-26")
-        status, _, body = session.post(json.dumps([request("ping"), request("no", id=2)]).encode())
+        status, _, body = session.post(
+            json.dumps([request("ping"), request("no", id=2)]).encode()
+        )
         assert (status, sorted(each["id"] for each in body)) == (200, [1, 2])
         note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
         assert session.post(json.dumps([note, note]).encode())[0] == 202
         body = json.dumps(
-            [call_legacy("count", to=1, meta={"progressToken": 1}), request("ping", id=2)]
+            [
+                call_legacy("count", to=1, meta={"progressToken": 1}),
+                request("ping", id=2),
+            ]
         ).encode()
         with session.stream("POST", body) as response:
-            lines = [json.loads(event["data"]) for event in events_of(response) if event.get("data")]
+            lines = [
+                json.loads(event["data"])
+                for event in events_of(response)
+                if event.get("data")
+            ]
         assert lines[0]["method"] == "notifications/progress"
-        answers = [each for line in lines[1:] for each in (line if isinstance(line, list) else [line])]
+        answers = [
+            each
+            for line in lines[1:]
+            for each in (line if isinstance(line, list) else [line])
+        ]
         assert sorted(each["id"] for each in answers) == [1, 2]
         for version in ("2025-06-18", "2025-11-25"):
-            body = Web(web).open(version).post(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')[2]
+            body = (
+                Web(web)
+                .open(version)
+                .post(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')[2]
+            )
             assert body["error"]["code"] == -32600
 
     def test_questions_in_a_session(self, web):
@@ -3583,16 +4994,30 @@ class TestHttpServer:
                 asked = next_message(response)
                 assert asked["method"] == "elicitation/create"
                 answer = {"action": "accept", "content": {"name": "Bo"}}
-                assert session.post({"jsonrpc": "2.0", "id": asked["id"], "result": answer})[0] == 202
-                assert next_message(response)["result"]["structuredContent"]["content"]["name"] == "Bo"
+                assert (
+                    session.post(
+                        {"jsonrpc": "2.0", "id": asked["id"], "result": answer}
+                    )[0]
+                    == 202
+                )
+                assert (
+                    next_message(response)["result"]["structuredContent"]["content"][
+                        "name"
+                    ]
+                    == "Bo"
+                )
                 assert next_event(response) is None
 
     def test_missed_events_come_exactly_once(self, web):
         """A stream is primed with an id; who comes back after any event gets what followed, and no more."""
         session = Web(web).open()
-        with session.stream("POST", call_legacy("count", to=4, meta={"progressToken": 1})) as response:
+        with session.stream(
+            "POST", call_legacy("count", to=4, meta={"progressToken": 1})
+        ) as response:
             events = events_of(response)
-        assert (events[0]["data"], len(events)) == ("", 6) and len({event["id"] for event in events}) == 6
+        assert (events[0]["data"], len(events)) == ("", 6) and len(
+            {event["id"] for event in events}
+        ) == 6
         assert session.send("GET", Last_Event_ID=events[-1]["id"])[0] == 204
         for at, event in enumerate(events[:-1]):
             with session.stream(Last_Event_ID=event["id"]) as response:
@@ -3624,21 +5049,30 @@ class TestHttpServer:
             return "worked"
 
         with server.start_http() as http:
-            with Web(http).stream("POST", call_tool("work", meta={"progressToken": 1})) as response:
+            with Web(http).stream(
+                "POST", call_tool("work", meta={"progressToken": 1})
+            ) as response:
                 next_message(response)
             eventually(lambda: ended == ["cancelled"])
             session = Web(http).open()
-            with session.stream("POST", call_legacy("work", meta={"progressToken": 1})) as response:
+            with session.stream(
+                "POST", call_legacy("work", meta={"progressToken": 1})
+            ) as response:
                 seen = [next_event(response), next_event(response)]
             assert [event["message"] is None for event in seen] == [True, False]
             eventually(
-                lambda: not any(each.stream.exchange for each in list(http.endpoint._held)), "the hang-up"
+                lambda: (
+                    not any(each.stream.exchange for each in list(http.endpoint._held))
+                ),
+                "the hang-up",
             )
             gate.set()
             with session.stream(Last_Event_ID=seen[1]["id"]) as response:
                 found = [next_message(response), next_message(response)]
                 assert next_event(response) is None
-            assert found[0]["params"]["progress"] == 2 and "worked" in str(found[1]["result"])
+            assert found[0]["params"]["progress"] == 2 and "worked" in str(
+                found[1]["result"]
+            )
             assert ended == ["cancelled", "done"]
 
     def test_polling(self, server):
@@ -3653,9 +5087,13 @@ class TestHttpServer:
         with server.start_http() as http:
             session = Web(http).open()
             with session.stream("POST", call_legacy("poll")) as response:
-                assert response.getheader("Connection") == "close"       # its thread stays in the tool
+                assert (
+                    response.getheader("Connection") == "close"
+                )  # its thread stays in the tool
                 events = events_of(response)
-            assert events[-1]["retry"] == "70" and not any(event["message"] for event in events)
+            assert events[-1]["retry"] == "70" and not any(
+                event["message"] for event in events
+            )
             last = [event["id"] for event in events if "id" in event][-1]
             gate.set()
             with session.stream(Last_Event_ID=last) as response:
@@ -3669,11 +5107,19 @@ class TestHttpServer:
         session = Web(web).open()
         first = []
         for n in range(3):
-            with session.stream("POST", call_legacy("count", n, to=6, meta={"progressToken": 1})) as response:
+            with session.stream(
+                "POST", call_legacy("count", n, to=6, meta={"progressToken": 1})
+            ) as response:
                 first.append(events_of(response)[0]["id"])
         with session.stream(Last_Event_ID=first[2]) as response:
-            again = [event["message"] for event in events_of(response) if event["message"]]
-        assert [message.get("params", {}).get("progress") for message in again] == [5, 6, None]
+            again = [
+                event["message"] for event in events_of(response) if event["message"]
+            ]
+        assert [message.get("params", {}).get("progress") for message in again] == [
+            5,
+            6,
+            None,
+        ]
         assert session.send("GET", Last_Event_ID=first[0])[0] == 404
         assert session.send("GET", Last_Event_ID="rubbish")[0] in (400, 404)
 
@@ -3691,7 +5137,9 @@ class TestHttpServer:
     def test_each_message_on_one_stream(self, server, two_streams):
         """With two GET streams a change is told on one; a request's progress on none of them."""
         session, _, two = two_streams
-        with session.stream("POST", call_legacy("count", to=1, meta={"progressToken": 1})) as response:
+        with session.stream(
+            "POST", call_legacy("count", to=1, meta={"progressToken": 1})
+        ) as response:
             events_of(response)
         server.add_tool(lambda: "x", name="extra", description="x")
         assert next_message(two)["method"] == "notifications/tools/list_changed"
@@ -3710,7 +5158,10 @@ class TestHttpServer:
             session = Web(http).open()
             server.add_tool(lambda: "x", name="extra", description="x")
             with session.stream() as response:
-                assert next_message(response)["method"] == "notifications/tools/list_changed"
+                assert (
+                    next_message(response)["method"]
+                    == "notifications/tools/list_changed"
+                )
 
     def test_silent_streams_have_comments(self, server, monkeypatch):
         """A comment now and then, so that nobody on the way closes a stream for being idle."""
@@ -3726,7 +5177,10 @@ class TestHttpServer:
     def test_listening(self, server):
         """subscriptions/listen acknowledges, tells, and ends with a result when the server closes."""
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
-            assert next_message(response)["method"] == "notifications/subscriptions/acknowledged"
+            assert (
+                next_message(response)["method"]
+                == "notifications/subscriptions/acknowledged"
+            )
             eventually(lambda: server._listeners)
             server.add_tool(lambda: "x", name="extra", description="x")
             told = next_message(response)
@@ -3738,7 +5192,11 @@ class TestHttpServer:
 
     def test_nothing_is_missed_after_the_acknowledgement(self, server, monkeypatch):
         """What changes once the client has the acknowledgement is told."""
-        write, tell, changed = mcp_lite._Handler.write, mcp_lite._Listener.tell, threading.Event()
+        write, tell, changed = (
+            mcp_lite._Handler.write,
+            mcp_lite._Listener.tell,
+            threading.Event(),
+        )
 
         def write_and_change(shell, data, ending):
             write(shell, data, ending)
@@ -3753,10 +5211,15 @@ class TestHttpServer:
         monkeypatch.setattr(mcp_lite._Handler, "write", write_and_change)
         monkeypatch.setattr(mcp_lite._Listener, "tell", tell_slowly)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
-            assert next_message(response)["method"] == "notifications/subscriptions/acknowledged"
+            assert (
+                next_message(response)["method"]
+                == "notifications/subscriptions/acknowledged"
+            )
             eventually(lambda: server._listeners)
             http.close()
-            assert next_message(response)["method"] == "notifications/tools/list_changed"
+            assert (
+                next_message(response)["method"] == "notifications/tools/list_changed"
+            )
 
     def test_who_listened_is_forgotten(self, server):
         """A subscription that ended, with the client or with the server, leaves nothing in memory."""
@@ -3778,7 +5241,10 @@ class TestHttpServer:
         monkeypatch.setattr(mcp_lite, "is_ready", lambda stream, writing=False: True)
         monkeypatch.setattr(mcp_lite._Handler, "hung_up", look)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
-            assert next_message(response)["method"] == "notifications/subscriptions/acknowledged"
+            assert (
+                next_message(response)["method"]
+                == "notifications/subscriptions/acknowledged"
+            )
             assert looked.acquire(timeout=SECONDS) and looked.acquire(timeout=SECONDS)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
@@ -3794,10 +5260,15 @@ class TestHttpServer:
             status, headers, body = web.post(request("initialize", params))
             assert (status, body["result"]["protocolVersion"]) == (200, "2025-06-18")
             assert "Mcp-Session-Id" not in headers
-            assert web.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[0] == 202
+            assert (
+                web.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[0]
+                == 202
+            )
             for version in (None, "2025-06-18", "2025-11-25"):
                 found = web.post(call_legacy("add", a=1), MCP_Protocol_Version=version)
-                assert found[0] == 200 and found[2]["result"]["content"][0]["text"] == "2"
+                assert (
+                    found[0] == 200 and found[2]["result"]["content"][0]["text"] == "2"
+                )
             assert web.post(call_tool("add", a=1))[0] == 200
             for method in ("GET", "DELETE"):
                 status, headers, _ = web.send(method)
@@ -3820,7 +5291,9 @@ class TestHttpServer:
             }
             assert post(request("initialize", params)) == 202
             assert next_message(response)["result"]["protocolVersion"] == "2024-11-05"
-            assert post({"jsonrpc": "2.0", "method": "notifications/initialized"}) == 202
+            assert (
+                post({"jsonrpc": "2.0", "method": "notifications/initialized"}) == 202
+            )
             assert post(call_legacy("count", 2, to=1, meta={"progressToken": 1})) == 202
             assert [next_message(response).get("method") for _ in range(2)] == [
                 "notifications/progress",
@@ -3828,7 +5301,11 @@ class TestHttpServer:
             ]
             assert post(call_legacy("think", 3)) == 202
             asked = next_message(response)
-            answer = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "four"}}
+            answer = {
+                "role": "assistant",
+                "model": "m",
+                "content": {"type": "text", "text": "four"},
+            }
             assert post({"jsonrpc": "2.0", "id": asked["id"], "result": answer}) == 202
             assert "four" in str(next_message(response)["result"])
             assert post(request("ping"), "/messages?session_id=0") == 404
@@ -3871,8 +5348,15 @@ class TestHttpServer:
             assert found == status
             assert "error" in body if status == 403 else "result" in body
             named = headers.get("Origin") == "https://app.example"
-            assert sent["Access-Control-Allow-Origin"] == ("https://app.example" if named else None)
-            for method, path in (("GET", "/sse"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp")):
+            assert sent["Access-Control-Allow-Origin"] == (
+                "https://app.example" if named else None
+            )
+            for method, path in (
+                ("GET", "/sse"),
+                ("GET", "/mcp"),
+                ("DELETE", "/mcp"),
+                ("OPTIONS", "/mcp"),
+            ):
                 if status == 403:
                     assert web.send(method, path=path, **headers)[0] == 403
 
@@ -3880,9 +5364,14 @@ class TestHttpServer:
         """A page of an allowed origin gets an answer to its preflight, any other does not."""
         with server.start_http(allowed_origins=["https://app.example"]) as http:
             status, headers, _ = Web(http).send(
-                "OPTIONS", Origin="https://app.example", Access_Control_Request_Method="POST"
+                "OPTIONS",
+                Origin="https://app.example",
+                Access_Control_Request_Method="POST",
             )
-            assert status in (200, 204) and "POST" in headers["Access-Control-Allow-Methods"]
+            assert (
+                status in (200, 204)
+                and "POST" in headers["Access-Control-Allow-Methods"]
+            )
             assert (
                 headers["Vary"] == "Origin"
                 and headers["Access-Control-Allow-Origin"] == "https://app.example"
@@ -3913,8 +5402,18 @@ class TestHttpServer:
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX\r\n\r\n", 400),
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n", 400),
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000 + b"\r\n", 431),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", 431),
+            (
+                b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+                + b"X: y\r\n" * 20_000
+                + b"\r\n",
+                431,
+            ),
+            (
+                b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "
+                + b"y" * 70_000
+                + b"\r\n\r\n",
+                431,
+            ),
             *(
                 (head_of(request("ping"), *lines, length=False), 400)
                 for lines in (
@@ -3943,8 +5442,7 @@ class TestHttpServer:
             *(
                 (
                     b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                    b"Transfer-Encoding: chunked\r\n\r\n"
-                    + chunks,
+                    b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
                     400,
                 )
                 for chunks in (
@@ -3973,23 +5471,35 @@ class TestHttpServer:
         """Chunks in any pieces are one body; trailers and extensions are ignored; the cap holds."""
         body = json.dumps(call_tool("greet", name="Bo")).encode()
         head = head_of(
-            call_tool("greet", name="Bo"), "Transfer-Encoding: chunked", "Mcp-Name: greet", length=False
+            call_tool("greet", name="Bo"),
+            "Transfer-Encoding: chunked",
+            "Mcp-Name: greet",
+            length=False,
         )
         head = head[: head.index(b"\r\n\r\n") + 4]
         with server.start_http(max_body=1000) as http:
             for size in (1, 7, 1000):
                 pieces = [body[at : at + size] for at in range(0, len(body), size)]
-                chunks = b"".join(b"%X;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
-                assert b"hello Bo" in raw_http(http.port, head + chunks + b"0\r\nX: y\r\n\r\n", b"hello Bo")
+                chunks = b"".join(
+                    b"%X;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces
+                )
+                assert b"hello Bo" in raw_http(
+                    http.port, head + chunks + b"0\r\nX: y\r\n\r\n", b"hello Bo"
+                )
             full = b" " * (1000 - len(body)) + body
             assert b"hello Bo" in raw_http(
                 http.port,
-                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1000") + full,
+                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1000")
+                + full,
                 b"hello Bo",
             )
             for long in (
-                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1001") + b" " + full,
-                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 999999999999"),
+                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1001")
+                + b" "
+                + full,
+                head.replace(
+                    b"Transfer-Encoding: chunked", b"Content-Length: 999999999999"
+                ),
                 head + b"3e9\r\n" + full,
                 head + b"1f4\r\n" + b" " * 500 + b"\r\n1f5\r\n",
                 head + b"ffffffff\r\n",
@@ -4000,30 +5510,48 @@ class TestHttpServer:
         """What follows a refused head is never taken for another request."""
         inner = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
         with server.start_http(max_body=10) as http:
-            found = raw_http(http.port, head_of(request("ping"), "Content-Length: 500", length=False) + inner)
+            found = raw_http(
+                http.port,
+                head_of(request("ping"), "Content-Length: 500", length=False) + inner,
+            )
             assert found.count(b"HTTP/1.1 ") == 1 and b"hello" not in found
 
     def test_connections_are_kept_alive(self, web):
         """Requests that are sent at once are answered in turn, until the client wants no more."""
-        data = b"".join(head_of(call_tool("greet", id=n, name=f"B{n}"), "Mcp-Name: greet") for n in range(3))
-        found = raw_http(web.port, data + head_of(request("no", modern()), "Connection: close"))
+        data = b"".join(
+            head_of(call_tool("greet", id=n, name=f"B{n}"), "Mcp-Name: greet")
+            for n in range(3)
+        )
+        found = raw_http(
+            web.port, data + head_of(request("no", modern()), "Connection: close")
+        )
         assert list(dict.fromkeys(re.findall(rb"hello B\d", found))) == [
             b"hello B0",
             b"hello B1",
             b"hello B2",
         ]
-        assert found.count(b"HTTP/1.1 200 OK") == 3 and found.count(b"HTTP/1.1 404 ") == 1
+        assert (
+            found.count(b"HTTP/1.1 200 OK") == 3 and found.count(b"HTTP/1.1 404 ") == 1
+        )
         assert found.lower().count(b"connection: close") == 1
 
     def test_old_clients(self, web):
         """HTTP/1.0 gets no chunks: the end of the connection ends a stream; Expect is answered."""
-        data = head_of(call_tool("count", to=2, meta={"progressToken": 1}), "Mcp-Name: count")
+        data = head_of(
+            call_tool("count", to=2, meta={"progressToken": 1}), "Mcp-Name: count"
+        )
         found = raw_http(web.port, data.replace(b"HTTP/1.1", b"HTTP/1.0", 1))
         head, _, body = found.partition(b"\r\n\r\n")
-        assert b"chunked" not in head and body.startswith(b"event: message\ndata: {") and b"counted" in body
+        assert (
+            b"chunked" not in head
+            and body.startswith(b"event: message\ndata: {")
+            and b"counted" in body
+        )
         found = raw_http(
             web.port,
-            head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet", "Expect: 100-continue"),
+            head_of(
+                call_tool("greet", name="Bo"), "Mcp-Name: greet", "Expect: 100-continue"
+            ),
             b"hello Bo",
         )
         assert found.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
@@ -4033,18 +5561,30 @@ class TestHttpServer:
         [
             ("HEAD_SECONDS", b"P"),
             ("HEAD_SECONDS", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "),
-            ("BODY_SECONDS", head_of(request("ping"), "Content-Length: 100000", length=False)[:-80]),
             (
                 "BODY_SECONDS",
-                head_of(request("ping"), "Transfer-Encoding: chunked", length=False)[:-60] + b"ffff\r\n",
+                head_of(request("ping"), "Content-Length: 100000", length=False)[:-80],
+            ),
+            (
+                "BODY_SECONDS",
+                head_of(request("ping"), "Transfer-Encoding: chunked", length=False)[
+                    :-60
+                ]
+                + b"ffff\r\n",
             ),
         ],
     )
     def test_a_drip_is_cut_off(self, server, monkeypatch, name, start):
         """The deadline is for the whole head or body: a byte now and then does not prolong it."""
         monkeypatch.setattr(mcp_lite, name, 0.3)
-        with server.start_http() as http, socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
-            start = start.split(b"\r\n\r\n")[0] + b"\r\n\r\n" if name == "BODY_SECONDS" else start
+        with server.start_http() as http, socket.create_connection(
+            ("127.0.0.1", http.port), SECONDS
+        ) as sock:
+            start = (
+                start.split(b"\r\n\r\n")[0] + b"\r\n\r\n"
+                if name == "BODY_SECONDS"
+                else start
+            )
             sock.sendall(start)
             sock.settimeout(0.05)
             found, sent = None, 0
@@ -4063,8 +5603,12 @@ class TestHttpServer:
     def test_a_reader_that_does_not_read_is_cut_off(self, server, monkeypatch):
         """Who takes nothing of what is written holds a thread for a while only."""
         monkeypatch.setattr(mcp_lite, "SEND_SECONDS", 0.3)
-        with server.start_http() as http, socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
-            sock.sendall(head_of(call_tool("echo", value="x" * 8_000_000), "Mcp-Name: echo"))
+        with server.start_http() as http, socket.create_connection(
+            ("127.0.0.1", http.port), SECONDS
+        ) as sock:
+            sock.sendall(
+                head_of(call_tool("echo", value="x" * 8_000_000), "Mcp-Name: echo")
+            )
             eventually(lambda: http._serving)
             eventually(lambda: not http._serving, "the end of the connection")
 
@@ -4072,16 +5616,19 @@ class TestHttpServer:
         """A connection that is kept alive, but not used."""
         monkeypatch.setattr(mcp_lite, "IDLE_SECONDS", 0.2)
         with server.start_http() as http:
-            assert raw_http(http.port, head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")).endswith(
-                b"}"
-            )
+            assert raw_http(
+                http.port, head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
+            ).endswith(b"}")
 
     def test_connections_are_capped(self, server):
         """Beyond the cap: 503 with Retry-After; whoever goes makes room."""
         with server.start_http(max_connections=2) as http:
             with Web(http).stream("POST", LISTEN), Web(http).stream("POST", LISTEN):
                 found = raw_http(http.port, b"")
-                assert found.startswith(b"HTTP/1.1 503 ") and b"\r\nRetry-After: 1\r\n" in found
+                assert (
+                    found.startswith(b"HTTP/1.1 503 ")
+                    and b"\r\nRetry-After: 1\r\n" in found
+                )
             eventually(lambda: not http._serving)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
@@ -4092,18 +5639,26 @@ class TestHttpServer:
         def work(web, n):
             web = web.open() if n % 2 else web
             call = call_legacy if n % 2 else call_tool
-            found.append([web.post(call("greet", k, name=f"{n}-{k}"))[2] for k in range(5)])
+            found.append(
+                [web.post(call("greet", k, name=f"{n}-{k}"))[2] for k in range(5)]
+            )
 
         with server.start_http() as http:
-            threads = [threading.Thread(target=work, args=(Web(http), n)) for n in range(16)]
+            threads = [
+                threading.Thread(target=work, args=(Web(http), n)) for n in range(16)
+            ]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join(SECONDS)
         texts = [
-            (answer["id"], answer["result"]["content"][0]["text"]) for answers in found for answer in answers
+            (answer["id"], answer["result"]["content"][0]["text"])
+            for answers in found
+            for answer in answers
         ]
-        assert sorted(texts) == sorted((k, f"hello {n}-{k}") for n in range(16) for k in range(5))
+        assert sorted(texts) == sorted(
+            (k, f"hello {n}-{k}") for n in range(16) for k in range(5)
+        )
 
     # Who may call
 
@@ -4119,8 +5674,13 @@ class TestHttpServer:
         def who(ctx: Context) -> dict:
             return {"auth": ctx.auth}
 
-        metadata = {"resource": "https://api.example/mcp", "authorization_servers": ["https://auth.example"]}
-        with server.start_http(verify=verify, resource_metadata=metadata, legacy_sse=False) as http:
+        metadata = {
+            "resource": "https://api.example/mcp",
+            "authorization_servers": ["https://auth.example"],
+        }
+        with server.start_http(
+            verify=verify, resource_metadata=metadata, legacy_sse=False
+        ) as http:
             web = Web(http)
             for given, status in (
                 (None, 401),
@@ -4134,10 +5694,14 @@ class TestHttpServer:
                 found, headers, body = web.post(call_tool("who"), Authorization=given)
                 assert found == status
                 if status == 200:
-                    assert body["result"]["structuredContent"] == {"auth": {"sub": given[7:]}}
+                    assert body["result"]["structuredContent"] == {
+                        "auth": {"sub": given[7:]}
+                    }
                     continue
                 challenge = headers["WWW-Authenticate"]
-                assert challenge.startswith("Bearer ") and "eve" not in challenge + str(body)
+                assert challenge.startswith("Bearer ") and "eve" not in challenge + str(
+                    body
+                )
                 assert (
                     'resource_metadata="https://api.example/.well-known/oauth-protected-resource/mcp"'
                     in challenge
@@ -4156,18 +5720,26 @@ class TestHttpServer:
     def test_a_broken_verify_lets_nobody_in(self, server):
         """What verify raises is 500, and told to the log alone."""
         with server.start_http(verify=lambda token: 1 / 0) as http:
-            status, _, body = Web(http, Authorization="Bearer x").post(call_tool("add", a=1))
+            status, _, body = Web(http, Authorization="Bearer x").post(
+                call_tool("add", a=1)
+            )
             assert status == 500 and b"Zero" not in body
 
     def test_others_cannot_use_what_is_mine(self, server):
         """Sessions and requestState belong to the principal that got them, also with a renewed token."""
-        claims = {"a1": {"sub": "ann", "exp": 1}, "a2": {"sub": "ann", "exp": 2}, "b": {"sub": "bob"}}
+        claims = {
+            "a1": {"sub": "ann", "exp": 1},
+            "a2": {"sub": "ann", "exp": 2},
+            "b": {"sub": "bob"},
+        }
         with server.start_http(verify=claims.get) as http:
             ann = Web(http, Authorization="Bearer a1").open()
             assert ann.post(request("ping"), Authorization="Bearer a2")[0] == 200
             for method in ("POST", "GET", "DELETE"):
                 found = ann.send(
-                    method, request("ping") if method == "POST" else None, Authorization="Bearer b"
+                    method,
+                    request("ping") if method == "POST" else None,
+                    Authorization="Bearer b",
                 )
                 assert found[0] == 404
             assert ann.post(request("ping"))[0] == 200
@@ -4193,7 +5765,9 @@ class TestHttpServer:
             for version in ("2025-11-25", MODERN):
                 with Client(http.url, version=version, ssl_context=ours) as client:
                     assert client.call("greet", name="Bo") == "hello Bo"
-                    assert client.call_tool("count", {"to": 1}, on_progress=lambda *_: None)
+                    assert client.call_tool(
+                        "count", {"to": 1}, on_progress=lambda *_: None
+                    )
             with pytest.raises(ConnectionClosed, match="certificate"):
                 Client(http.url).connect()
 
@@ -4207,7 +5781,9 @@ class TestHttpServer:
                 port = http.port
                 with Web(http).stream("POST", LISTEN) as response, Web(
                     http
-                ).open().stream(), socket.create_connection(("127.0.0.1", port), SECONDS) as half:
+                ).open().stream(), socket.create_connection(
+                    ("127.0.0.1", port), SECONDS
+                ) as half:
                     half.sendall(b"POST /mcp HTTP/1.1\r\nHost:")
                     next_message(response)
                     http.close()
@@ -4241,7 +5817,9 @@ class TestHttpServer:
 
         http = server.start_http()
         data = head_of(call_tool("quick"), "Mcp-Name: quick")
-        caller = threading.Thread(target=lambda: answers.append(raw_http(http.port, data)))
+        caller = threading.Thread(
+            target=lambda: answers.append(raw_http(http.port, data))
+        )
         caller.start()
         assert here.wait(SECONDS)
         closer = threading.Thread(target=http.close)
@@ -4269,7 +5847,9 @@ class TestHttpServer:
             cancelled.clear()
             with server.start_http() as http:
                 web = Web(http) if "_meta" in message["params"] else Web(http).open()
-                caller = threading.Thread(target=lambda w=web, m=message: w.connect("POST", m)[0].close())
+                caller = threading.Thread(
+                    target=lambda w=web, m=message: w.connect("POST", m)[0].close()
+                )
                 caller.start()
                 assert begun.wait(SECONDS)
             caller.join(SECONDS)
@@ -4279,9 +5859,13 @@ class TestHttpServer:
         """A handler that hears nothing is left behind, but its client is not: its response ends."""
         monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.4)
         release = threading.Event()
-        server.add_tool(lambda: str(release.wait(SECONDS)), name="deaf", description="x")
+        server.add_tool(
+            lambda: str(release.wait(SECONDS)), name="deaf", description="x"
+        )
         http = server.start_http()
-        with contextlib.closing(http), socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+        with contextlib.closing(http), socket.create_connection(
+            ("127.0.0.1", http.port), SECONDS
+        ) as sock:
             try:
                 sock.sendall(head_of(call_tool("deaf"), "Mcp-Name: deaf"))
                 eventually(lambda: http.endpoint._held)
@@ -4318,20 +5902,27 @@ class TestHttpServer:
         """)
         )
         with subprocess.Popen(
-            [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, str(script)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as process:
             try:
                 port = int(process.stdout.readline())
 
                 def is_open():
-                    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), SECONDS):
+                    with contextlib.suppress(OSError), socket.create_connection(
+                        ("127.0.0.1", port), SECONDS
+                    ):
                         return True
 
                 eventually(is_open)
                 with Client(f"http://127.0.0.1:{port}/mcp") as client:
                     assert client.call("greet", name="Bo") == "hello Bo"
                 process.send_signal(signal.SIGINT)
-                assert process.communicate(timeout=SECONDS)[1] == b"" and process.returncode == 0
+                assert (
+                    process.communicate(timeout=SECONDS)[1] == b""
+                    and process.returncode == 0
+                )
             finally:
                 process.kill()
 
@@ -4344,13 +5935,19 @@ class TestWsgi:
         """Applications that take turns at one port, as processes would: the URL, and a conversation."""
         from socketserver import ThreadingMixIn
         from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
         turns = itertools.cycle(apps)
 
         class Quiet(WSGIRequestHandler):
             def log_message(self, *args):
                 pass
-        with type("Threaded", (ThreadingMixIn, WSGIServer), {})(("127.0.0.1", 0), Quiet) as http:
-            http.set_app(lambda environ, start_response: next(turns)(environ, start_response))
+
+        with type("Threaded", (ThreadingMixIn, WSGIServer), {})(
+            ("127.0.0.1", 0), Quiet
+        ) as http:
+            http.set_app(
+                lambda environ, start_response: next(turns)(environ, start_response)
+            )
             http.port = http.server_port
             thread = threading.Thread(target=http.serve_forever, args=(0.01,))
             thread.start()
@@ -4364,14 +5961,23 @@ class TestWsgi:
     def test_both_eras(self, server, version):
         """Modern requests, and legacy ones without a session, at whatever path."""
         told = []
-        with self.serve(server.wsgi) as (url, _), Client(url, version=version) as client:
-            assert client.call("greet", name="Bo") == "hello Bo" and client.read("x://note") == "note"
-            client.call_tool("count", {"to": 3}, on_progress=lambda *each: told.append(each[0]))
+        with self.serve(server.wsgi) as (url, _), Client(
+            url, version=version
+        ) as client:
+            assert (
+                client.call("greet", name="Bo") == "hello Bo"
+                and client.read("x://note") == "note"
+            )
+            client.call_tool(
+                "count", {"to": 3}, on_progress=lambda *each: told.append(each[0])
+            )
             assert told == [1, 2, 3]
             with pytest.raises(ToolError):
                 client.call("fail", how="tool")
 
-    @pytest.mark.parametrize("keys, known", [(("k" * 16, ["k" * 16, "z" * 16]), True), ((None, None), False)])
+    @pytest.mark.parametrize(
+        "keys, known", [(("k" * 16, ["k" * 16, "z" * 16]), True), ((None, None), False)]
+    )
     def test_questions_between_processes(self, keys, known):
         """What one process asked, another hears answered, if it knows the key; else it refuses."""
         apps, ran = [], []
@@ -4381,33 +5987,52 @@ class TestWsgi:
             @server.tool
             def ask(ctx: Context, number: int = number) -> str:
                 ran.append(number)
-                return ctx.elicit("who?", {"type": "object", "properties": {"name": {"type": "string"}}}
-                                  )["content"]["name"]
+                return ctx.elicit(
+                    "who?",
+                    {"type": "object", "properties": {"name": {"type": "string"}}},
+                )["content"]["name"]
+
             apps.append(server.wsgi)
         answer = {"action": "accept", "content": {"name": "Ada"}}
-        refused = contextlib.nullcontext() if known else pytest.raises(InvalidParams, match="requestState")
-        with self.serve(*apps) as (url, _), Client(url, on_elicit=lambda params: answer) as client:
+        refused = (
+            contextlib.nullcontext()
+            if known
+            else pytest.raises(InvalidParams, match="requestState")
+        )
+        with self.serve(*apps) as (url, _), Client(
+            url, on_elicit=lambda params: answer
+        ) as client:
             with refused:
                 assert client.call("ask") == "Ada"
-            assert ran == [1, 0][:1 + known]     # 0 was asked what it can do
+            assert ran == [1, 0][: 1 + known]  # 0 was asked what it can do
 
     def test_sessions_want_one_process(self, server):
         """With `stateless=False` there are sessions, and their questions, as elsewhere."""
         answer = {"action": "decline"}
         with self.serve(server.wsgi_app(stateless=False)) as (url, web), Client(
-                url, version="2025-06-18", on_elicit=lambda params: answer) as client:
+            url, version="2025-06-18", on_elicit=lambda params: answer
+        ) as client:
             assert client.call("form")["action"] == "decline"
-            assert web.open().post(request("ping"))[0] == 200 and web.send("DELETE")[0] == 200
+            assert (
+                web.open().post(request("ping"))[0] == 200
+                and web.send("DELETE")[0] == 200
+            )
             assert web.post(request("ping"))[0] == 404
 
     def test_refusals(self, server):
         """What Endpoint refuses is refused here, and no body is read beyond the limit."""
         claims = {"good": {"sub": "ada"}}
-        app = server.wsgi_app(max_body=1000, verify=claims.get, allowed_hosts=["example.com"])
+        app = server.wsgi_app(
+            max_body=1000, verify=claims.get, allowed_hosts=["example.com"]
+        )
         with self.serve(app) as (_, web):
             web.headers = {"Authorization": "Bearer good"}
             discover = request("server/discover", modern())
-            assert web.post(discover)[0] == web.post(discover, Host="example.com")[0] == 200
+            assert (
+                web.post(discover)[0]
+                == web.post(discover, Host="example.com")[0]
+                == 200
+            )
             assert web.post(discover, Authorization="Bearer bad")[0] == 401
             assert web.post(discover, Host="evil.example")[0] == 403
             assert web.post(discover, Content_Type="text/plain")[0] == 415
@@ -4417,14 +6042,15 @@ class TestWsgi:
 
     def test_one_application(self):
         """`server.wsgi` is made once, and by wsgi_app(), which a subclass may have changed."""
+
         class Guarded(Server):
             def wsgi_app(self, **options):
                 return [super().wsgi_app(verify=lambda token: None, **options)]
+
         server = Guarded("guarded")
         assert server.wsgi is server.wsgi
         with self.serve(*server.wsgi) as (_, web):
             assert web.post(request("server/discover", modern()))[0] == 401
-
 
 
 @contextlib.contextmanager
@@ -4438,12 +6064,14 @@ def web_server(script):
         with contextlib.suppress(OSError, ValueError), sock.makefile("rb") as reader:
             while True:
                 method, path, _ = reader.readline().decode().split(" ")
-                lines = (line.decode("latin-1").rstrip("\r\n").partition(":")
-                         for line in iter(reader.readline, b"\r\n"))
+                lines = (
+                    line.decode("latin-1").rstrip("\r\n").partition(":")
+                    for line in iter(reader.readline, b"\r\n")
+                )
                 headers = {name.lower(): value.strip() for name, _, value in lines}
                 body = reader.read(int(headers.get("content-length", 0)))
                 if len(body) < int(headers.get("content-length", 0)):
-                    break                        # the client has hung up
+                    break  # the client has hung up
                 seen.append(
                     {
                         "method": method,
@@ -4462,7 +6090,12 @@ def web_server(script):
                 head = {"Content-Type": kind, "Content-Length": len(body), **more}
                 sock.sendall(
                     "\r\n".join(
-                        [f"HTTP/1.1 {status} X", *(f"{k}: {v}" for k, v in head.items()), "", ""]
+                        [
+                            f"HTTP/1.1 {status} X",
+                            *(f"{k}: {v}" for k, v in head.items()),
+                            "",
+                            "",
+                        ]
                     ).encode()
                     + body
                 )
@@ -4473,7 +6106,11 @@ def web_server(script):
         with contextlib.suppress(OSError):
             for number in itertools.count():
                 socks.append(listener.accept()[0])
-                threads.append(threading.Thread(target=serve, args=(socks[-1], number), daemon=True))
+                threads.append(
+                    threading.Thread(
+                        target=serve, args=(socks[-1], number), daemon=True
+                    )
+                )
                 threads[-1].start()
 
     acceptor = threading.Thread(target=accept, daemon=True)
@@ -4496,14 +6133,19 @@ def result_of(seen, **result):
     return (
         200,
         {},
-        {"jsonrpc": "2.0", "id": seen["message"]["id"], "result": {"resultType": "complete", **result}},
+        {
+            "jsonrpc": "2.0",
+            "id": seen["message"]["id"],
+            "result": {"resultType": "complete", **result},
+        },
     )
 
 
 def event_of(message, **fields):
     """A server-sent event."""
     return (
-        "".join(f"{name}: {value}\n" for name, value in fields.items()) + f"data: {json.dumps(message)}\n\n"
+        "".join(f"{name}: {value}\n" for name, value in fields.items())
+        + f"data: {json.dumps(message)}\n\n"
     )
 
 
@@ -4511,7 +6153,11 @@ def modern_site(**answers):
     """A script for web_server: a modern server that answers by answers[method](seen, sock)."""
 
     def script(seen, sock):
-        method = seen["message"]["method"] if isinstance(seen["message"], dict) else seen["method"]
+        method = (
+            seen["message"]["method"]
+            if isinstance(seen["message"], dict)
+            else seen["method"]
+        )
         if method == "server/discover":
             return result_of(
                 seen,
@@ -4528,7 +6174,11 @@ def legacy_site(version="2025-11-25", **answers):
     """The same for a session; GET and DELETE are answered with 405 if there is no answer for them."""
 
     def script(seen, sock):
-        message = seen["message"] if isinstance(seen["message"], dict) else {"method": seen["method"]}
+        message = (
+            seen["message"]
+            if isinstance(seen["message"], dict)
+            else {"method": seen["method"]}
+        )
         answer = answers.get(message.get("method", "").replace("/", "_"))
         if answer is not None:
             return answer(seen, sock)
@@ -4538,12 +6188,24 @@ def legacy_site(version="2025-11-25", **answers):
                 "serverInfo": {"name": "fake", "version": "1"},
                 "capabilities": {"tools": {}, "resources": {"subscribe": True}},
             }
-            return 200, {"Mcp-Session-Id": "s1"}, {"jsonrpc": "2.0", "id": message["id"], "result": result}
+            return (
+                200,
+                {"Mcp-Session-Id": "s1"},
+                {"jsonrpc": "2.0", "id": message["id"], "result": result},
+            )
         if message["method"] in ("GET", "DELETE"):
             return 405, {}, b""
         if "id" not in message:
             return 202, {}, b""
-        return 400, {}, {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "what?"}}
+        return (
+            400,
+            {},
+            {
+                "jsonrpc": "2.0",
+                "id": message["id"],
+                "error": {"code": -32601, "message": "what?"},
+            },
+        )
 
     return script
 
@@ -4553,7 +6215,8 @@ def site_of_sessions(initialize, call):
     plain = legacy_site(tools_call=call)
     return lambda seen, sock: (
         initialize
-        if isinstance(seen["message"], dict) and seen["message"]["method"] == "initialize"
+        if isinstance(seen["message"], dict)
+        and seen["message"]["method"] == "initialize"
         else plain
     )(seen, sock)
 
@@ -4564,7 +6227,10 @@ def text_result(text):
 
 def begin_stream(sock, *events):
     """The head of a stream that ends with the connection, and these events."""
-    sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + "".join(events).encode())
+    sock.sendall(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+        + "".join(events).encode()
+    )
 
 
 def answer_to(seen, text):
@@ -4605,7 +6271,8 @@ class TestHttpClient:
             ):
                 with Client(url) as client:
                     assert (
-                        client.protocol_version == version and client.call("greet", name="Bo") == "hello Bo"
+                        client.protocol_version == version
+                        and client.call("greet", name="Bo") == "hello Bo"
                     )
 
     @pytest.mark.parametrize(
@@ -4613,10 +6280,20 @@ class TestHttpClient:
         [
             (400, b""),
             (400, b"what?"),
-            (400, {"error": {"code": -32600, "message": "no"}, "jsonrpc": "2.0", "id": None}),
+            (
+                400,
+                {
+                    "error": {"code": -32600, "message": "no"},
+                    "jsonrpc": "2.0",
+                    "id": None,
+                },
+            ),
             (404, b""),
             (405, b""),
-            (200, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}),
+            (
+                200,
+                {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}},
+            ),
             (
                 400,
                 {
@@ -4635,15 +6312,24 @@ class TestHttpClient:
         """Whatever a legacy server says to a modern request, initialize comes next, on the same URL."""
 
         def discover(seen, sock):
-            return status, {}, {**body, "id": seen["message"]["id"]} if isinstance(body, dict) else body
+            return (
+                status,
+                {},
+                {**body, "id": seen["message"]["id"]}
+                if isinstance(body, dict)
+                else body,
+            )
 
         def call(seen, sock):
             return result_of(seen, **text_result("called"))
 
-        with web_server(legacy_site(server_discover=discover, tools_call=call)) as (url, seen), Client(
-            url
-        ) as client:
-            assert client.protocol_version == "2025-11-25" and client.call("x") == "called"
+        with web_server(legacy_site(server_discover=discover, tools_call=call)) as (
+            url,
+            seen,
+        ), Client(url) as client:
+            assert (
+                client.protocol_version == "2025-11-25" and client.call("x") == "called"
+            )
         posts = [each for each in seen if each["method"] == "POST"]
         assert [each["message"]["method"] for each in posts] == [
             "server/discover",
@@ -4651,11 +6337,20 @@ class TestHttpClient:
             "notifications/initialized",
             "tools/call",
         ]
-        assert [each["headers"].get("mcp-session-id") for each in posts] == [None, None, "s1", "s1"]
-        assert [each["headers"].get("mcp-protocol-version") for each in posts[2:]] == ["2025-11-25"] * 2
+        assert [each["headers"].get("mcp-session-id") for each in posts] == [
+            None,
+            None,
+            "s1",
+            "s1",
+        ]
+        assert [each["headers"].get("mcp-protocol-version") for each in posts[2:]] == [
+            "2025-11-25"
+        ] * 2
         assert {"GET", "DELETE"} <= {each["method"] for each in seen}
         assert all(
-            each["headers"]["accept"] == "text/event-stream" for each in seen if each["method"] == "GET"
+            each["headers"]["accept"] == "text/event-stream"
+            for each in seen
+            if each["method"] == "GET"
         )
 
     @pytest.mark.parametrize("status", [400, 404, 405])
@@ -4679,7 +6374,9 @@ class TestHttpClient:
                     "serverInfo": {"name": "f", "version": "1"},
                 }
                 streams[0].sendall(
-                    event_of({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+                    event_of(
+                        {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                    ).encode()
                 )
             elif "id" in message:
                 streams[0].sendall(event_of(answer_to(seen, "old")).encode())
@@ -4689,7 +6386,10 @@ class TestHttpClient:
         with web_server(script) as (url, _):
             try:
                 with Client(url) as client:
-                    assert client.protocol_version == "2024-11-05" and client.call("x") == "old"
+                    assert (
+                        client.protocol_version == "2024-11-05"
+                        and client.call("x") == "old"
+                    )
                     streams[0].shutdown(socket.SHUT_RDWR)
                     with pytest.raises(ConnectionClosed):
                         for _ in range(1000):
@@ -4706,8 +6406,12 @@ class TestHttpClient:
                     return begin_stream(sock, f"event: endpoint\ndata: {other}\n\n")
                 return 404, {}, b""
 
-            with web_server(script) as (url, _), pytest.raises((McpError, ConnectionClosed)):
-                Client(url, timeout=2, headers={"Authorization": "Bearer secret"}).connect()
+            with web_server(script) as (url, _), pytest.raises(
+                (McpError, ConnectionClosed)
+            ):
+                Client(
+                    url, timeout=2, headers={"Authorization": "Bearer secret"}
+                ).connect()
             assert stolen == []
 
     @pytest.mark.parametrize("status", [307, 308])
@@ -4717,33 +6421,71 @@ class TestHttpClient:
 
         def call(seen, sock):
             return result_of(seen, **text_result(seen["path"]))
-        site = legacy_site(tools_call=call) if version != "auto" else modern_site(tools_call=call)
+
+        site = (
+            legacy_site(tools_call=call)
+            if version != "auto"
+            else modern_site(tools_call=call)
+        )
 
         def script(seen, sock):
-            return site(seen, sock) if seen["path"] == "/there/" else (status, {"Location": "/there/"}, b"")
+            return (
+                site(seen, sock)
+                if seen["path"] == "/there/"
+                else (status, {"Location": "/there/"}, b"")
+            )
+
         with web_server(script) as (url, seen), Client(url, version=version) as client:
             assert [client.call("x") for _ in range(2)] == ["/there/"] * 2
             assert len([each for each in seen if each["path"] != "/there/"]) == 1
 
-    @pytest.mark.parametrize("where", [
-        "http://127.0.0.2/mcp", "https://127.0.0.1/?state=secret", "mcp", "/in/a/circle", "", "http://[bad/x"])
+    @pytest.mark.parametrize(
+        "where",
+        [
+            "http://127.0.0.2/mcp",
+            "https://127.0.0.1/?state=secret",
+            "mcp",
+            "/in/a/circle",
+            "",
+            "http://[bad/x",
+        ],
+    )
     def test_not_every_redirect_is_followed(self, where):
         """None to another host, which would hear secrets, and none for ever: the text says where it leads."""
-        with web_server(lambda seen, sock: (307, {"Location": where}, b"gone")) as (url, seen):
-            client = Client(url, headers={"Authorization": "Bearer secret"}, version="2025-11-25")
+        with web_server(lambda seen, sock: (307, {"Location": where}, b"gone")) as (
+            url,
+            seen,
+        ):
+            client = Client(
+                url, headers={"Authorization": "Bearer secret"}, version="2025-11-25"
+            )
             with pytest.raises(McpError, match="HTTP 307.*gone") as caught:
                 client.connect()
             assert len(seen) <= 2 and where.partition("?")[0] in str(caught.value)
             assert "secret" not in str(caught.value)
 
-    @pytest.mark.parametrize("where", ["http://LOCALHOST:{port}/there", "//localhost:{port}/there", "there"])
+    @pytest.mark.parametrize(
+        "where", ["http://LOCALHOST:{port}/there", "//localhost:{port}/there", "there"]
+    )
     def test_the_same_host_in_other_words(self, where):
         """Host names have no case, and a reference may leave them out."""
+
         def script(seen, sock):
             if seen["path"] == "/there":
                 return modern_site()(seen, sock)
-            return 308, {"Location": where.format(port=url.rpartition(":")[2].partition("/")[0])}, b""
-        with web_server(script) as (url, _), Client(url.replace("127.0.0.1", "LocalHost")) as client:
+            return (
+                308,
+                {
+                    "Location": where.format(
+                        port=url.rpartition(":")[2].partition("/")[0]
+                    )
+                },
+                b"",
+            )
+
+        with web_server(script) as (url, _), Client(
+            url.replace("127.0.0.1", "LocalHost")
+        ) as client:
             assert client.protocol_version == MODERN
 
     @pytest.mark.parametrize("where", ["/elsewhere", "/a place", "/\xfc"])
@@ -4752,11 +6494,21 @@ class TestHttpClient:
         down = []
 
         def call(seen, sock):
-            return (307, {"Location": where}, b"") if down else result_of(seen, **text_result("called"))
+            return (
+                (307, {"Location": where}, b"")
+                if down
+                else result_of(seen, **text_result("called"))
+            )
+
         site = modern_site(tools_call=call)
 
         def script(seen, sock):
-            return (503, {}, b"maintenance") if seen["path"] == "/elsewhere" else site(seen, sock)
+            return (
+                (503, {}, b"maintenance")
+                if seen["path"] == "/elsewhere"
+                else site(seen, sock)
+            )
+
         with web_server(script) as (url, _), Client(url) as client:
             assert client.call("x") == "called"
             down.append(True)
@@ -4774,9 +6526,14 @@ class TestHttpClient:
                 return result_of(seen, **text_result(seen["path"]))
             gate.wait(SECONDS)
             return 307, {"Location": "there/"}, b""
-        with web_server(modern_site(tools_call=call)) as (url, _), Client(url) as client:
+
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(
+            url
+        ) as client:
             calls = [client.start_call("x", {}) for _ in range(2)]
-            assert {str(call.result()["content"][0]["text"]) for call in calls} == {"/there/"}
+            assert {str(call.result()["content"][0]["text"]) for call in calls} == {
+                "/there/"
+            }
 
     def test_moved_and_forgotten(self):
         """A server that comes up again elsewhere, without its sessions, is found by the call that asks."""
@@ -4791,10 +6548,14 @@ class TestHttpClient:
             return (404, {}, b"") if lost else result_of(seen, **text_result("after"))
 
         def initialize(seen, sock):
-            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
-                      "serverInfo": {"name": "fake", "version": "1"}}
+            result = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "fake", "version": "1"},
+            }
             status, headers, body = result_of(seen, **result)
             return status, {**headers, "Mcp-Session-Id": "s2" if up else "s1"}, body
+
         site = site_of_sessions(initialize, call)
         with web_server(site) as (url, _), Client(url, version="2025-11-25") as client:
             assert client.call("x") == "before"
@@ -4810,7 +6571,9 @@ class TestHttpClient:
                 gate.wait(SECONDS)
             return result_of(seen, **text_result("x"))
 
-        with web_server(modern_site(tools_call=call)) as (url, seen), Client(url) as client:
+        with web_server(modern_site(tools_call=call)) as (url, seen), Client(
+            url
+        ) as client:
             for _ in range(20):
                 client.call("x")
             assert {each["connection"] for each in seen} == {0}
@@ -4825,7 +6588,9 @@ class TestHttpClient:
         def call(seen, sock):
             return 200, {}, event_of(answer_to(seen, "x")).encode()
 
-        with web_server(modern_site(tools_call=call)) as (url, seen), Client(url) as client:
+        with web_server(modern_site(tools_call=call)) as (url, seen), Client(
+            url
+        ) as client:
             for _ in range(3):
                 assert client.call("x") == "x"
                 eventually(lambda: client._hang_up.__self__._idle)
@@ -4843,7 +6608,9 @@ class TestHttpClient:
                 sock.recv(1)  # until the client hangs up
 
         calls = []
-        with web_server(modern_site(tools_call=call)) as (url, _), Client(url) as client:
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(
+            url
+        ) as client:
             with pytest.raises(Timeout):
                 client.call_tool("x", timeout=0.1)
             assert not again.wait(0.5)
@@ -4860,6 +6627,7 @@ class TestHttpClient:
                 connecting.set()
                 assert cancelled.wait(SECONDS)
                 return connect()
+
             monkeypatch.setattr(transport, "_connect", slow)
             monkeypatch.setattr(transport, "_pop_alive", lambda: None)
             call = client.start_call("run")
@@ -4880,7 +6648,9 @@ class TestHttpClient:
                 return None  # closed, without a word
             return result_of(seen, **text_result("x"))
 
-        with web_server(modern_site(tools_call=call)) as (url, seen), Client(url) as client:
+        with web_server(modern_site(tools_call=call)) as (url, seen), Client(
+            url
+        ) as client:
             assert client.call("x") == "x"
             with pytest.raises(ConnectionClosed):
                 client.call("dies")
@@ -4890,18 +6660,24 @@ class TestHttpClient:
     @pytest.mark.parametrize("unread", [False, True])
     def test_what_was_not_taken_is_sent_again(self, monkeypatch, unread):
         """The server closes a kept connection just before the next request comes, or with that unread."""
-        site = modern_site(tools_call=lambda seen, sock: result_of(seen, **text_result("x")))
+        site = modern_site(
+            tools_call=lambda seen, sock: result_of(seen, **text_result("x"))
+        )
         chosen, gone = threading.Event(), threading.Event()
 
         def serve():
-            for _ in range(2):                   # the probe, and then this one dies; the call
+            for _ in range(2):  # the probe, and then this one dies; the call
                 sock, _ = listener.accept()
                 with sock, sock.makefile("rb") as reader:
                     head = b"".join(iter(reader.readline, b"\r\n"))
                     size = map(int, re.findall(b"(?i)content-length: *([0-9]+)", head))
-                    body = json.dumps(site({"message": json.loads(reader.read(*size))}, sock)[2]).encode()
-                    sock.sendall(b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n"
-                                 b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+                    body = json.dumps(
+                        site({"message": json.loads(reader.read(*size))}, sock)[2]
+                    ).encode()
+                    sock.sendall(
+                        b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n"
+                        b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+                    )
                     chosen.wait(SECONDS)
                     while unread and not gone.is_set() and not mcp_lite.is_ready(sock):
                         time.sleep(0.001)
@@ -4913,6 +6689,7 @@ class TestHttpClient:
                 chosen.set()
                 assert unread or gone.wait(SECONDS)
             return conn
+
         pop_alive = mcp_lite.HttpTransport._pop_alive
         monkeypatch.setattr(mcp_lite.HttpTransport, "_pop_alive", choose)
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -4924,12 +6701,15 @@ class TestHttpClient:
 
     def test_a_dead_connection_is_replaced(self):
         """A connection that died while it was kept alive is no reason to fail."""
-        call = modern_site(tools_call=lambda seen, sock: result_of(seen, **text_result("x")))
+        call = modern_site(
+            tools_call=lambda seen, sock: result_of(seen, **text_result("x"))
+        )
 
         def close_after(seen, sock):
             body = json.dumps(call(seen, sock)[2]).encode()
             sock.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                % len(body)
                 + body
             )
 
@@ -4947,11 +6727,17 @@ class TestHttpClient:
                 "jsonrpc": "2.0",
                 "method": "notifications/progress",
                 "params": {
-                    "progressToken": seen["message"]["params"]["_meta"]["progressToken"],
+                    "progressToken": seen["message"]["params"]["_meta"][
+                        "progressToken"
+                    ],
                     "progress": 1,
                 },
             }
-            text = ": hi\n\nevent: other\ndata: {}\n\n" + event_of(progress) + event_of(answer_to(seen, "é"))
+            text = (
+                ": hi\n\nevent: other\ndata: {}\n\n"
+                + event_of(progress)
+                + event_of(answer_to(seen, "é"))
+            )
             begin_stream(sock, "")
             for byte in text.replace("\n", "\r\n").encode():
                 sock.sendall(bytes([byte]))
@@ -4960,7 +6746,9 @@ class TestHttpClient:
         with web_server(modern_site(tools_call=call)) as (url, _):
             try:
                 with Client(url) as client:
-                    result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
+                    result = client.call_tool(
+                        "x", on_progress=lambda *a: heard.append(a[0])
+                    )
                 assert result["content"][0]["text"] == "é" and heard == [1]
             finally:
                 ended.set()
@@ -4979,7 +6767,10 @@ class TestHttpClient:
             ),
             (
                 404,
-                {"jsonrpc": "2.0", "error": {"code": -32601, "message": "no such thing"}},
+                {
+                    "jsonrpc": "2.0",
+                    "error": {"code": -32601, "message": "no such thing"},
+                },
                 MethodNotFound,
                 "no such thing",
             ),
@@ -4996,9 +6787,17 @@ class TestHttpClient:
         def call(seen, sock):
             if seen["message"]["params"]["name"] == "x":
                 return result_of(seen, **text_result("x"))
-            return status, {}, {**body, "id": seen["message"]["id"]} if isinstance(body, dict) else body
+            return (
+                status,
+                {},
+                {**body, "id": seen["message"]["id"]}
+                if isinstance(body, dict)
+                else body,
+            )
 
-        with web_server(modern_site(tools_call=call)) as (url, _), Client(url) as client:
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(
+            url
+        ) as client:
             with pytest.raises(error, match=said):
                 client.call("fails")
             assert client.call("x") == "x"
@@ -5012,9 +6811,9 @@ class TestHttpClient:
 
     def test_what_is_too_large_is_told(self, server):
         """The server refuses a large body before it has read it: its words still reach the caller."""
-        with server.start_http(max_body=100_000) as http, Client(http.url) as client, pytest.raises(
-            McpError, match="more than 100000 bytes"
-        ):
+        with server.start_http(max_body=100_000) as http, Client(
+            http.url
+        ) as client, pytest.raises(McpError, match="more than 100000 bytes"):
             client.call("echo", value="x" * 20_000_000)
 
     # Resuming
@@ -5031,25 +6830,43 @@ class TestHttpClient:
                 "method": "notifications/progress",
                 "params": {"progressToken": token, "progress": 1},
             }
-            return 200, {}, ("id: a1\ndata:\n\nretry: 10\n\n" + event_of(progress, id="é2字")).encode()
+            return (
+                200,
+                {},
+                (
+                    "id: a1\ndata:\n\nretry: 10\n\n" + event_of(progress, id="é2字")
+                ).encode(),
+            )
 
         def get(seen, sock):
             last = seen["headers"].get("last-event-id")
             if last is None:
                 return 405, {}, b""
-            if last.encode("latin-1") == "é2字".encode():          # as event sources send it
+            if last.encode("latin-1") == "é2字".encode():  # as event sources send it
                 return 200, {}, b"id: a3\ndata:\n\n"
             return 200, {}, event_of(answer_to(calls[0], "resumed"), id="a4").encode()
 
         heard = []
         with web_server(legacy_site(tools_call=call, GET=get)) as (url, seen):
             with Client(url, version="2025-11-25") as client:
-                result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
-            assert result["content"][0]["text"] == "resumed" and heard == [1] and len(calls) == 1
-            found = [each["headers"] for each in seen if "last-event-id" in each["headers"]]
-            assert [each["last-event-id"] for each in found] == ["é2字".encode().decode("latin-1"), "a3"]
+                result = client.call_tool(
+                    "x", on_progress=lambda *a: heard.append(a[0])
+                )
+            assert (
+                result["content"][0]["text"] == "resumed"
+                and heard == [1]
+                and len(calls) == 1
+            )
+            found = [
+                each["headers"] for each in seen if "last-event-id" in each["headers"]
+            ]
+            assert [each["last-event-id"] for each in found] == [
+                "é2字".encode().decode("latin-1"),
+                "a3",
+            ]
             assert all(
-                each["mcp-session-id"] == "s1" and each["mcp-protocol-version"] == "2025-11-25"
+                each["mcp-session-id"] == "s1"
+                and each["mcp-protocol-version"] == "2025-11-25"
                 for each in found
             )
 
@@ -5064,18 +6881,26 @@ class TestHttpClient:
                 done.wait(SECONDS)
                 return None
             change = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            return 200, {}, ("retry: 5\n" + event_of(change, id=f"g{len(visits)}")).encode()
+            return (
+                200,
+                {},
+                ("retry: 5\n" + event_of(change, id=f"g{len(visits)}")).encode(),
+            )
 
         heard = []
         with web_server(legacy_site("2025-06-18", GET=get)) as (url, _):
             try:
                 with Client(
-                    url, version="2025-06-18", on_notification=lambda method, _: heard.append(method)
+                    url,
+                    version="2025-06-18",
+                    on_notification=lambda method, _: heard.append(method),
                 ):
                     eventually(lambda: len(visits) == 3 and len(heard) == 2)
             finally:
                 done.set()
-        assert visits == [None, "g1", "g2"] and set(heard) == {"notifications/tools/list_changed"}
+        assert visits == [None, "g1", "g2"] and set(heard) == {
+            "notifications/tools/list_changed"
+        }
 
     def test_a_notification_has_a_deadline(self):
         """A server that drips the answer to one, head or body, holds up its sender for `timeout`, in all."""
@@ -5090,10 +6915,16 @@ class TestHttpClient:
         def never(seen, sock):
             sock.sendall(b"HTTP/1.1 404 X\r\nX-Drip: ")
             drip(seen, sock)
+
         for answer in (drip, never):
-            site = modern_site(tools_call=lambda seen, sock: result_of(seen, **text_result("x")), x=answer)
+            site = modern_site(
+                tools_call=lambda seen, sock: result_of(seen, **text_result("x")),
+                x=answer,
+            )
             with web_server(site) as (url, seen), Client(url, timeout=0.5) as client:
-                client.call("x")                 # a connection that was kept is not tried again, either
+                client.call(
+                    "x"
+                )  # a connection that was kept is not tried again, either
                 client.notify("x")
                 assert [each["message"]["method"] for each in seen].count("x") == 1
                 assert client.call("x") == "x"
@@ -5112,7 +6943,9 @@ class TestHttpClient:
             for version in EVERY:
                 heard = []
                 with Client(http.url, version=version) as client:
-                    result = client.call_tool("poll", on_progress=lambda *a, heard=heard: heard.append(a[0]))
+                    result = client.call_tool(
+                        "poll", on_progress=lambda *a, heard=heard: heard.append(a[0])
+                    )
                 assert result["content"][0]["text"] == "done" and heard == [0, 1, 2]
 
     def test_a_lost_session_is_renewed(self, recorded):
@@ -5120,7 +6953,9 @@ class TestHttpClient:
         http, seen = recorded
         heard = []
         with Client(
-            http.url, version="2025-11-25", on_notification=lambda method, _: heard.append(method)
+            http.url,
+            version="2025-11-25",
+            on_notification=lambda method, _: heard.append(method),
         ) as client:
             client.subscribe("x://note")
             client.set_log_level("error")
@@ -5133,7 +6968,10 @@ class TestHttpClient:
             client.call("change")
             eventually(lambda: "notifications/resources/updated" in heard)
         methods = [message["method"] for _, _, message in seen if message]
-        assert methods.count("initialize") == 2 and methods.count("notifications/initialized") == 2
+        assert (
+            methods.count("initialize") == 2
+            and methods.count("notifications/initialized") == 2
+        )
         assert methods.count("logging/setLevel") == 2
 
     @pytest.mark.parametrize("slow", [False, True])
@@ -5144,7 +6982,7 @@ class TestHttpClient:
         def answer(params):
             for connection in list(http.endpoint._sessions.values()):
                 http.endpoint._close_session(connection)
-            if slow:                             # until there is a new session
+            if slow:  # until there is a new session
                 eventually(lambda: http.endpoint._sessions)
             return {"action": "accept", "content": {"name": "x"}}
 
@@ -5154,8 +6992,14 @@ class TestHttpClient:
             assert client.call("greet", name="Bo") == "hello Bo"
             eventually(lambda: not client._connection.protocol.in_flight)
             old = seen[1][1].get("mcp-session-id")
-            answers = [headers for _, headers, message in seen if message and "method" not in message]
-            assert old and [headers["mcp-session-id"] for headers in answers] == ([] if slow else [old])
+            answers = [
+                headers
+                for _, headers, message in seen
+                if message and "method" not in message
+            ]
+            assert old and [headers["mcp-session-id"] for headers in answers] == (
+                [] if slow else [old]
+            )
 
     def test_questions_of_two_sessions_have_different_ids(self, recorded):
         """So that a late answer to one is not taken for an answer to the other."""
@@ -5165,14 +7009,21 @@ class TestHttpClient:
             message = json.loads(line)
             if message.get("method") == "elicitation/create":
                 ids.append(message["id"])
+
         for _ in range(2):
-            with Client(http.url, version="2025-11-25", trace=trace, **CALLBACKS) as client:
+            with Client(
+                http.url, version="2025-11-25", trace=trace, **CALLBACKS
+            ) as client:
                 client.get_prompt("asks")
         assert len(set(ids)) == 2 and max(ids) < 1 << 53
 
     def test_calls_wait_for_the_new_session(self):
         """A session is renewed once, however many calls there are; none is sent without one."""
-        renewing, called, sessions = threading.Event(), threading.Event(), ["s1", "s2", "s3"]
+        renewing, called, sessions = (
+            threading.Event(),
+            threading.Event(),
+            ["s1", "s2", "s3"],
+        )
 
         def initialize(seen, sock):
             if len(sessions) < 3:
@@ -5219,24 +7070,36 @@ class TestHttpClient:
                 "n": {"type": "integer", "x-mcp-header": "N"},
             },
         }
-        http.endpoint.server.add_tool(lambda region=None, n=None: "here", name="place", input_schema=schema)
+        http.endpoint.server.add_tool(
+            lambda region=None, n=None: "here", name="place", input_schema=schema
+        )
         with Client(http.url, version=version, headers={"X-Mine": "yes"}) as client:
             assert "place" in [tool["name"] for tool in client.list_tools()]
             for arguments in ({"region": "Málaga", "n": 5}, {"region": " a"}, {}):
                 assert client.call("place", **arguments) == "here"
             client.read("x://note")
-        posts = [(headers, message) for method, headers, message in seen if method == "POST"]
+        posts = [
+            (headers, message) for method, headers, message in seen if method == "POST"
+        ]
         assert all(headers["x-mine"] == "yes" for _, headers, _ in seen)
-        assert all(headers["mcp-method"] == message["method"] for headers, message in posts)
-        assert [headers.get("mcp-name") for headers, message in posts if message["method"] != "tools/list"][
-            -4:
-        ] == ["place"] * 3 + ["x://note"]
+        assert all(
+            headers["mcp-method"] == message["method"] for headers, message in posts
+        )
+        assert [
+            headers.get("mcp-name")
+            for headers, message in posts
+            if message["method"] != "tools/list"
+        ][-4:] == ["place"] * 3 + ["x://note"]
         found = [
             (headers.get("mcp-param-region"), headers.get("mcp-param-n"))
             for headers, message in posts
             if message["method"] == "tools/call"
         ]
-        assert found == [("=?base64?TcOhbGFnYQ==?=", "5"), ("=?base64?IGE=?=", None), (None, None)]
+        assert found == [
+            ("=?base64?TcOhbGFnYQ==?=", "5"),
+            ("=?base64?IGE=?=", None),
+            (None, None),
+        ]
 
     def test_tools_with_wrong_headers_are_left_out(self, caplog):
         """One malformed tool is told to the log, and hides no other."""
@@ -5252,11 +7115,16 @@ class TestHttpClient:
 
         def list_tools(seen, sock):
             return result_of(
-                seen, tools=[tool("good", "A"), tool("bad", "A B")], ttlMs=0, cacheScope="private"
+                seen,
+                tools=[tool("good", "A"), tool("bad", "A B")],
+                ttlMs=0,
+                cacheScope="private",
             )
 
         with caplog.at_level("WARNING", "mcp_lite"):
-            with web_server(modern_site(tools_list=list_tools)) as (url, _), Client(url) as client:
+            with web_server(modern_site(tools_list=list_tools)) as (url, _), Client(
+                url
+            ) as client:
                 assert [each["name"] for each in client.list_tools()] == ["good"]
                 eventually(lambda: "bad" in caplog.text)
             assert "x-mcp-header" in caplog.text and "good" not in caplog.text
@@ -5264,8 +7132,13 @@ class TestHttpClient:
     def test_a_header_mismatch_refreshes_the_list(self, recorded):
         """-32020: tools/list, and the call once more."""
         http, seen = recorded
-        schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-        http.endpoint.server.add_tool(lambda region: region, name="place", input_schema=schema)
+        schema = {
+            "type": "object",
+            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        }
+        http.endpoint.server.add_tool(
+            lambda region: region, name="place", input_schema=schema
+        )
         with Client(http.url, version=MODERN) as client:
             assert client.call("place", region="Oslo") == "Oslo"
             assert client.call("place", region="Bern") == "Bern"
@@ -5276,15 +7149,20 @@ class TestHttpClient:
             return (
                 400,
                 {},
-                {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": {"code": -32020, "message": "no"}},
+                {
+                    "jsonrpc": "2.0",
+                    "id": seen["message"]["id"],
+                    "error": {"code": -32020, "message": "no"},
+                },
             )
 
         def list_tools(seen, sock):
             return result_of(seen, tools=[], ttlMs=0, cacheScope="private")
 
-        with web_server(modern_site(tools_call=refuse, tools_list=list_tools)) as (url, found), Client(
-            url
-        ) as client:
+        with web_server(modern_site(tools_call=refuse, tools_list=list_tools)) as (
+            url,
+            found,
+        ), Client(url) as client:
             with pytest.raises(mcp_lite.HeaderMismatch):
                 client.call("x")
             assert [each["message"]["method"] for each in found][1:] == [
@@ -5299,7 +7177,9 @@ class TestHttpClient:
         target = {"url": http.url, "headers": {"X-A": "target", "X-B": "target"}}
         with Client(target, headers={"X-B": "client"}) as client:
             client.ping()
-        assert {(headers["x-a"], headers["x-b"]) for _, headers, _ in seen} == {("target", "client")}
+        assert {(headers["x-a"], headers["x-b"]) for _, headers, _ in seen} == {
+            ("target", "client")
+        }
 
     # The way there
 
@@ -5310,9 +7190,9 @@ class TestHttpClient:
             return (
                 None
                 if seen["method"] == "CONNECT"
-                else modern_site(tools_call=lambda seen, sock: result_of(seen, **text_result("far")))(
-                    seen, sock
-                )
+                else modern_site(
+                    tools_call=lambda seen, sock: result_of(seen, **text_result("far"))
+                )(seen, sock)
             )
 
         for name in (
@@ -5333,11 +7213,16 @@ class TestHttpClient:
                 assert client.call("x") == "far"
             assert {each["path"] for each in seen} == {"http://far.invalid:81/mcp?x=1"}
             assert {each["headers"]["host"] for each in seen} == {"far.invalid:81"}
-            assert {each["headers"]["proxy-authorization"] for each in seen} == {"Basic YW5uOnBAc3M="}
+            assert {each["headers"]["proxy-authorization"] for each in seen} == {
+                "Basic YW5uOnBAc3M="
+            }
             seen.clear()
             with pytest.raises(ConnectionClosed):
                 Client("https://far.invalid/mcp").connect()
-            assert (seen[0]["method"], seen[0]["path"]) == ("CONNECT", "far.invalid:443")
+            assert (seen[0]["method"], seen[0]["path"]) == (
+                "CONNECT",
+                "far.invalid:443",
+            )
             assert seen[0]["headers"]["proxy-authorization"] == "Basic YW5uOnBAc3M="
             seen.clear()
             monkeypatch.setenv("no_proxy", "far.invalid")
@@ -5380,7 +7265,10 @@ class TestHttpClient:
                         with pytest.raises(Timeout):
                             client.call_tool("x", timeout=0.1)
                         waiting.clear()
-                        first, second = client.start_call("x", {}), client.start_call("x", {})
+                        first, second = (
+                            client.start_call("x", {}),
+                            client.start_call("x", {}),
+                        )
                         eventually(lambda: len(waiting) >= 2)
                         first.cancel()
                         with pytest.raises(Cancelled):
@@ -5396,7 +7284,8 @@ class TestHttpClient:
             release.clear()
 
     @pytest.mark.parametrize(
-        "begin", [lambda sock: None, lambda sock: sock.sendall(b"HTTP/1.1 200 OK\r\nContent-")]
+        "begin",
+        [lambda sock: None, lambda sock: sock.sendall(b"HTTP/1.1 200 OK\r\nContent-")],
     )
     def test_connecting_ends_as_well(self, begin):
         """Neither does a server that never answers hold up connect(), nor does it its close()."""
@@ -5445,7 +7334,11 @@ class TestHttpClient:
             raise KeyboardInterrupt
 
         with server.start_http() as http:
-            for path, version in (("/mcp", MODERN), ("/mcp", "2025-11-25"), ("/sse", "2024-11-05")):
+            for path, version in (
+                ("/mcp", MODERN),
+                ("/mcp", "2025-11-25"),
+                ("/sse", "2024-11-05"),
+            ):
                 stopped.clear()
                 with Client(http.url.replace("/mcp", path), version=version) as client:
                     with pytest.raises(KeyboardInterrupt):
@@ -5459,7 +7352,9 @@ class TestHttpClient:
             http = server.start_http()
             client = Client(http.url.replace("/mcp", path), version=version)
             with contextlib.closing(http), client, client.listen() as events:
-                eventually(lambda version=version: version < MODERN or server._listeners)
+                eventually(
+                    lambda version=version: version < MODERN or server._listeners
+                )
                 server.add_tool(lambda: "x", name="extra", description="x")
                 assert next(events)["method"] == "notifications/tools/list_changed"
                 server.remove_tool("extra")
@@ -5472,11 +7367,15 @@ class TestHttpClient:
         """After the server's restart its lost stream brings a new session, though nothing is called."""
         first = server.start_http()
         try:
-            with Client(first.url, version="2025-11-25") as client, client.listen() as events:
+            with Client(
+                first.url, version="2025-11-25"
+            ) as client, client.listen() as events:
                 first.close()
                 with server.start_http(port=first.port):
                     sessions = server._connections
-                    eventually(lambda: any(each.protocol.initialized for each in sessions))
+                    eventually(
+                        lambda: any(each.protocol.initialized for each in sessions)
+                    )
                     server.add_tool(lambda: "new", name="newcomer")
                     assert next(events)["method"] == "notifications/tools/list_changed"
         finally:
@@ -5496,11 +7395,20 @@ class TestHttpClient:
     def test_questions_from_callbacks_in_many_threads(self, server):
         """Eight callers that are each asked back, over one client, in each transport."""
         with server.start_http() as http:
-            for path, version in (("/mcp", MODERN), ("/mcp", "2025-11-25"), ("/sse", "2025-11-25")):
-                with Client(http.url.replace("/mcp", path), version=version, **CALLBACKS) as client:
+            for path, version in (
+                ("/mcp", MODERN),
+                ("/mcp", "2025-11-25"),
+                ("/sse", "2025-11-25"),
+            ):
+                with Client(
+                    http.url.replace("/mcp", path), version=version, **CALLBACKS
+                ) as client:
                     calls = [client.start_call("steps", {}) for _ in range(8)]
                     for call in calls:
-                        assert call.result()["structuredContent"]["result"][1:] == ["first", "second"]
+                        assert call.result()["structuredContent"]["result"][1:] == [
+                            "first",
+                            "second",
+                        ]
 
 
 def pump(main, condition):
@@ -5520,6 +7428,7 @@ def hosted(main, fn):
             found.append((fn(), None))
         except Exception as error:
             found.append((None, error))
+
     thread = threading.Thread(target=drive)
     thread.start()
     pump(main, lambda: not thread.is_alive())
@@ -5548,7 +7457,11 @@ def served(server):
     """Both ends of a socket pair, for a Client; serve() is at the other."""
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(sock) for sock in socket.socketpair()]
-        files = [stack.enter_context(sock.makefile(mode)) for sock in socks for mode in ("rb", "wb")]
+        files = [
+            stack.enter_context(sock.makefile(mode))
+            for sock in socks
+            for mode in ("rb", "wb")
+        ]
         thread = threading.Thread(target=server.serve, args=files[2:])
         thread.start()
         try:
@@ -5563,15 +7476,23 @@ def write_program(folder, *parts):
     """A program of these parts, beside nothing: it knows where mcp_lite is."""
     path = folder / "program.py"
     code = "".join(map(textwrap.dedent, parts))
-    path.write_text(f"import sys\nsys.path.insert(0, {HERE!r})\n" + code, encoding="utf-8")
+    path.write_text(
+        f"import sys\nsys.path.insert(0, {HERE!r})\n" + code, encoding="utf-8"
+    )
     return path
 
 
 def run_program(folder, *parts, options=(), args=()):
     """Run a program in a process of its own: it ends with code 0 and says nothing on stderr. Its stdout."""
     path = write_program(folder, *parts)
-    run = subprocess.run([sys.executable, *options, str(path), *args], stdin=subprocess.DEVNULL,
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS * 2, cwd=str(folder))
+    run = subprocess.run(
+        [sys.executable, *options, str(path), *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=SECONDS * 2,
+        cwd=str(folder),
+    )
     assert (run.returncode, run.stderr.decode()) == (0, ""), run.stdout.decode()
     return run.stdout.decode().strip()
 
@@ -5630,19 +7551,31 @@ class TestInsideHosts:
         def note(what):
             seen.append((what, threading.current_thread()))
             return what
+
         server.add_tool(lambda: note("tool"), name="tool")
         server.resource("x://fixed")(lambda: note("resource"))
         server.resource("x://some/{name}")(lambda name: note("template"))
         server.prompt(lambda code: note("prompt"), name="prompt")
-        server.completion("prompt", "code")(lambda value: (note("completion") + str(n) for n in range(2)))
-        server.completion("x://some/{name}", "name")(lambda value, context: [note("of " + context["a"])])
+        server.completion("prompt", "code")(
+            lambda value: (note("completion") + str(n) for n in range(2))
+        )
+        server.completion("x://some/{name}", "name")(
+            lambda value, context: [note("of " + context["a"])]
+        )
 
         def visit(target):
             with Client(target, version=version) as client:
-                return [client.call("tool"), client.read("x://fixed"), client.read("x://some/a"),
-                        client.get_prompt("prompt", {"code": "c"})["messages"][0]["content"]["text"],
-                        client.complete("prompt", "code", "c"),
-                        client.complete("x://some/{name}", "name", "c", {"a": "b"})]
+                return [
+                    client.call("tool"),
+                    client.read("x://fixed"),
+                    client.read("x://some/a"),
+                    client.get_prompt("prompt", {"code": "c"})["messages"][0][
+                        "content"
+                    ]["text"],
+                    client.complete("prompt", "code", "c"),
+                    client.complete("x://some/{name}", "name", "c", {"a": "b"}),
+                ]
+
         with contextlib.ExitStack() as stack:
             target = server
             if kind == "streams":
@@ -5650,8 +7583,22 @@ class TestInsideHosts:
             elif kind == "http":
                 target = stack.enter_context(server.start_http()).url
             assert hosted(main, lambda: visit(target)) == [
-                "tool", "resource", "template", "prompt", ["completion0", "completion1"], ["of b"]]
-        whats = ["tool", "resource", "template", "prompt", "completion", "completion", "of b"]
+                "tool",
+                "resource",
+                "template",
+                "prompt",
+                ["completion0", "completion1"],
+                ["of b"],
+            ]
+        whats = [
+            "tool",
+            "resource",
+            "template",
+            "prompt",
+            "completion",
+            "completion",
+            "of b",
+        ]
         assert seen == [(what, threading.current_thread()) for what in whats]
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
@@ -5664,6 +7611,7 @@ class TestInsideHosts:
         def ask(ctx: Context) -> str:
             seen.append(threading.current_thread())
             return ctx.elicit("who?", FORM)["content"]["name"]
+
         with Client(server, version=version, **CALLBACKS) as client:
             assert hosted(main, lambda: client.call("ask")) == "who?"
         assert seen == [threading.current_thread()] * (2 if version == MODERN else 1)
@@ -5678,11 +7626,13 @@ class TestInsideHosts:
             def swallow():
                 for _ in range(times):
                     ran.append(job())
+
             threads.append(threading.Thread(target=swallow))
             threads[-1].start()
             if waits:
                 threads[-1].join(SECONDS)
             return -1
+
         server = Server("host", run_on=run_on)
 
         @server.tool
@@ -5692,6 +7642,7 @@ class TestInsideHosts:
             if what == "code":
                 raise McpError(-32050, "no")
             return {"what": what}
+
         server.resource("x://broken")(lambda: 1 // 0)
         with Client(server) as client:
             assert client.call("work", what="value") == {"what": "value"}
@@ -5704,12 +7655,14 @@ class TestInsideHosts:
                 client.read("x://broken")
         for thread in threads:
             thread.join(SECONDS)
-        assert ran == [None] * 4 * times         # and nothing escapes into the host
+        assert ran == [None] * 4 * times  # and nothing escapes into the host
 
     def test_a_host_that_refuses_a_job(self):
         """What run_on raises is the answer."""
+
         def run_on(job):
             raise RuntimeError("no main loop today")
+
         server = Server("host", run_on=run_on)
         server.add_tool(lambda: "x", name="tool")
         server.prompt(lambda: "x", name="prompt")
@@ -5767,7 +7720,9 @@ class TestInsideHosts:
         server = Server("host", run_on=main)
 
         def timers():
-            return [thread for thread in threading.enumerate() if thread.name == "mcp-timer"]
+            return [
+                thread for thread in threading.enumerate() if thread.name == "mcp-timer"
+            ]
 
         @server.tool(timeout=SECONDS)
         def quick() -> int:
@@ -5777,6 +7732,7 @@ class TestInsideHosts:
         def slow() -> str:
             assert release.wait(SECONDS)
             return "late"
+
         with Client(server) as client:
             call = client.start_call("quick")
             eventually(lambda: not main._jobs.empty(), "the job")
@@ -5785,18 +7741,26 @@ class TestInsideHosts:
             assert unwrap(call.result()) == 1
             answers = []
             call = client.start_call("slow")
-            waiter = threading.Thread(target=lambda: (answers.append(call.result()), release.set()))
-            waiter.start()               # it has its answer before the main thread is back
+            waiter = threading.Thread(
+                target=lambda: (answers.append(call.result()), release.set())
+            )
+            waiter.start()  # it has its answer before the main thread is back
             pump(main, lambda: not waiter.is_alive())
-            assert answers[0]["isError"] and "timed out after 0.05 seconds" in text_of(answers[0])
+            assert answers[0]["isError"] and "timed out after 0.05 seconds" in text_of(
+                answers[0]
+            )
 
     def test_it_wakes_for_a_job(self):
         """run_pending(wait=) blocks for the first job; without, or at its end, it returns 0."""
         main, ran = MainThread(), []
         assert main.run_pending() == 0 == main.run_pending(wait=0.01)
-        thread = threading.Thread(target=lambda: main(lambda: ran.append(threading.current_thread())))
+        thread = threading.Thread(
+            target=lambda: main(lambda: ran.append(threading.current_thread()))
+        )
         thread.start()
-        assert main.run_pending(wait=SECONDS) == 1 and ran == [threading.current_thread()]
+        assert main.run_pending(wait=SECONDS) == 1 and ran == [
+            threading.current_thread()
+        ]
         thread.join(SECONDS)
 
     def test_it_goes_back_to_the_host(self):
@@ -5816,6 +7780,7 @@ class TestInsideHosts:
             thread = threading.Thread(target=lambda: found.append(main.run_pending()))
             thread.start()
             thread.join(SECONDS)
+
         main(job)
         main(job)
         assert main.run_pending(SECONDS) == 2 and found == [0] * 4
@@ -5826,17 +7791,21 @@ class TestInsideHosts:
         server = Server("host", run_on=main)
         server.add_tool(lambda: main.close(), name="quit")
         server.add_tool(lambda: "x", name="tool")
-        with server.start_http() as http, Client(http.url) as far, Client(server) as near:
+        with server.start_http() as http, Client(http.url) as far, Client(
+            server
+        ) as near:
             last = near.start_call("quit")
             eventually(lambda: main._jobs.qsize() == 1, "the first job")
-            calls = [client.start_call("tool") for client in (far, near) for _ in range(8)]
+            calls = [
+                client.start_call("tool") for client in (far, near) for _ in range(8)
+            ]
             eventually(lambda: main._jobs.qsize() == 17, "the jobs")
             pump(main, last.done)
             assert not last.result().get("isError")
             for call in calls + [near.start_call("tool"), far.start_call("tool")]:
                 result = call.result()
                 assert result["isError"] and "main loop is closed" in text_of(result)
-            assert main.run_pending(wait=SECONDS) == 0       # and does not wait
+            assert main.run_pending(wait=SECONDS) == 0  # and does not wait
             main.close()
 
     def test_the_http_server_is_closed_from_there(self, monkeypatch):
@@ -5851,6 +7820,7 @@ class TestInsideHosts:
             def quit(http=http, closed=closed) -> str:
                 closed.append(http.close())
                 return "quit"
+
             with contextlib.closing(http), Client(http.url, timeout=SECONDS) as client:
                 calls = [client.start_call("quit") for _ in range(3)]
                 eventually(lambda main=main: main._jobs.qsize() == 3, "the jobs")
@@ -5858,10 +7828,13 @@ class TestInsideHosts:
                     assert main.run_pending(max_seconds=0.0) == 1 and closed == [None]
                 else:
                     http.close()
-                for call in calls:               # cut off, by the server or by its end
+                for call in calls:  # cut off, by the server or by its end
                     with pytest.raises(ConnectionClosed):
                         call.result()
-                assert main.run_pending(SECONDS) == 3 - from_a_job and closed == [None] * from_a_job
+                assert (
+                    main.run_pending(SECONDS) == 3 - from_a_job
+                    and closed == [None] * from_a_job
+                )
 
     def test_ctrl_c_reaches_the_host(self):
         """In a function on the main thread it ends that, and then whatever the host wants it to end."""
@@ -5872,6 +7845,7 @@ class TestInsideHosts:
         def interrupted() -> str:
             signal.raise_signal(signal.SIGINT)
             return "not reached"
+
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with Client(server) as client:
@@ -5895,6 +7869,7 @@ class TestInsideHosts:
             main(lambda: found.append(server.handle(question)))
             main.run_pending()
             found.append(server.handle(question))
+
         thread = threading.Thread(target=host, name="the main thread", daemon=True)
         thread.start()
         thread.join(SECONDS)
@@ -5905,24 +7880,38 @@ class TestInsideHosts:
         main = MainThread()
         servers = [Server(f"s{n}", run_on=main) for n in range(8)]
         for server in servers:
-            server.add_tool(lambda name=server.name: name, name="who", input_schema={"type": "object"})
+            server.add_tool(
+                lambda name=server.name: name,
+                name="who",
+                input_schema={"type": "object"},
+            )
         with contextlib.ExitStack() as stack:
             https = [stack.enter_context(server.start_http()) for server in servers]
             assert len({http.port for http in https}) == 8
             targets = [http.url for http in https] + servers
-            clients = hosted(main, lambda: [stack.enter_context(Client(target)) for target in targets])
+            clients = hosted(
+                main,
+                lambda: [stack.enter_context(Client(target)) for target in targets],
+            )
             names = [server.name for server in servers] * 2
-            assert hosted(main, lambda: [client.call("who") for client in clients]) == names
+            assert (
+                hosted(main, lambda: [client.call("who") for client in clients])
+                == names
+            )
             https[0].close()
             with pytest.raises(ConnectionClosed):
                 hosted(main, lambda: clients[0].call("who"))
-            assert hosted(main, lambda: [client.call("who") for client in clients[1:]]) == names[1:]
+            assert (
+                hosted(main, lambda: [client.call("who") for client in clients[1:]])
+                == names[1:]
+            )
 
     # Event loops
 
     def test_inside_asyncio(self):
         """Functions run in the loop's thread, a client's calls in its executor; a closed loop is told."""
         import asyncio
+
         seen = []
 
         async def program():
@@ -5934,14 +7923,22 @@ class TestInsideHosts:
                 assert asyncio.get_running_loop() is loop
                 seen.append(threading.current_thread())
                 return n
+
             with server.start_http() as http:
                 client = await loop.run_in_executor(None, Client(http.url).connect)
                 try:
-                    found = await asyncio.gather(*[
-                        loop.run_in_executor(None, lambda n=n: client.call("where", n=n)) for n in range(4)])
+                    found = await asyncio.gather(
+                        *[
+                            loop.run_in_executor(
+                                None, lambda n=n: client.call("where", n=n)
+                            )
+                            for n in range(4)
+                        ]
+                    )
                 finally:
                     await loop.run_in_executor(None, client.close)
             return server, found
+
         server, found = asyncio.run(program())
         assert found == [0, 1, 2, 3] and seen == [threading.current_thread()] * 4
         with Client(server) as client, pytest.raises(ToolError, match="loop is closed"):
@@ -5959,13 +7956,16 @@ class TestInsideHosts:
             eventually(lambda: done)
             assert flags == host.MFF_WRITE and type(done[0]) is int
             return done[0]
+
         host.execute_sync, host.MFF_WRITE = execute_sync, 2
 
         def register(function, first_interval=0, persistent=False):
             assert persistent
             timers.append(function)
+
         host.app = types.SimpleNamespace(
-            timers=types.SimpleNamespace(register=register, unregister=timers.remove))
+            timers=types.SimpleNamespace(register=register, unregister=timers.remove)
+        )
 
         class Signal:
             def __init__(self, *kinds):
@@ -5973,21 +7973,32 @@ class TestInsideHosts:
 
             def connect(self, slot):
                 self.emit = lambda value: main(lambda *refused: slot(value))
-        host.Signal, host.Slot, host.QObject = Signal, lambda *kinds: lambda slot: slot, object
+
+        host.Signal, host.Slot, host.QObject = (
+            Signal,
+            lambda *kinds: lambda slot: slot,
+            object,
+        )
         monkeypatch.setitem(sys.modules, module, host)
         if "." in module:
             monkeypatch.setitem(sys.modules, "PySide6", types.ModuleType("PySide6"))
-        recipe, = [block for block in TestReadme.blocks("text")
-                   if re.match(f"(import|from) {re.escape(module)}\\b", block)]
+        (recipe,) = [
+            block
+            for block in TestReadme.blocks("text")
+            if re.match(f"(import|from) {re.escape(module)}\\b", block)
+        ]
         program = {}
         exec(compile(recipe.replace("port=8000", "port=0"), module, "exec"), program)
         try:
-            program["server"].add_tool(lambda: threading.current_thread().name, name="where")
+            program["server"].add_tool(
+                lambda: threading.current_thread().name, name="where"
+            )
 
             def visit():
                 with Client(program["http"].url) as client:
                     return client.call("where")
-            if module == "bpy":                  # whose loop runs timers
+
+            if module == "bpy":  # whose loop runs timers
                 main = types.SimpleNamespace(run_pending=lambda wait: timers[0]())
             assert hosted(main, visit) == threading.current_thread().name
         finally:
@@ -5997,13 +8008,22 @@ class TestInsideHosts:
     def test_the_example(self):
         """examples/host_app.py: a program is drawn in, goes on ticking, and quits; all from outside."""
         path = os.path.join(HERE, "examples", "host_app.py")
-        run = subprocess.run([sys.executable, "-X", "dev", "-W", "error", path], stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS * 2)
+        run = subprocess.run(
+            [sys.executable, "-X", "dev", "-W", "error", path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS * 2,
+        )
         assert (run.returncode, run.stderr) == (0, b"")
         assert run.stdout.decode().splitlines() == [
-            "drew circle and there are 1", "drew square and there are 2",
-            'in the scene: ["circle","square"]', "the program's timer goes on",
-            "quit: goodbye", "the program ended with 0"]
+            "drew circle and there are 1",
+            "drew square and there are 2",
+            'in the scene: ["circle","square"]',
+            "the program's timer goes on",
+            "quit: goodbye",
+            "the program ended with 0",
+        ]
 
     # The process
 
@@ -6073,7 +8093,10 @@ class TestInsideHosts:
             os.write(1, b"untouched")
         """
         for options in ([], ["-X", "dev", "-W", "error"]):
-            assert run_program(tmp_path, code, PROGRAM, after, options=options) == "untouched"
+            assert (
+                run_program(tmp_path, code, PROGRAM, after, options=options)
+                == "untouched"
+            )
 
     @pytest.mark.parametrize("closed", [False, True])
     def test_without_standard_streams(self, closed, tmp_path):
@@ -6105,25 +8128,36 @@ class TestInsideHosts:
             copies.append(importlib.util.module_from_spec(spec))
             sys.modules[name] = copies[-1]
             spec.loader.exec_module(copies[-1])
+
         def make(copy):
             server = copy.Server("s")
 
             @server.tool
             def fail(ctx: copy.Context) -> str:
                 raise copy.ToolError(ctx.elicit("told", FORM)["content"]["name"])
+
             return server
+
         try:
             for one, other in (copies, copies[::-1]):
                 server = make(one)
                 with server.start_http() as http, served(server) as streams:
                     sse = http.url.replace("/mcp", "/sse")
-                    for target, version in ((http.url, MODERN), (http.url, "2025-11-25"), (sse, "2024-11-05"),
-                                            (streams, "auto")):
-                        if version == "2024-11-05":      # it knows no questions
+                    for target, version in (
+                        (http.url, MODERN),
+                        (http.url, "2025-11-25"),
+                        (sse, "2024-11-05"),
+                        (streams, "auto"),
+                    ):
+                        if version == "2024-11-05":  # it knows no questions
                             with other.Client(target, version=version) as client:
-                                assert [tool["name"] for tool in client.list_tools()] == ["fail"]
+                                assert [
+                                    tool["name"] for tool in client.list_tools()
+                                ] == ["fail"]
                             continue
-                        with other.Client(target, version=version, **CALLBACKS) as client:
+                        with other.Client(
+                            target, version=version, **CALLBACKS
+                        ) as client:
                             with pytest.raises(other.ToolError, match="told"):
                                 client.call("fail")
                             with pytest.raises(other.NotFound):
@@ -6181,7 +8215,9 @@ class TestInsideHosts:
     # The end
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    @pytest.mark.parametrize("kind", ["memory", "child", "streams", "http", "main thread"])
+    @pytest.mark.parametrize(
+        "kind", ["memory", "child", "streams", "http", "main thread"]
+    )
     def test_the_interpreter_ends_with_all_of_it_open(self, kind, version, tmp_path):
         """Servers, clients, a deaf handler, a call that waits for it, one that listens: a quiet exit."""
         code = f"""
@@ -6212,23 +8248,35 @@ class TestInsideHosts:
 
     def test_the_end_while_a_thread_reads_stdin(self, tmp_path):
         """The main thread ends, a server's is inside sys.stdin.buffer: no crash, and no byte was lost."""
-        path, told = write_program(tmp_path, PROGRAM, """
+        path, told = (
+            write_program(
+                tmp_path,
+                PROGRAM,
+                """
             first = sys.stdin.buffer.readline()  # and more, which is read ahead
             server, streams = make(), (sys.stdin.buffer, sys.stdout.buffer)
             server.add_tool(lambda: first.decode(), name="first")
             threading.Thread(target=server.serve, args=streams, daemon=True).start()
             while not os.path.exists("told"):
                 time.sleep(0.01)
-        """), tmp_path / "told"
+        """,
+            ),
+            tmp_path / "told",
+        )
         with Wire([sys.executable, str(path)], cwd=str(tmp_path)) as wire:
             wire.send(b"hello\n" + json.dumps(call_tool("first", 1)).encode() + b"\n")
             assert text_of(wire.read()["result"]) == "hello\n"
-            wire.send(*[call_tool("add", n, a=n) for n in range(2, 100)], call_tool("first", "x" * 200_000))
+            wire.send(
+                *[call_tool("add", n, a=n) for n in range(2, 100)],
+                call_tool("first", "x" * 200_000),
+            )
             assert len({wire.read()["id"] for n in range(99)}) == 99
             told.touch()
             assert wire.process.wait(SECONDS) == 0
 
-    @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="3.12 starts no more threads by then")
+    @pytest.mark.skipif(
+        sys.version_info[:2] == (3, 12), reason="3.12 starts no more threads by then"
+    )
     def test_threads_outlive_the_main_thread(self, tmp_path):
         """A thread of the program's goes on when its main thread has ended: a server and clients."""
         code = """
@@ -6348,7 +8396,11 @@ class Fuzz:
 
     def __init__(self, seed):
         self.seed, self.dice = seed, random.Random(seed)
-        self.count, self.sent, self.answered = 0, collections.Counter(), collections.Counter()
+        self.count, self.sent, self.answered = (
+            0,
+            collections.Counter(),
+            collections.Counter(),
+        )
         self.last = collections.deque(maxlen=8)
 
     def __str__(self):
@@ -6366,11 +8418,17 @@ class Fuzz:
 
     def check(self, messages, batch=True):
         """What came must be a message, or several; and no id is answered more often than it was sent."""
-        for message in messages if batch and isinstance(messages, list) and messages else [messages]:
+        for message in (
+            messages
+            if batch and isinstance(messages, list) and messages
+            else [messages]
+        ):
             kind = mcp_lite.check_envelope(message)
             if kind == "response" and OURS.fullmatch(str(message.get("id"))):
                 self.answered[message["id"]] += 1
-                assert self.answered[message["id"]] <= self.sent[message["id"]], f"twice: {message}; {self}"
+                assert self.answered[message["id"]] <= self.sent[message["id"]], (
+                    f"twice: {message}; {self}"
+                )
 
     def new_id(self):
         self.ids = getattr(self, "ids", 0) + 1
@@ -6385,9 +8443,18 @@ class Fuzz:
                 here = queue.pop()
                 keys = list(here) if isinstance(here, dict) else list(range(len(here)))
                 places += [(here, key) for key in keys]
-                queue += [here[key] for key in keys if isinstance(here[key], (dict, list))][:50]
-            (here, key), (there, other) = self.dice.choice(places), self.dice.choice(places)
-            how, one, two = self.dice.randrange(6), copy.deepcopy(here[key]), copy.deepcopy(there[other])
+                queue += [
+                    here[key] for key in keys if isinstance(here[key], (dict, list))
+                ][:50]
+            (here, key), (there, other) = (
+                self.dice.choice(places),
+                self.dice.choice(places),
+            )
+            how, one, two = (
+                self.dice.randrange(6),
+                copy.deepcopy(here[key]),
+                copy.deepcopy(there[other]),
+            )
             if how == 0 and here is not value:
                 del here[key]
             elif how == 1:
@@ -6395,7 +8462,11 @@ class Fuzz:
             elif how == 2:
                 here[key] = two
             elif how == 3 and isinstance(here, dict):
-                here[self.dice.choice(["id", "method", "params", "result", "error", "_meta", "x"])] = one
+                here[
+                    self.dice.choice(
+                        ["id", "method", "params", "result", "error", "_meta", "x"]
+                    )
+                ] = one
             elif how == 4:
                 here[key] = [one] * self.dice.randint(1, 3)
             else:
@@ -6419,12 +8490,18 @@ class Fuzz:
 
     def pieces(self, data):
         """The same bytes in a few pieces."""
-        cuts = sorted(self.dice.randrange(len(data) + 1) for _ in range(self.dice.choice([0, 0, 1, 2, 5])))
+        cuts = sorted(
+            self.dice.randrange(len(data) + 1)
+            for _ in range(self.dice.choice([0, 0, 1, 2, 5]))
+        )
         return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)])]
 
     def from_client(self):
         """Anything that a client says, of any revision."""
-        dice, meta = self.dice, {"progressToken": self.new_id()} if self.chance(30) else {}
+        dice, meta = (
+            self.dice,
+            {"progressToken": self.new_id()} if self.chance(30) else {},
+        )
         tool = dice.choice(
             [
                 "echo",
@@ -6487,7 +8564,10 @@ class Fuzz:
                 ),
                 ("resources/subscribe", {"uri": "x://note"}),
                 ("resources/unsubscribe", {"uri": "x://note"}),
-                ("prompts/get", {"name": "review", "arguments": {"code": "1", "style": "strict"}}),
+                (
+                    "prompts/get",
+                    {"name": "review", "arguments": {"code": "1", "style": "strict"}},
+                ),
                 ("prompts/get", {"name": "asks"}),
                 ("logging/setLevel", {"level": "debug"}),
                 (
@@ -6502,7 +8582,10 @@ class Fuzz:
                 ("notifications/cancelled", {"requestId": self.new_id()}),
                 ("$/cancelRequest", {"id": self.new_id()}),
                 ("notifications/roots/list_changed", None),
-                ("notifications/progress", {"progressToken": self.new_id(), "progress": 1, "total": 2}),
+                (
+                    "notifications/progress",
+                    {"progressToken": self.new_id(), "progress": 1, "total": 2},
+                ),
                 (None, {"action": "accept", "content": {"name": "Bo"}}),
                 (None, None),
             ]
@@ -6511,7 +8594,9 @@ class Fuzz:
                     "tools/call",
                     {
                         "name": tool,
-                        "arguments": {key: values[key] for key in dice.sample(sorted(values), 3)}
+                        "arguments": {
+                            key: values[key] for key in dice.sample(sorted(values), 3)
+                        }
                         if self.chance(20)
                         else values,
                     },
@@ -6522,7 +8607,11 @@ class Fuzz:
         message = {"jsonrpc": "2.0", "id": self.new_id()}
         if method is None:
             message["id"] = dice.randint(1, 9)
-            message.update({"result": params} if params else {"error": {"code": -1, "message": "no"}})
+            message.update(
+                {"result": params}
+                if params
+                else {"error": {"code": -1, "message": "no"}}
+            )
             return message
         message["method"] = method
         if method == "tools/call" and tool not in ("echo", "bad"):
@@ -6530,20 +8619,31 @@ class Fuzz:
                 name: params["arguments"][name]
                 for name in params["arguments"]
                 if name
-                in {"add": "ab", "greet": ["name"], "person": ["name"], "fail": ["how"], "count": ["to"]}.get(
-                    tool, ()
-                )
+                in {
+                    "add": "ab",
+                    "greet": ["name"],
+                    "person": ["name"],
+                    "fail": ["how"],
+                    "count": ["to"],
+                }.get(tool, ())
             }
         if "notifications/" in method or method[0] == "$":
             del message["id"]
         if params is not None or self.chance(20):
             message["params"] = {**(params or {}), **({"_meta": meta} if meta else {})}
         if self.chance(40):
-            given = {"elicitation": {}, "sampling": {}, "roots": {}} if self.chance(60) else {}
+            given = (
+                {"elicitation": {}, "sampling": {}, "roots": {}}
+                if self.chance(60)
+                else {}
+            )
             params = message.setdefault("params", {})
             params["_meta"] = {**modern(given)["_meta"], **params.get("_meta", {})}
             if self.chance(10):
-                params.update(requestState="a.b", inputResponses={"elicit-1": {"action": "accept"}})
+                params.update(
+                    requestState="a.b",
+                    inputResponses={"elicit-1": {"action": "accept"}},
+                )
         return message
 
 
@@ -6581,11 +8681,21 @@ def fuzz_stdio(seed, version, count):
                 assert line.endswith(b"\n"), f"{line[-200:]!r}; {fuzz}"
                 found = strict_json(line)
                 fuzz.check(found)
-                if isinstance(found, dict) and "method" not in found and str(found.get("id"))[:4] == "sane":
+                if (
+                    isinstance(found, dict)
+                    and "method" not in found
+                    and str(found.get("id"))[:4] == "sane"
+                ):
                     assert found["id"] not in answers, f"{found}; {fuzz}"
                     answers[found["id"]] = found
                 elif isinstance(found, dict) and "id" in found and "method" in found:
-                    asked.append({"jsonrpc": "2.0", "id": found["id"], "result": {"action": "cancel"}})
+                    asked.append(
+                        {
+                            "jsonrpc": "2.0",
+                            "id": found["id"],
+                            "result": {"action": "cancel"},
+                        }
+                    )
                     if fuzz.chance(80):
                         wire.send(fuzz.note(fuzz.encode(asked[-1], 40, 10) + b"\n"))
 
@@ -6597,25 +8707,40 @@ def fuzz_stdio(seed, version, count):
                     {
                         "protocolVersion": version,
                         "clientInfo": {"name": "t", "version": "0"},
-                        "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}},
+                        "capabilities": {
+                            "elicitation": {},
+                            "sampling": {},
+                            "roots": {},
+                        },
                     },
                     "sane init " + name,
                 ),
             )
-            wire.send(call_legacy("add", "sane " + name, a=1), call_tool("add", "sane modern " + name, a=1))
+            wire.send(
+                call_legacy("add", "sane " + name, a=1),
+                call_tool("add", "sane modern " + name, a=1),
+            )
 
             def answered():
                 look()
                 wire.send(*asked)  # else handlers wait for answers until none is left
                 asked.clear()
-                return {"sane " + name, "sane modern " + name, "sane init " + name} <= set(answers)
+                return {
+                    "sane " + name,
+                    "sane modern " + name,
+                    "sane init " + name,
+                } <= set(answers)
 
             try:
                 eventually(answered)
             except BaseException as error:
-                raise AssertionError(f"{type(error).__name__}: {error}; {fuzz}") from error
+                raise AssertionError(
+                    f"{type(error).__name__}: {error}; {fuzz}"
+                ) from error
             for kind in ("sane ", "sane modern "):
-                assert "'text': '2'" in str(answers[kind + name]), f"{answers[kind + name]}; {fuzz}"
+                assert "'text': '2'" in str(answers[kind + name]), (
+                    f"{answers[kind + name]}; {fuzz}"
+                )
 
         for number in range(count):
             if fuzz.chance(3) or number == count // 20:
@@ -6624,7 +8749,9 @@ def fuzz_stdio(seed, version, count):
                 early = resident(wire.process)
             message = fuzz.from_client()
             if fuzz.chance(4):
-                message = [message] + [fuzz.from_client() for _ in range(fuzz.dice.randrange(4))]
+                message = [message] + [
+                    fuzz.from_client() for _ in range(fuzz.dice.randrange(4))
+                ]
             data = fuzz.note(fuzz.encode(message) + (b"\n" if fuzz.chance(97) else b""))
             try:
                 for piece in fuzz.pieces(data):
@@ -6729,7 +8856,11 @@ def strict_responses(data, head_only=False):
                 if not whole or not size:
                     break
         elif "content-length" in headers:
-            size = 0 if head_only and data[:5] in (b"", b"HTTP/") else int(headers["content-length"])
+            size = (
+                0
+                if head_only and data[:5] in (b"", b"HTTP/")
+                else int(headers["content-length"])
+            )
             body, data, whole = data[:size], data[size:], len(data) >= size
         else:
             body, data = data, b""
@@ -6748,8 +8879,14 @@ def messages_in(responses):
             yield strict_json(body)
         elif kind == "text/event-stream":
             for event in body.split(b"\n\n")[:-1]:
-                fields = dict(line.partition(b": ")[::2] for line in event.split(b"\n") if line[:1] != b":")
-                assert fields.keys() <= {b"event", b"id", b"data", b"retry", b""}, f"{event[:200]!r}"
+                fields = dict(
+                    line.partition(b": ")[::2]
+                    for line in event.split(b"\n")
+                    if line[:1] != b":"
+                )
+                assert fields.keys() <= {b"event", b"id", b"data", b"retry", b""}, (
+                    f"{event[:200]!r}"
+                )
                 if fields.get(b"data") and fields.get(b"event") != b"endpoint":
                     yield strict_json(fields[b"data"])
 
@@ -6766,7 +8903,9 @@ def fuzz_http(seed, count=500):
             heard = []
 
             def listen():
-                with contextlib.suppress(OSError, ValueError, AttributeError):  # closed meanwhile
+                with contextlib.suppress(
+                    OSError, ValueError, AttributeError
+                ):  # closed meanwhile
                     heard.extend(iter(lambda: next_event(events), None))
 
             listener = threading.Thread(target=listen, daemon=True)
@@ -6788,10 +8927,14 @@ def fuzz_http(seed, count=500):
             def build():
                 message = fuzz.from_client()
                 if fuzz.chance(4):
-                    message = [message] + [fuzz.from_client() for _ in range(dice.randrange(4))]
+                    message = [message] + [
+                        fuzz.from_client() for _ in range(dice.randrange(4))
+                    ]
                 body, kind = fuzz.encode(message, 60, 8), dice.randrange(8)
                 meta = mcp_lite._object(
-                    mcp_lite._object(mcp_lite._object(message).get("params")).get("_meta")
+                    mcp_lite._object(mcp_lite._object(message).get("params")).get(
+                        "_meta"
+                    )
                 )
                 lines = [b"Host: localhost", b"Content-Type: application/json"]
                 if kind == 0:
@@ -6800,7 +8943,9 @@ def fuzz_http(seed, count=500):
                     start = b"POST /mcp HTTP/1.1"
                     web = dice.choice(webs)
                     if meta:
-                        name = mcp_lite._object(message["params"]).get("name", message["params"].get("uri"))
+                        name = mcp_lite._object(message["params"]).get(
+                            "name", message["params"].get("uri")
+                        )
                         lines += [
                             f"MCP-Protocol-Version: {MODERN}".encode(),
                             f"Mcp-Method: {message['method']}".encode(),
@@ -6824,12 +8969,19 @@ def fuzz_http(seed, count=500):
                 else:
                     lines.append(
                         b"Content-Length: %d"
-                        % (len(body) + (dice.choice([-1, 1, 99]) if fuzz.chance(5) else 0))
+                        % (
+                            len(body)
+                            + (dice.choice([-1, 1, 99]) if fuzz.chance(5) else 0)
+                        )
                     )
                 if kind == 2:
                     for _ in range(dice.randint(1, 2)):
-                        lines[dice.randrange(len(lines)) :][: dice.randrange(2)] = [dice.choice(HEADERS)]
-                        lines.insert(dice.randrange(len(lines) + 1), dice.choice(HEADERS + lines))
+                        lines[dice.randrange(len(lines)) :][: dice.randrange(2)] = [
+                            dice.choice(HEADERS)
+                        ]
+                        lines.insert(
+                            dice.randrange(len(lines) + 1), dice.choice(HEADERS + lines)
+                        )
                 data = b"\r\n".join([start, *lines, b"", b""]) + body
                 return fuzz.splice(data) if kind == 3 and fuzz.chance(50) else data
 
@@ -6837,51 +8989,88 @@ def fuzz_http(seed, count=500):
                 data, found = fuzz.note(build()), b""
                 deleted = deleted or b"DELETE" in data
                 leaves = fuzz.chance(6)
-                with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock, contextlib.suppress(
-                    ConnectionError
-                ):
-                    for piece in fuzz.pieces(data[: dice.randrange(len(data) + 1)] if leaves else data):
+                with socket.create_connection(
+                    ("127.0.0.1", http.port), SECONDS
+                ) as sock, contextlib.suppress(ConnectionError):
+                    for piece in fuzz.pieces(
+                        data[: dice.randrange(len(data) + 1)] if leaves else data
+                    ):
                         sock.sendall(piece)
                     if not leaves:
                         sock.shutdown(socket.SHUT_WR)
                         for piece in iter(lambda: sock.recv(65536), b""):
                             found += piece
                 try:
-                    for message in messages_in(strict_responses(found, data[:5] == b"HEAD ")):
+                    for message in messages_in(
+                        strict_responses(found, data[:5] == b"HEAD ")
+                    ):
                         fuzz.check(message)
                     if number % 100 == 99:
                         if deleted:
                             webs = [Web(http).open(version) for version in LEGACY]
-                        found, deleted = [Web(http).post(call_tool("add", "s", a=1))[2]], False
-                        found += [web.post(call_legacy("add", f"s{number}", a=1))[2] for web in webs]
-                        assert all("'text': '2'" in str(each) for each in found), f"{found}"
+                        found, deleted = (
+                            [Web(http).post(call_tool("add", "s", a=1))[2]],
+                            False,
+                        )
+                        found += [
+                            web.post(call_legacy("add", f"s{number}", a=1))[2]
+                            for web in webs
+                        ]
+                        assert all("'text': '2'" in str(each) for each in found), (
+                            f"{found}"
+                        )
                 except (AssertionError, ValueError, mcp_lite.McpError) as error:
                     raise AssertionError(
                         f"{type(error).__name__}: {error}; answered {found[-3000:]!r}; {fuzz}"
                     ) from error
             old.send("POST", call_legacy("add", "sane last", a=1), path=where)
             eventually(
-                lambda: any("sane last" in str(event) for event in heard), f"an answer on the stream; {fuzz}"
+                lambda: any("sane last" in str(event) for event in heard),
+                f"an answer on the stream; {fuzz}",
             )
             for event in list(heard):
                 if event["message"] or event.get("data", "")[:1] == "[":
                     fuzz.check(strict_json(event["data"].encode()))
-            assert "'text': '2'" in str([event for event in heard if "sane last" in str(event)])
+            assert "'text': '2'" in str(
+                [event for event in heard if "sane last" in str(event)]
+            )
             http.close()
             listener.join(SECONDS)
-    eventually(lambda: open_files() <= before, f"the closing of files: {before}, now {open_files()}; {fuzz}")
+    eventually(
+        lambda: open_files() <= before,
+        f"the closing of files: {before}, now {open_files()}; {fuzz}",
+    )
     return fuzz
 
 
-ENDS = (McpError, ToolError, Timeout, Cancelled, ConnectionClosed)  # how a call may end, but for its result
+ENDS = (
+    McpError,
+    ToolError,
+    Timeout,
+    Cancelled,
+    ConnectionClosed,
+)  # how a call may end, but for its result
 TOOL = {
     "name": "t",
-    "inputSchema": {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
-    "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
+    "inputSchema": {
+        "type": "object",
+        "properties": {"a": {"type": "string", "x-mcp-header": "A"}},
+    },
+    "outputSchema": {
+        "type": "object",
+        "properties": {"result": {"type": "integer"}},
+        "required": ["result"],
+    },
 }
 QUESTIONS = {
-    "form": {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": FORM}},
-    "think": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}},
+    "form": {
+        "method": "elicitation/create",
+        "params": {"message": "m", "requestedSchema": FORM},
+    },
+    "think": {
+        "method": "sampling/createMessage",
+        "params": {"messages": [], "maxTokens": 5},
+    },
     "where": {"method": "roots/list", "params": {}},
     "alive": {"method": "ping"},
 }
@@ -6906,7 +9095,9 @@ RESULTS = {
     "resources/templates/list": {"resourceTemplates": []},
     "prompts/list": {"prompts": [{"name": "p"}]},
     "resources/read": {"contents": [{"uri": "x://a", "blob": "AAAA"}]},
-    "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}]},
+    "prompts/get": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "x"}}]
+    },
     "completion/complete": {"completion": {"values": ["a"], "total": 1}},
 }
 
@@ -6936,34 +9127,55 @@ class FuzzedServer(Fuzz):
             result = {
                 "resultType": "input_required",
                 "requestState": "s",
-                "inputRequests": {name: QUESTIONS[name] for name in self.dice.sample(sorted(QUESTIONS), 2)},
+                "inputRequests": {
+                    name: QUESTIONS[name]
+                    for name in self.dice.sample(sorted(QUESTIONS), 2)
+                },
             }
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         if method == "server/discover" and version != MODERN or self.chance(6):
             del answer["result"]
             answer["error"] = {
-                "code": self.dice.choice([-32601, -32602, -32603, -32002, -32020, -32021, -32022, -32042, 7]),
+                "code": self.dice.choice(
+                    [-32601, -32602, -32603, -32002, -32020, -32021, -32022, -32042, 7]
+                ),
                 "message": "no",
                 "data": {"supported": [version], "uri": "x://a"},
             }
         said = [answer]
         if sure:
             return [self.note(json.dumps(answer).encode())]
-        token = ((message.get("params") or {}).get("_meta") or {}).get("progressToken", 1)
+        token = ((message.get("params") or {}).get("_meta") or {}).get(
+            "progressToken", 1
+        )
         for method, params in (
-            ("notifications/progress", {"progressToken": token, "progress": 1, "total": 2, "message": "x"}),
+            (
+                "notifications/progress",
+                {"progressToken": token, "progress": 1, "total": 2, "message": "x"},
+            ),
             ("notifications/message", {"level": "info", "data": "x", "logger": "l"}),
             ("notifications/tools/list_changed", None),
             ("notifications/resources/updated", {"uri": "x://a"}),
             (
                 "notifications/subscriptions/acknowledged",
-                {"notifications": {}, "_meta": {mcp_lite.META_SUBSCRIPTION: message["id"]}},
+                {
+                    "notifications": {},
+                    "_meta": {mcp_lite.META_SUBSCRIPTION: message["id"]},
+                },
             ),
-            ("notifications/cancelled", {"requestId": self.dice.choice([message["id"], 1, "q1"])}),
+            (
+                "notifications/cancelled",
+                {"requestId": self.dice.choice([message["id"], 1, "q1"])},
+            ),
         ):
-            if self.chance(50 if params and "_meta" in params and "listen" in message["method"] else 5):
+            if self.chance(
+                50
+                if params and "_meta" in params and "listen" in message["method"]
+                else 5
+            ):
                 said.insert(
-                    self.dice.randrange(2), {"jsonrpc": "2.0", "method": method, "params": params or {}}
+                    self.dice.randrange(2),
+                    {"jsonrpc": "2.0", "method": method, "params": params or {}},
                 )
         if self.chance(10):
             question = self.dice.choice(sorted(QUESTIONS))
@@ -6974,7 +9186,9 @@ class FuzzedServer(Fuzz):
             said.append(
                 {
                     **answer,
-                    "id": self.dice.choice([None, 0, message["id"] - 1, str(message["id"]), 1.5, "q1"]),
+                    "id": self.dice.choice(
+                        [None, 0, message["id"] - 1, str(message["id"]), 1.5, "q1"]
+                    ),
                 }
             )
         if self.chance(3):
@@ -6990,7 +9204,13 @@ def fuzz_calls(fuzz, target, version, count):
         "on_log": lambda *given: None,
         "on_notification": lambda *given: None,
     }
-    client = Client(target, version=fuzz.dice.choice(["auto", version]), timeout=1.0, **CALLBACKS, **notes)
+    client = Client(
+        target,
+        version=fuzz.dice.choice(["auto", version]),
+        timeout=1.0,
+        **CALLBACKS,
+        **notes,
+    )
     calls = [
         lambda: client.call("t", a="x"),
         lambda: client.call("t", a="é\n"),
@@ -7034,7 +9254,9 @@ def fuzz_calls(fuzz, target, version, count):
     thread.start()
     thread.join(SECONDS)
     frame = sys._current_frames().get(thread.ident)
-    assert not thread.is_alive(), f"a call hangs: {''.join(traceback.format_stack(frame))}; {fuzz}"
+    assert not thread.is_alive(), (
+        f"a call hangs: {''.join(traceback.format_stack(frame))}; {fuzz}"
+    )
     assert not problems, problems[0]
     return len(done)
 
@@ -7092,13 +9314,20 @@ HEADS = [
 def fuzz_web_client(seed, count=40):
     """A client of an odd web server, in some revision and transport."""
     fuzz = FuzzedServer(seed)
-    version, streams, sessions = fuzz.dice.choice(EVERY + ["sse"]), [], itertools.count()
+    version, streams, sessions = (
+        fuzz.dice.choice(EVERY + ["sse"]),
+        [],
+        itertools.count(),
+    )
     revision = "2024-11-05" if version == "sse" else version
 
     def script(seen, sock):
         message = seen["message"] if isinstance(seen["message"], dict) else {}
         said = fuzz.answers_to(message, revision)
-        sure = message.get("method") in ("initialize", "server/discover") and fuzz.chance(85)
+        sure = message.get("method") in (
+            "initialize",
+            "server/discover",
+        ) and fuzz.chance(85)
         if version == "sse" and seen["method"] == "GET":
             streams.append(sock)
             begin_stream(
@@ -7130,7 +9359,11 @@ def fuzz_web_client(seed, count=40):
             return (202 if sure or fuzz.chance(90) else 404), {}, b""
         if not message and not (seen["method"] == "GET" and fuzz.chance(30)):
             return 405, {}, b""
-        extra = {"Mcp-Session-Id": f"s{next(sessions)}"} if message.get("method") == "initialize" else {}
+        extra = (
+            {"Mcp-Session-Id": f"s{next(sessions)}"}
+            if message.get("method") == "initialize"
+            else {}
+        )
         if sure and said:
             return 200, extra, said[-1]
         if fuzz.chance(40):
@@ -7148,26 +9381,39 @@ def fuzz_web_client(seed, count=40):
             b"id: \0",
         ] + [b"data: " + each for each in said] * 3
         body = b"".join(
-            fuzz.dice.choice(lines) + fuzz.dice.choice([b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"])
+            fuzz.dice.choice(lines)
+            + fuzz.dice.choice([b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"])
             for _ in range(fuzz.dice.randrange(12))
         )
-        body = b"".join(b"data: " + each + b"\n\n" for each in said) if fuzz.chance(40) else body
+        body = (
+            b"".join(b"data: " + each + b"\n\n" for each in said)
+            if fuzz.chance(40)
+            else body
+        )
         kind = "text/event-stream"
         if fuzz.chance(30) and said:
             body, kind = (
                 said[-1],
-                fuzz.dice.choice(["application/json"] * 4 + ["text/html", "", "Application/JSON ; x"]),
+                fuzz.dice.choice(
+                    ["application/json"] * 4 + ["text/html", "", "Application/JSON ; x"]
+                ),
             )
         if fuzz.chance(20):
             body = fuzz.splice(body)
         head = fuzz.dice.choice(HEADS) if fuzz.chance(30) else HEADS[0]
-        head += f"\r\nContent-Type: {kind}" + "".join(f"\r\n{name}: {value}" for name, value in extra.items())
+        head += f"\r\nContent-Type: {kind}" + "".join(
+            f"\r\n{name}: {value}" for name, value in extra.items()
+        )
         how = fuzz.dice.randrange(6)
         if how == 0:
             head += f"\r\nContent-Length: {len(body) + fuzz.dice.choice([-1, 1, 1000, 10**20])}"
         elif how == 1:
             head += fuzz.dice.choice(
-                ["\r\nContent-Length: x", "\r\nContent-Length: -5", "\r\nTransfer-Encoding: gzip"]
+                [
+                    "\r\nContent-Length: x",
+                    "\r\nContent-Length: -5",
+                    "\r\nTransfer-Encoding: gzip",
+                ]
             )
         elif how < 4:
             head += "\r\nTransfer-Encoding: chunked"
@@ -7217,21 +9463,30 @@ class TestFuzz:
     @pytest.mark.parametrize("first", range(0, 12, 6))
     def test_a_client_over_streams(self, first):
         """6 odd servers, 50 calls each: every call ends, with a result or an exception that is documented."""
-        assert sum(fuzz_client(FUZZ + first + number, 50)[1] for number in range(6)) > 50
+        assert (
+            sum(fuzz_client(FUZZ + first + number, 50)[1] for number in range(6)) > 50
+        )
 
     @pytest.mark.parametrize("first", range(0, 80, 40))
     def test_a_client_over_http(self, first):
         """40 odd servers of every revision, 40 calls each: the same, over HTTP and HTTP+SSE."""
-        assert sum(fuzz_web_client(FUZZ + first + number, 40)[1] for number in range(40)) > 200
+        assert (
+            sum(fuzz_web_client(FUZZ + first + number, 40)[1] for number in range(40))
+            > 200
+        )
 
     def test_memory(self):
         """After 60 MiB of broken messages a server has no more memory than before, on stdio and over HTTP."""
         fuzz, text = Fuzz(FUZZ), "x" * (1 << 20)
 
         def broken():
-            message = request("tools/call", {"name": "echo", "arguments": {"value": text}}, {"no": "id"})
-            message[fuzz.dice.choice(["jsonrpc", "method", "params"])] = fuzz.dice.choice(
-                [text, [text], {text: text}]
+            message = request(
+                "tools/call",
+                {"name": "echo", "arguments": {"value": text}},
+                {"no": "id"},
+            )
+            message[fuzz.dice.choice(["jsonrpc", "method", "params"])] = (
+                fuzz.dice.choice([text, [text], {text: text}])
             )
             data = json.dumps(message).encode()
             return data[:-1] if fuzz.chance(30) else data
@@ -7312,7 +9567,9 @@ class TestFuzz:
             status, _, body = plain(seen, sock)
             return status, {"Mcp-Session-Id": f"s{next(sessions)}"}, body
 
-        with web_server(script) as (url, _), Client(url, version="2025-11-25", timeout=SECONDS) as client:
+        with web_server(script) as (url, _), Client(
+            url, version="2025-11-25", timeout=SECONDS
+        ) as client:
             with pytest.raises(McpError, match="404"):
                 client.call("x")
             client.notify("notifications/roots/list_changed")
@@ -7344,7 +9601,12 @@ class TestFuzz:
         done, answers = threading.Event(), []
 
         def get(seen, sock):
-            begin_stream(sock, event_of([{"jsonrpc": "2.0", "id": n, **QUESTIONS["where"]} for n in (1, 2)]))
+            begin_stream(
+                sock,
+                event_of(
+                    [{"jsonrpc": "2.0", "id": n, **QUESTIONS["where"]} for n in (1, 2)]
+                ),
+            )
             done.wait(SECONDS)
 
         plain = legacy_site("2025-03-26", GET=get)
@@ -7361,7 +9623,9 @@ class TestFuzz:
                     eventually(lambda: len(answers) == 2)
             finally:
                 done.set()
-        assert {each["id"] for each in answers} == {1, 2} and all("result" in each for each in answers)
+        assert {each["id"] for each in answers} == {1, 2} and all(
+            "result" in each for each in answers
+        )
 
     def test_refusals_leave_no_connection_open(self):
         """An error on a connection that ends with it leaves nothing to the garbage collector."""
@@ -7371,11 +9635,17 @@ class TestFuzz:
 
         gc.disable()
         try:
-            with web_server(modern_site(tools_call=call)) as (url, _), Client(url, version=MODERN) as client:
+            with web_server(modern_site(tools_call=call)) as (url, _), Client(
+                url, version=MODERN
+            ) as client:
                 for _ in range(20):
                     with pytest.raises(McpError, match="500"):
                         client.call("x")
-                responses = [each for each in gc.get_objects() if isinstance(each, http.client.HTTPResponse)]
+                responses = [
+                    each
+                    for each in gc.get_objects()
+                    if isinstance(each, http.client.HTTPResponse)
+                ]
                 assert all(each.isclosed() for each in responses)
         finally:
             gc.enable()
@@ -7384,8 +9654,10 @@ class TestFuzz:
 def program(folder, text):
     """The command of a script that has the library at hand."""
     path = folder / "program.py"
-    path.write_text(f"import os, signal, subprocess, sys, threading, time\nsys.path.insert(0, {HERE!r})\n"
-                    f"import mcp_lite\nfrom mcp_lite import *\n{textwrap.dedent(text)}")
+    path.write_text(
+        f"import os, signal, subprocess, sys, threading, time\nsys.path.insert(0, {HERE!r})\n"
+        f"import mcp_lite\nfrom mcp_lite import *\n{textwrap.dedent(text)}"
+    )
     return [sys.executable, str(path)]
 
 
@@ -7426,8 +9698,20 @@ FAILING = """
     def complete(value: str) -> list:
         return fail(value)
 """
-HOWS = ["memory", "surrogate", "exit", "ctrl-c", "generator", "deep", "all", "cancelled", "timeout", "closed",
-        "pipe", "stop"]
+HOWS = [
+    "memory",
+    "surrogate",
+    "exit",
+    "ctrl-c",
+    "generator",
+    "deep",
+    "all",
+    "cancelled",
+    "timeout",
+    "closed",
+    "pipe",
+    "stop",
+]
 
 
 class TestFaults:
@@ -7439,13 +9723,17 @@ class TestFaults:
         """It is refused without an id, its first request is answered once, and then the id is free again."""
         with Wire() as wire:
             wire.open()
-            wire.send(request("tools/call", {"name": "wait"}, 7),
-                      request("tools/call", {"name": "is_waiting"}, 6))
+            wire.send(
+                request("tools/call", {"name": "wait"}, 7),
+                request("tools/call", {"name": "is_waiting"}, 6),
+            )
             assert wire.read()["id"] == 6
             for method in ("ping", "tools/list", "no/such"):
                 found = wire.ask(method, id=7)
                 assert found["error"]["code"] in (-32600, -32601) and "id" not in found
-            wire.send({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}})
+            wire.send(
+                {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}}
+            )
             assert wire.read()["id"] == 7
             assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
             assert wire.end() == ([], 0)
@@ -7454,16 +9742,32 @@ class TestFaults:
         """To no question, twice, late, of no shape: they are never answered, and the first one counts."""
         with Wire() as wire:
             wire.open(capabilities={"elicitation": {}})
-            wire.send({"jsonrpc": "2.0", "id": 99, "result": {}}, {"jsonrpc": "2.0", "id": "x", "error": {}},
-                      {"jsonrpc": "2.0", "id": True, "result": {}}, {"jsonrpc": "2.0", "result": {}})
+            wire.send(
+                {"jsonrpc": "2.0", "id": 99, "result": {}},
+                {"jsonrpc": "2.0", "id": "x", "error": {}},
+                {"jsonrpc": "2.0", "id": True, "result": {}},
+                {"jsonrpc": "2.0", "result": {}},
+            )
             wire.send(request("tools/call", {"name": "form"}, 5))
             asked = wire.read()
             assert asked["method"] == "elicitation/create"
-            first = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}}
-            wire.send({**first, "id": str(asked["id"])}, {**first, "id": float(asked["id"])}, first, first,
-                      {**first, "result": {"action": "accept", "content": {"name": "late"}}})
+            first = {
+                "jsonrpc": "2.0",
+                "id": asked["id"],
+                "result": {"action": "decline"},
+            }
+            wire.send(
+                {**first, "id": str(asked["id"])},
+                {**first, "id": float(asked["id"])},
+                first,
+                first,
+                {**first, "result": {"action": "accept", "content": {"name": "late"}}},
+            )
             found = wire.read()
-            assert found["id"] == 5 and found["result"]["structuredContent"]["action"] == "decline"
+            assert (
+                found["id"] == 5
+                and found["result"]["structuredContent"]["action"] == "decline"
+            )
             wire.send(first)
             assert wire.ask("ping", id=6)["id"] == 6
             assert wire.end() == ([], 0)
@@ -7473,25 +9777,37 @@ class TestFaults:
         with Wire() as wire:
             wire.open()
             for method in ("tools/call", "ping", "initialize", "no/such"):
-                wire.send({"jsonrpc": "2.0", "method": method, "params": {"name": "wait"}})
+                wire.send(
+                    {"jsonrpc": "2.0", "method": method, "params": {"name": "wait"}}
+                )
             assert wire.ask("ping", id=6)["id"] == 6
             assert wire.end() == ([], 0)
 
     def test_a_client_hears_each_answer_once(self):
         """Foreign, doubled, late ones, and those with an id that only looks the same, change nothing."""
+
         def call(message, read, write):
             found = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
             if message["params"]["name"] == "late":
                 held.append(found)
                 return None
-            for wrong in (True, float(message["id"]), str(message["id"]), None, message["id"] + 7):
+            for wrong in (
+                True,
+                float(message["id"]),
+                str(message["id"]),
+                None,
+                message["id"] + 7,
+            ):
                 write({**found, "id": wrong, "result": text_result("wrong")})
             for old in held:
                 write(old)
             write({**found, "result": text_result("right")})
             return text_result("twice")
+
         held = []
-        with fake_server(legacy_server(tools_call=call)) as target, Client(target) as client:
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target
+        ) as client:
             with pytest.raises(Timeout):
                 client.call_tool("late", timeout=0.05)
             eventually(lambda: held)
@@ -7508,12 +9824,15 @@ class TestFaults:
             assert "more than" in wire.read()["error"]["message"]
             assert wire.ask("ping")["result"] == {}
             assert self.memory_of(wire.process.pid) - before < 150 << 20
-        command = program(tmp_path, """
+        command = program(
+            tmp_path,
+            """
             for _ in range(200):
                 os.write(1, b"y" * (1 << 20))
             os.write(1, b"\\n")
             Server("talks first").run()
-            """)
+            """,
+        )
         with Client(command, version="2025-11-25") as client:
             client.ping()
 
@@ -7527,11 +9846,16 @@ class TestFaults:
 
     def test_a_hundred_thousand_notifications(self):
         """Junk, cancellations of nothing, progress for nobody: the next request has its answer."""
-        lines = [json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n"
-                 for method, params in (("notifications/cancelled", {"requestId": 5}),
-                                        ("notifications/x", {}),
-                                        ("notifications/progress", {"progressToken": 1, "progress": 2}),
-                                        ("notifications/cancelled", {"requestId": [1]}))]
+        lines = [
+            json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
+            + b"\n"
+            for method, params in (
+                ("notifications/cancelled", {"requestId": 5}),
+                ("notifications/x", {}),
+                ("notifications/progress", {"progressToken": 1, "progress": 2}),
+                ("notifications/cancelled", {"requestId": [1]}),
+            )
+        ]
         with Wire() as wire:
             wire.open()
             for _ in range(25):
@@ -7541,7 +9865,9 @@ class TestFaults:
 
     def test_a_slow_callback_loses_no_answer(self, tmp_path):
         """40,000 logs while on_log hangs: the answer comes, the newest wait, and no more than may."""
-        command = program(tmp_path, """
+        command = program(
+            tmp_path,
+            """
             server = Server("s")
             @server.tool
             def shout(ctx: Context) -> str:
@@ -7549,12 +9875,14 @@ class TestFaults:
                     ctx.info(n)
                 return "done"
             server.run()
-            """)
+            """,
+        )
         heard, gate = [], threading.Event()
 
         def on_log(level, data, logger):
             heard.append(data)
             gate.wait(SECONDS)
+
         with Client(command, version="2025-11-25", on_log=on_log) as client:
             try:
                 client.set_log_level("info")
@@ -7568,7 +9896,9 @@ class TestFaults:
     def test_more_requests_than_may_wait(self, tmp_path):
         """Each has exactly one answer; those beyond the limit are told that too many wait."""
         reading, writing = os.pipe()
-        command = program(tmp_path, f"""
+        command = program(
+            tmp_path,
+            f"""
             mcp_lite.MAX_BACKLOG = 1000
             server = Server("s", max_workers=1)
             gate = threading.Event()
@@ -7578,12 +9908,20 @@ class TestFaults:
                 return "held"
             threading.Thread(target=lambda: (os.read({reading}, 1), gate.set()), daemon=True).start()
             server.run()
-            """)
+            """,
+        )
         try:
             with Wire(command, pass_fds=[reading]) as wire:
-                wire.send(*[request("tools/call", modern(name="held"), n) for n in range(1300)])
+                wire.send(
+                    *[
+                        request("tools/call", modern(name="held"), n)
+                        for n in range(1300)
+                    ]
+                )
                 refused = [wire.read() for _ in range(290)]
-                assert {m["error"]["message"] for m in refused} == {"too many requests wait"}
+                assert {m["error"]["message"] for m in refused} == {
+                    "too many requests wait"
+                }
                 os.write(writing, b"x")
                 rest, code = wire.end()
             ids = [m["id"] for m in refused + rest]
@@ -7600,18 +9938,31 @@ class TestFaults:
         """Tools, resources, prompts and completers, each era: one answer, without a traceback."""
         with Wire(program(tmp_path, FAILING + "    server.run()\n")) as wire:
             wire.open()
-            for n, (method, params) in enumerate((
-                ("tools/call", {"name": "tool", "arguments": {"how": how}}),
-                ("resources/read", {"uri": "x://" + how}),
-                ("prompts/get", {"name": "prompt", "arguments": {"how": how}}),
-                ("completion/complete", {"ref": {"type": "ref/prompt", "name": "prompt"},
-                                         "argument": {"name": "how", "value": how}}),
-            )):
+            for n, (method, params) in enumerate(
+                (
+                    ("tools/call", {"name": "tool", "arguments": {"how": how}}),
+                    ("resources/read", {"uri": "x://" + how}),
+                    ("prompts/get", {"name": "prompt", "arguments": {"how": how}}),
+                    (
+                        "completion/complete",
+                        {
+                            "ref": {"type": "ref/prompt", "name": "prompt"},
+                            "argument": {"name": "how", "value": how},
+                        },
+                    ),
+                )
+            ):
                 for each in (params, modern(**params)):
                     found = wire.ask(method, each, n)
                     assert found["id"] == n
-                    assert "error" in found or method == "tools/call" and found["result"]["isError"]
-                    assert "Traceback" not in str(found) and "program.py" not in str(found)
+                    assert (
+                        "error" in found
+                        or method == "tools/call"
+                        and found["result"]["isError"]
+                    )
+                    assert "Traceback" not in str(found) and "program.py" not in str(
+                        found
+                    )
             assert wire.ask("ping")["result"] == {}
             assert wire.end() == ([], 0)
 
@@ -7623,13 +9974,17 @@ class TestFaults:
         with names["server"].start_http() as http:
             message = call_tool("tool", how=how)
             data = head_of(message, "Mcp-Name: tool") * 2
-            found = raw_http(http.port, data + head_of(request("no", modern()), "Connection: close"))
+            found = raw_http(
+                http.port, data + head_of(request("no", modern()), "Connection: close")
+            )
             assert found.count(b"HTTP/1.1 ") == 3 and found.count(b"HTTP/1.1 404 ") == 1
             assert b"Traceback" not in found
 
     def test_what_cannot_be_told_is_the_handler_s_failure(self, tmp_path):
         """Logs, progress and once() of what JSON cannot say raise in the handler; the wire stays clean."""
-        command = program(tmp_path, """
+        command = program(
+            tmp_path,
+            """
             server = Server("s")
             @server.tool
             def tell(ctx: Context) -> list:
@@ -7646,10 +10001,13 @@ class TestFaults:
                 ctx.info("fine")
                 return [len(failed)]
             server.run()
-            """)
+            """,
+        )
         with Wire(command) as wire:
             wire.open()
-            wire.send(request("tools/call", {"name": "tell", "_meta": {"progressToken": 1}}))
+            wire.send(
+                request("tools/call", {"name": "tell", "_meta": {"progressToken": 1}})
+            )
             seen = [wire.read() for _ in range(2)]
             assert seen[0]["params"]["data"] == "fine" and seen[1]["id"] == 1
             assert seen[1]["result"]["content"][0]["text"].strip() != "0"
@@ -7668,7 +10026,9 @@ class TestFaults:
 
     def test_a_tool_that_hears_no_timeout_is_answered_once(self, tmp_path):
         """`timeout=` answers for it; its own late answer is dropped."""
-        command = program(tmp_path, """
+        command = program(
+            tmp_path,
+            """
             server = Server("s")
             gate, over = threading.Event(), threading.Event()
             @server.tool(timeout=0.05)
@@ -7681,18 +10041,26 @@ class TestFaults:
                 gate.set()
                 return over.wait(60)
             server.run()
-            """)
+            """,
+        )
         with Wire(command) as wire:
             wire.open()
             found = wire.ask("tools/call", {"name": "deaf"}, 3)
-            assert found["id"] == 3 and "timed out after 0.05" in found["result"]["content"][0]["text"]
+            assert (
+                found["id"] == 3
+                and "timed out after 0.05" in found["result"]["content"][0]["text"]
+            )
             found = wire.ask("tools/call", {"name": "release"}, 4)
-            assert found["id"] == 4 and found["result"]["structuredContent"] == {"result": True}
+            assert found["id"] == 4 and found["result"]["structuredContent"] == {
+                "result": True
+            }
             assert wire.end() == ([], 0)
 
     def test_every_way_to_hear_of_a_cancellation(self, tmp_path):
         """ctx.cancelled, check_cancelled, sleep, on_cancel; though what on_cancel runs fails, or hangs."""
-        command = program(tmp_path, """
+        command = program(
+            tmp_path,
+            """
             server = Server("s")
             ready, hung, heard = threading.Semaphore(0), threading.Event(), []
             def until_cancelled(ctx, wait):
@@ -7742,16 +10110,38 @@ class TestFaults:
                 hung.set()
                 return heard
             server.run()
-            """)
+            """,
+        )
         names = ["polls", "checks", "sleeps", "stubborn", "calls"]
         with Wire(command) as wire:
             wire.open()
-            wire.send(*[request("tools/call", {"name": name, "_meta": {"progressToken": n}}, n)
-                        for n, name in enumerate(names)])
-            assert wire.ask("tools/call", {"name": "waits", "arguments": {"count": 5}}, 10)["id"] == 10
-            wire.send(*[{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": n}}
-                        for n in range(5)])
-            found = wire.ask("tools/call", {"name": "told", "arguments": {"count": 5}}, 11)
+            wire.send(
+                *[
+                    request(
+                        "tools/call", {"name": name, "_meta": {"progressToken": n}}, n
+                    )
+                    for n, name in enumerate(names)
+                ]
+            )
+            assert (
+                wire.ask(
+                    "tools/call", {"name": "waits", "arguments": {"count": 5}}, 10
+                )["id"]
+                == 10
+            )
+            wire.send(
+                *[
+                    {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/cancelled",
+                        "params": {"requestId": n},
+                    }
+                    for n in range(5)
+                ]
+            )
+            found = wire.ask(
+                "tools/call", {"name": "told", "arguments": {"count": 5}}, 11
+            )
             assert found["result"]["structuredContent"] == {"result": [True] * 5}
             assert wire.end() == ([], 0)
 
@@ -7764,13 +10154,15 @@ class TestFaults:
             client.close()
             with pytest.raises(ConnectionClosed):
                 calling.result()
-            if not isinstance(target, list):     # a child has gone with its client
+            if not isinstance(target, list):  # a child has gone with its client
                 with Client(target, version=version) as other:
                     assert "cancelled" in str(other.call("waited"))
 
     def test_what_cannot_be_stopped_is_left_and_logged(self, tmp_path):
         """A deaf handler at the end of the input: the log tells of it, the exit code is 0."""
-        command = program(tmp_path, f"""
+        command = program(
+            tmp_path,
+            f"""
             import logging
             logging.basicConfig(filename={str(tmp_path / "log")!r})
             mcp_lite.DRAIN_SECONDS = 0.1
@@ -7783,18 +10175,25 @@ class TestFaults:
                     except BaseException:
                         pass
             server.run()
-            """)
+            """,
+        )
         with Wire(command) as wire:
-            wire.send(*[request("tools/call", modern(name="deaf"), n) for n in range(3)])
+            wire.send(
+                *[request("tools/call", modern(name="deaf"), n) for n in range(3)]
+            )
             assert wire.end() == ([], 0)
         assert "still at work" in (tmp_path / "log").read_text()
 
     # Pipes and processes
 
-    @pytest.mark.parametrize("moment", ["at once", "after the handshake", "at work", "asking", "in a stream"])
+    @pytest.mark.parametrize(
+        "moment", ["at once", "after the handshake", "at work", "asking", "in a stream"]
+    )
     def test_an_output_that_closes(self, tmp_path, moment):
         """At any point: the work is cancelled, later input read on, and nobody complains: code 0."""
-        command = program(tmp_path, f"""
+        command = program(
+            tmp_path,
+            f"""
             server = Server("s")
             @server.tool
             def work(how: str, ctx: Context) -> str:
@@ -7808,14 +10207,24 @@ class TestFaults:
                 finally:
                     open({str(tmp_path / "ended")!r}, "w").close()
             server.run()
-            """)
-        with open(str(tmp_path / "stderr"), "wb") as stderr, Wire(command, stderr) as wire:
+            """,
+        )
+        with open(str(tmp_path / "stderr"), "wb") as stderr, Wire(
+            command, stderr
+        ) as wire:
             if moment != "at once":
                 wire.open(capabilities={"elicitation": {}})
             working = moment in ("at work", "asking", "in a stream")
             if working:
-                wire.send(request("logging/setLevel", {"level": "info" if "stream" in moment else "error"}),
-                          request("tools/call", {"name": "work", "arguments": {"how": moment}}, 2))
+                wire.send(
+                    request(
+                        "logging/setLevel",
+                        {"level": "info" if "stream" in moment else "error"},
+                    ),
+                    request(
+                        "tools/call", {"name": "work", "arguments": {"how": moment}}, 2
+                    ),
+                )
                 eventually((tmp_path / "begun").exists)
             wire.out.close()
             for _ in range(20):
@@ -7823,22 +10232,42 @@ class TestFaults:
             wire.process.stdin.close()
             assert wire.process.wait(SECONDS) == 0
             assert (tmp_path / "ended").exists() == working
-        assert not re.search("Exception in|Exception ignored|Fatal", (tmp_path / "stderr").read_text())
+        assert not re.search(
+            "Exception in|Exception ignored|Fatal", (tmp_path / "stderr").read_text()
+        )
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
     @pytest.mark.parametrize("closed", ["0", "1", "2", "0 1 2"])
     def test_a_server_started_without_its_streams(self, closed):
         """Any of the standard descriptors closed: the wire is never mistaken for one of them."""
-        script = "exec " + " ".join(map(shlex.quote, SERVE)) + "".join(
-            f" {number}{'<' if number == '0' else '>'}&-" for number in closed.split())
-        lines = [request("tools/call", modern(name="noise"), 1), request("tools/list", modern(), 2)]
+        script = (
+            "exec "
+            + " ".join(map(shlex.quote, SERVE))
+            + "".join(
+                f" {number}{'<' if number == '0' else '>'}&-"
+                for number in closed.split()
+            )
+        )
+        lines = [
+            request("tools/call", modern(name="noise"), 1),
+            request("tools/list", modern(), 2),
+        ]
         data = b"".join(json.dumps(message).encode() + b"\n" for message in lines)
-        run = subprocess.run(["sh", "-c", script], input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             timeout=SECONDS)
+        run = subprocess.run(
+            ["sh", "-c", script],
+            input=data,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+        )
         found = [json.loads(line) for line in run.stdout.splitlines()]
         found.sort(key=lambda m: m["id"])
-        assert run.returncode == 0 and [m["id"] for m in found] == ([1, 2] if closed == "2" else [])
-        assert closed != "2" or "input" in found[0]["result"]["content"][0]["text"]      # all else went well
+        assert run.returncode == 0 and [m["id"] for m in found] == (
+            [1, 2] if closed == "2" else []
+        )
+        assert (
+            closed != "2" or "input" in found[0]["result"]["content"][0]["text"]
+        )  # all else went well
 
     @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
     def test_a_stderr_that_nobody_reads(self, tmp_path):
@@ -7848,7 +10277,11 @@ class TestFaults:
         try:
             with Wire(command, writing) as wire:
                 for n in range(400):
-                    found = wire.ask("tools/call", modern(name="tool", arguments={"how": "memory"}), n)
+                    found = wire.ask(
+                        "tools/call",
+                        modern(name="tool", arguments={"how": "memory"}),
+                        n,
+                    )
                     assert found["id"] == n and found["result"]["isError"]
                 assert wire.end() == ([], 0)
             assert b"Traceback" in os.read(reading, 65536)
@@ -7859,7 +10292,9 @@ class TestFaults:
     @pytest.mark.parametrize("others", [0, 1])
     def test_cancelled_work_may_tidy_up(self, tmp_path, others):
         """At the end of the input: on the reading thread, and on a worker."""
-        command = program(tmp_path, f"""
+        command = program(
+            tmp_path,
+            f"""
             mcp_lite.DRAIN_SECONDS = 1.0
             server = Server("s")
             begun = threading.Barrier({others + 1})
@@ -7875,10 +10310,13 @@ class TestFaults:
                     time.sleep(0.05)
                     open({str(tmp_path / "tidy")!r} + str(n), "w").close()
             server.run()
-            """)
+            """,
+        )
         with Wire(command) as wire:
             for n in range(others + 1):
-                wire.send(request("tools/call", modern(name="work", arguments={"n": n}), n))
+                wire.send(
+                    request("tools/call", modern(name="work", arguments={"n": n}), n)
+                )
             eventually(lambda: len(list(tmp_path.glob("begun*"))) == others + 1)
             assert wire.end() == ([], 0)
         assert len(list(tmp_path.glob("tidy*"))) == others + 2
@@ -7887,7 +10325,9 @@ class TestFaults:
     @pytest.mark.parametrize("stream", ["stdout", "stderr"])
     def test_tools_that_print_what_nobody_reads(self, tmp_path, stream):
         """They wait, as in any program; the others are served, and the end of the input ends the server."""
-        command = program(tmp_path, f"""
+        command = program(
+            tmp_path,
+            f"""
             mcp_lite.DRAIN_SECONDS = 0.2
             server = Server("s")
             @server.tool
@@ -7898,10 +10338,15 @@ class TestFaults:
             def hello() -> str:
                 return "hello"
             server.run()
-            """)
+            """,
+        )
         reading, writing = os.pipe()
         try:
-            buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+            buffered = {
+                name: value
+                for name, value in os.environ.items()
+                if name != "PYTHONUNBUFFERED"
+            }
             with Wire(command, writing, env=buffered) as wire:
                 wire.send(request("tools/call", modern(name="talk"), 1))
                 for n in range(2, 20):
@@ -7913,55 +10358,69 @@ class TestFaults:
 
     def test_a_child_that_floods_its_stderr(self, tmp_path):
         """Lines, and one without an end: the client reads on, and keeps the last words only."""
-        command = program(tmp_path, """
+        command = program(
+            tmp_path,
+            """
             os.write(2, b"line\\n" * 1000 + b"x" * (1 << 18))
             server = Server("s")
             server.add_tool(lambda: str(os.write(2, b"y" * (1 << 18))), name="loud")
             server.run()
-            """)
+            """,
+        )
         with Client(command) as client:
             assert client.call("loud") == str(1 << 18)
-            assert sum(map(len, client._child._last_words)) <= mcp_lite.STDERR_LINES * 2000
+            assert (
+                sum(map(len, client._child._last_words)) <= mcp_lite.STDERR_LINES * 2000
+            )
 
-    @pytest.mark.parametrize("body", [
-        "time.sleep(600)",
-        "sys.stdin.read(); time.sleep(600)",
-        "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]; time.sleep(600)",
-        "[os.write(1, os.urandom(1 << 16)) for _ in iter(int, 1)]",
-        "[os.write(1, b'no json\\n' * 5000) for _ in iter(int, 1)]",
-        "[os.write(1, b'[' * 60000 + b'\\n') for _ in iter(int, 1)]",
-        "[os.write(1, b'{}\\n' * 20000) for _ in iter(int, 1)]",
-        "os.close(0); time.sleep(600)",
-        "os.close(1); time.sleep(600)",
-        "os.close(2); time.sleep(600)",
-        "sys.exit(0)",
-        "os.kill(os.getpid(), 9)",
-        "os.write(1, b'{\"jsonrpc\":\"2.0\",'); os._exit(1)",
-    ])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "time.sleep(600)",
+            "sys.stdin.read(); time.sleep(600)",
+            "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]; time.sleep(600)",
+            "[os.write(1, os.urandom(1 << 16)) for _ in iter(int, 1)]",
+            "[os.write(1, b'no json\\n' * 5000) for _ in iter(int, 1)]",
+            "[os.write(1, b'[' * 60000 + b'\\n') for _ in iter(int, 1)]",
+            "[os.write(1, b'{}\\n' * 20000) for _ in iter(int, 1)]",
+            "os.close(0); time.sleep(600)",
+            "os.close(1); time.sleep(600)",
+            "os.close(2); time.sleep(600)",
+            "sys.exit(0)",
+            "os.kill(os.getpid(), 9)",
+            'os.write(1, b\'{"jsonrpc":"2.0",\'); os._exit(1)',
+        ],
+    )
     def test_a_child_that_is_no_server(self, tmp_path, monkeypatch, body):
         """Silent, deaf, babbling, gone: connect() ends with an error, and no process is left."""
         if os.name == "nt" and "signal" in body:
             pytest.skip("POSIX signals")
         monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
-        command = program(tmp_path, f"""
+        command = program(
+            tmp_path,
+            f"""
             with open({str(tmp_path / "pid")!r}, "w") as file:
                 file.write(str(os.getpid()))
             {body}
-            """)
+            """,
+        )
         with pytest.raises((Timeout, ConnectionClosed)):
             Client(command, version="2025-11-25", timeout=1.0).connect()
-        if (tmp_path / "pid").exists():          # else it had not even begun
+        if (tmp_path / "pid").exists():  # else it had not even begun
             eventually(lambda: is_gone(int((tmp_path / "pid").read_text() or 0)))
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX sessions")
     def test_a_grandchild_out_of_reach(self, tmp_path, monkeypatch):
         """One that left the process group and holds the pipes: close() returns all the same."""
         monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
-        command = program(tmp_path, """
+        command = program(
+            tmp_path,
+            """
             child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
                                      start_new_session=True)
             Server("s", instructions=str(child.pid)).run()
-            """)
+            """,
+        )
         client = Client(command).connect()
         pid = int(client.instructions)
         try:
@@ -7974,7 +10433,9 @@ class TestFaults:
     @contextlib.contextmanager
     def at_work(tmp_path, setting, first="pass"):
         """A server process with a tool at work, which does this first."""
-        command = program(tmp_path, f"""
+        command = program(
+            tmp_path,
+            f"""
             {setting}
             server = Server("s")
             @server.tool
@@ -7983,7 +10444,8 @@ class TestFaults:
                 ctx.info("begun")
                 ctx.sleep(600)
             server.run()
-            """)
+            """,
+        )
         with Wire(command) as wire:
             wire.open()
             wire.send(request("tools/call", {"name": "work"}))
@@ -7994,16 +10456,22 @@ class TestFaults:
     @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
     def test_a_signal_at_work(self, tmp_path, number):
         """The server ends, though handlers are at work; by Ctrl-C in good order, with them cancelled."""
-        marks = f"ctx.on_cancel(lambda: open({str(tmp_path / 'cancelled')!r}, 'w').close())"
+        marks = (
+            f"ctx.on_cancel(lambda: open({str(tmp_path / 'cancelled')!r}, 'w').close())"
+        )
         with self.at_work(tmp_path, "mcp_lite.DRAIN_SECONDS = 0.1", marks) as process:
             process.send_signal(getattr(signal, number))
-            assert process.wait(SECONDS) == (0 if number == "SIGINT" else -signal.SIGTERM)
+            assert process.wait(SECONDS) == (
+                0 if number == "SIGINT" else -signal.SIGTERM
+            )
             assert (tmp_path / "cancelled").exists() == (number == "SIGINT")
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_a_program_s_own_sigterm(self, tmp_path):
         """One that exits by sys.exit() in its handler ends with its code, though a tool is at work."""
-        with self.at_work(tmp_path, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))") as process:
+        with self.at_work(
+            tmp_path, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))"
+        ) as process:
             process.send_signal(signal.SIGTERM)
             assert process.wait(SECONDS) == 5
 
@@ -8011,7 +10479,9 @@ class TestFaults:
     @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
     @pytest.mark.parametrize("transport", ["stdio", "http"])
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_a_signal_to_a_client_that_waits(self, tmp_path, number, transport, version):
+    def test_a_signal_to_a_client_that_waits(
+        self, tmp_path, number, transport, version
+    ):
         """Ctrl-C raises KeyboardInterrupt in the call, and cancels it on the server; SIGTERM ends both."""
         marks = {name: tmp_path / name for name in ("begun", "cancelled", "server")}
         text = f"""
@@ -8024,19 +10494,25 @@ class TestFaults:
                 ctx.sleep(600)
             """
         (tmp_path / "a").mkdir()
-        serving = program(tmp_path / "a", text + f"""
+        serving = program(
+            tmp_path / "a",
+            text
+            + f"""
             with open({str(marks["server"])!r}, "w") as file:
                 file.write(str(os.getpid()))
             mcp_lite.DRAIN_SECONDS = 0.5
             server.run()
-            """)
+            """,
+        )
         with contextlib.ExitStack() as stack:
             wanted = serving
             if transport == "http":
                 names = dict(vars(mcp_lite))
                 exec(textwrap.dedent(text), names)
                 wanted = stack.enter_context(names["server"].start_http()).url
-            command = program(tmp_path, f"""
+            command = program(
+                tmp_path,
+                f"""
                 client = Client({wanted!r}, version={version!r}).connect()
                 try:
                     client.call("work")
@@ -8044,12 +10520,17 @@ class TestFaults:
                     client.ping()
                     client.close()
                     sys.exit(3)
-                """)
+                """,
+            )
             process = subprocess.Popen(command)
             try:
-                eventually(lambda: marks["begun"].exists() and marks["begun"].read_text())
+                eventually(
+                    lambda: marks["begun"].exists() and marks["begun"].read_text()
+                )
                 process.send_signal(getattr(signal, number))
-                assert process.wait(SECONDS) == (3 if number == "SIGINT" else -signal.SIGTERM)
+                assert process.wait(SECONDS) == (
+                    3 if number == "SIGINT" else -signal.SIGTERM
+                )
             finally:
                 process.kill()
                 process.wait()
@@ -8060,7 +10541,9 @@ class TestFaults:
 
     def test_a_client_that_reads_nothing(self, tmp_path):
         """Handlers wait for it, the reading does not: they can be cancelled, and the input's end ends all."""
-        command = program(tmp_path, f"""
+        command = program(
+            tmp_path,
+            f"""
             mcp_lite.DRAIN_SECONDS = 0.2
             server = Server("s")
             @server.tool
@@ -8072,14 +10555,26 @@ class TestFaults:
                     ctx.info("x" * 10_000)
                     ctx.check_cancelled()
             server.run()
-            """)
+            """,
+        )
         with Wire(command) as wire:
             wire.open()
-            wire.send(*[request("tools/call", {"name": "flood", "arguments": {"n": n}}, n) for n in range(3)])
+            wire.send(
+                *[
+                    request("tools/call", {"name": "flood", "arguments": {"n": n}}, n)
+                    for n in range(3)
+                ]
+            )
             for n in range(3):
                 eventually((tmp_path / f"begun{n}").exists)
             for n in range(3):
-                wire.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": n}})
+                wire.send(
+                    {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/cancelled",
+                        "params": {"requestId": n},
+                    }
+                )
             for n in range(3):
                 eventually((tmp_path / f"cancelled{n}").exists)
             wire.process.stdin.close()
@@ -8090,7 +10585,9 @@ class TestFaults:
     @pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
     def test_a_server_out_of_descriptors(self, tmp_path):
         """It accepts again when some are closed; the accepting thread lives."""
-        command = program(tmp_path, """
+        command = program(
+            tmp_path,
+            """
             import resource
             resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
             server = Server("s")
@@ -8098,12 +10595,15 @@ class TestFaults:
             with server.start_http() as http:
                 print(http.port, flush=True)
                 sys.stdin.read()
-            """)
+            """,
+        )
         with Wire(command) as wire:
             port = int(wire.out.readline())
             with contextlib.ExitStack() as stack:
                 for _ in range(60):
-                    stack.enter_context(socket.create_connection(("127.0.0.1", port), SECONDS))
+                    stack.enter_context(
+                        socket.create_connection(("127.0.0.1", port), SECONDS)
+                    )
             with Client(f"http://127.0.0.1:{port}/mcp") as client:
                 assert client.call("here") == "here"
             wire.process.stdin.close()
@@ -8113,13 +10613,26 @@ class TestFaults:
         """As many as may be open are, without a thread each; one more is refused, and those there live on."""
         before = threading.active_count()
         with server.start_http(max_sessions=1000) as site:
-            body = json.dumps(request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {},
-                                                     "clientInfo": {"name": "t", "version": "0"}})).encode()
+            body = json.dumps(
+                request(
+                    "initialize",
+                    {
+                        "protocolVersion": "2025-11-25",
+                        "capabilities": {},
+                        "clientInfo": {"name": "t", "version": "0"},
+                    },
+                )
+            ).encode()
             conn = http.client.HTTPConnection("127.0.0.1", site.port, timeout=SECONDS)
             with contextlib.closing(conn):
                 seen = []
                 for _ in range(1001):
-                    conn.request("POST", "/mcp", body, {"Content-Type": "application/json", "Accept": "*/*"})
+                    conn.request(
+                        "POST",
+                        "/mcp",
+                        body,
+                        {"Content-Type": "application/json", "Accept": "*/*"},
+                    )
                     response = conn.getresponse()
                     response.read()
                     seen.append((response.status, response.getheader("Mcp-Session-Id")))
@@ -8129,14 +10642,20 @@ class TestFaults:
             assert Web(site, seen[0][1], "2025-11-25").post(request("ping"))[0] == 200
         assert server._connections == []
 
-    @pytest.mark.parametrize("length, status", [("+50", b"200"), ("-10", b"400"), ("+60", b"400")])
+    @pytest.mark.parametrize(
+        "length, status", [("+50", b"200"), ("-10", b"400"), ("+60", b"400")]
+    )
     def test_lengths_that_lie(self, web, length, status):
         """What is too short waits for the rest, or says that it ended early; what is over is no request."""
         message = call_tool("greet", name="Bo")
         body = json.dumps(message).encode()
         told = len(body) + int(length)
-        data = head_of(message, "Mcp-Name: greet", f"Content-Length: {told}", length=False)
-        with socket.create_connection(("127.0.0.1", web.port), SECONDS) as sock, sock.makefile("rb") as file:
+        data = head_of(
+            message, "Mcp-Name: greet", f"Content-Length: {told}", length=False
+        )
+        with socket.create_connection(
+            ("127.0.0.1", web.port), SECONDS
+        ) as sock, sock.makefile("rb") as file:
             sock.sendall(data)
             sock.sendall(b" " * (50 if length[0] == "+" else 0))
             sock.shutdown(socket.SHUT_WR)
@@ -8145,8 +10664,19 @@ class TestFaults:
             assert (b"hello" in found) == (status == b"200")
         assert web.post(call_tool("add", a=1))[0] == 200
 
-    @pytest.mark.parametrize("name", ["a\r\nEvil: 1", "a\nb", "\r\n\r\nGET / HTTP/1.1", "\0", " a", "é",
-                                      "=?base64?YQ==?=", "\ud55c"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "a\r\nEvil: 1",
+            "a\nb",
+            "\r\n\r\nGET / HTTP/1.1",
+            "\0",
+            " a",
+            "é",
+            "=?base64?YQ==?=",
+            "\ud55c",
+        ],
+    )
     def test_names_are_no_headers(self, server, recorded, name):
         """Whatever a tool's, a prompt's or a resource's name is, one header says it, and no more."""
         http, seen = recorded
@@ -8155,14 +10685,22 @@ class TestFaults:
                 with pytest.raises(NotFound):
                     call(name)
             client.ping()
-        named = [(headers, message["params"]) for _, headers, message in seen if "mcp-name" in headers]
+        named = [
+            (headers, message["params"])
+            for _, headers, message in seen
+            if "mcp-name" in headers
+        ]
         assert len(named) == 3 and not any("evil" in headers for headers, _ in named)
         for headers, params in named:
-            assert mcp_lite.is_mirrored(headers["mcp-name"], params.get("name", params.get("uri")))
+            assert mcp_lite.is_mirrored(
+                headers["mcp-name"], params.get("name", params.get("uri"))
+            )
 
     def test_headers_of_the_user_s_are_checked(self, server):
         """A line break in them is an error here, not a header there."""
-        with server.start_http() as http, pytest.raises((ConnectionClosed, ValueError), match="header"):
+        with server.start_http() as http, pytest.raises(
+            (ConnectionClosed, ValueError), match="header"
+        ):
             Client(http.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
 
     def test_a_state_that_is_replayed(self):
@@ -8171,43 +10709,97 @@ class TestFaults:
         with Wire() as wire:
             state, found = {}, None
             for n in (1, 2):
-                asked = wire.ask("tools/call", modern(capabilities, name="steps", **state))["result"]
+                asked = wire.ask(
+                    "tools/call", modern(capabilities, name="steps", **state)
+                )["result"]
                 given = {"action": "accept", "content": {"name": str(n)}}
-                state = {"requestState": asked["requestState"], "inputResponses": {f"elicit-{n}": given}}
+                state = {
+                    "requestState": asked["requestState"],
+                    "inputResponses": {f"elicit-{n}": given},
+                }
             for _ in range(3):
-                found = wire.ask("tools/call", modern(capabilities, name="steps", **state))["result"]
+                found = wire.ask(
+                    "tools/call", modern(capabilities, name="steps", **state)
+                )["result"]
                 assert found["structuredContent"] == {"result": [1, "1", "2"]}
             for changed in ({"arguments": {"a": 1}}, {"name": "form"}):
-                again = wire.ask("tools/call", modern(capabilities, **{"name": "steps", **changed, **state}))
+                again = wire.ask(
+                    "tools/call",
+                    modern(capabilities, **{"name": "steps", **changed, **state}),
+                )
                 assert again["error"]["code"] == -32602
 
-    @pytest.mark.parametrize("begin, piece", [
-        (b"HTTP/1.1 200 ", b"x" * 65536),
-        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 1000),
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", b"[" * 65536),
-        (b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ", b"x" * 65536),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b"data: {}\n\n" * 5000),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b":\n\n" * 5000),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
-         b"1\r\n[\r\n" * 1000),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n{}",
-         b""),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: -5\r\n\r\n{}", b""),
-        (b"HTTP/1.1 307 Elsewhere\r\nLocation: /mcp\r\nContent-Length: 0\r\n\r\n", b""),
-        (b"\0\xff rubbish\r\n\r\n", b""),
-        (b"", b""),
-    ], ids=["status", "headers", "100s", "json", "error", "event", "events", "comments", "chunks",
-            "a chunk of -5", "a length of -5", "redirects", "rubbish", "nothing"])
+    @pytest.mark.parametrize(
+        "begin, piece",
+        [
+            (b"HTTP/1.1 200 ", b"x" * 65536),
+            (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 1000),
+            (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n",
+                b"[" * 65536,
+            ),
+            (b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ",
+                b"x" * 65536,
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+                b"data: {}\n\n" * 5000,
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+                b":\n\n" * 5000,
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+                b"1\r\n[\r\n" * 1000,
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n{}",
+                b"",
+            ),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: -5\r\n\r\n{}",
+                b"",
+            ),
+            (
+                b"HTTP/1.1 307 Elsewhere\r\nLocation: /mcp\r\nContent-Length: 0\r\n\r\n",
+                b"",
+            ),
+            (b"\0\xff rubbish\r\n\r\n", b""),
+            (b"", b""),
+        ],
+        ids=[
+            "status",
+            "headers",
+            "100s",
+            "json",
+            "error",
+            "event",
+            "events",
+            "comments",
+            "chunks",
+            "a chunk of -5",
+            "a length of -5",
+            "redirects",
+            "rubbish",
+            "nothing",
+        ],
+    )
     def test_a_site_that_is_no_server(self, begin, piece):
         """Endless or senseless answers: an error within the time given, and nothing goes on behind it."""
+
         def script(seen, sock):
             sock.sendall(begin)
             while piece:
                 sock.sendall(piece)
+
         for version in ("2025-11-25", MODERN):
-            with web_server(script) as (url, _), pytest.raises((McpError, Timeout, ConnectionClosed)):
+            with web_server(script) as (url, _), pytest.raises(
+                (McpError, Timeout, ConnectionClosed)
+            ):
                 Client(url, version=version, timeout=1.0).connect()
 
 
@@ -8223,10 +10815,13 @@ class TestSoak:
         def listen_to_its_end(*arguments):
             listen(*arguments)
             ended.append(True)
+
         monkeypatch.setattr(mcp_lite.HttpTransport, "_listen", listen_to_its_end)
         updated = "notifications/resources/updated"
         with server.start_http() as http, Client(
-            http.url, version="2025-11-25", on_notification=lambda method, _: heard.append(method)
+            http.url,
+            version="2025-11-25",
+            on_notification=lambda method, _: heard.append(method),
         ) as client:
             client.subscribe("x://note")
             for _ in range(3):
@@ -8248,11 +10843,19 @@ class TestSoak:
         def initialize(seen, sock):
             session = sessions.pop(0)
             status, _, body = legacy_site()(seen, sock)
-            return (status, {"Mcp-Session-Id": session}, body) if session else (503, {}, b"busy")
+            return (
+                (status, {"Mcp-Session-Id": session}, body)
+                if session
+                else (503, {}, b"busy")
+            )
 
         def call(seen, sock):
             session = seen["headers"].get("mcp-session-id")
-            return result_of(seen, **text_result(session)) if session == "s3" else (404, {}, b"no session")
+            return (
+                result_of(seen, **text_result(session))
+                if session == "s3"
+                else (404, {}, b"no session")
+            )
 
         with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
             url, version="2025-11-25"
@@ -8265,48 +10868,83 @@ class TestSoak:
         """It is not blamed on the client: no answer, so that it knows that the server is gone."""
         http = server.start_http()
         with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
-            sock.sendall(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
-                         b"Expect: 100-continue\r\n\r\n")
+            sock.sendall(
+                b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+                b"Expect: 100-continue\r\n\r\n"
+            )
             assert sock.recv(100).startswith(b"HTTP/1.1 100 ")
             sock.sendall(b"half")
             http.close()
             assert sock.recv(1000) == b""
 
     def run(self, *command):
-        run = subprocess.run([sys.executable, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, timeout=SECONDS * 8)
+        run = subprocess.run(
+            [sys.executable, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS * 8,
+        )
         lines = run.stdout.decode().splitlines()
-        print(*[line for line in lines if line.startswith("LOSS")], sep="\n")  # told on failure
+        print(
+            *[line for line in lines if line.startswith("LOSS")], sep="\n"
+        )  # told on failure
         return run.returncode, lines[-1], run.stderr.decode()
 
     def test_a_short_soak(self):
         """A few seconds of everything, without a loss, a warning, or anything left over."""
         code, last, errors = self.run("-X", "dev", "-W", "error", self.SOAK, "0.05")
-        assert re.fullmatch(r"ok: \d+ calls, 0 losses, memory \S+ MiB, "
-                            r"threads 1 -> 1, descriptors (\d+) -> \1", last), last
+        assert re.fullmatch(
+            r"ok: \d+ calls, 0 losses, memory \S+ MiB, "
+            r"threads 1 -> 1, descriptors (\d+) -> \1",
+            last,
+        ), last
         assert code == 0 and errors == ""
 
     def test_a_soak_of_a_library_that_lies(self):
         """Wrong values are losses."""
-        lie = ("import runpy, mcp_lite; true = mcp_lite.Client.call;"
-               "lie = lambda self, name, **k: 'x' if name == 'echo' else true(self, name, **k);"
-               "mcp_lite.Client.call = lie;"
-               f"sys.argv = ['soak.py', '0.02']; runpy.run_path({self.SOAK!r}, run_name='__main__')")
-        code, last, _ = self.run("-c", f"import sys; sys.path.insert(0, {HERE!r}); {lie}")
+        lie = (
+            "import runpy, mcp_lite; true = mcp_lite.Client.call;"
+            "lie = lambda self, name, **k: 'x' if name == 'echo' else true(self, name, **k);"
+            "mcp_lite.Client.call = lie;"
+            f"sys.argv = ['soak.py', '0.02']; runpy.run_path({self.SOAK!r}, run_name='__main__')"
+        )
+        code, last, _ = self.run(
+            "-c", f"import sys; sys.path.insert(0, {HERE!r}); {lie}"
+        )
         assert code == 1 and re.match(r"FAILED: [1-9]\d* losses", last), last
 
-    @pytest.mark.parametrize("wrong, why", [
-        ({}, None), ({"growth": 16.1}, "memory"), ({"losses": 1}, "1 losses"),
-        ({"threads": (1, 2)}, "threads"), ({"opened": (5, 6)}, "descriptors"),
-        ({"left": {"handlers": 3}}, "3 handlers")])
+    @pytest.mark.parametrize(
+        "wrong, why",
+        [
+            ({}, None),
+            ({"growth": 16.1}, "memory"),
+            ({"losses": 1}, "1 losses"),
+            ({"threads": (1, 2)}, "threads"),
+            ({"opened": (5, 6)}, "descriptors"),
+            ({"left": {"handlers": 3}}, "3 handlers"),
+        ],
+    )
     def test_the_verdict_of_a_soak(self, wrong, why):
         """Whatever is lost, left or still growing fails it."""
         import runpy
+
         verdict = runpy.run_path(self.SOAK)["verdict"]
-        seen = {"calls": 9, "losses": 0, "growth": 1.0, "most": 16.0, "threads": (1, 1), "opened": (5, 5),
-                "left": {}}
+        seen = {
+            "calls": 9,
+            "losses": 0,
+            "growth": 1.0,
+            "most": 16.0,
+            "threads": (1, 1),
+            "opened": (5, 5),
+            "left": {},
+        }
         line = verdict(**{**seen, **wrong})
-        assert line.startswith(f"FAILED: {why}: 9 calls, " if why else "ok: 9 calls, 0 losses, memory +1.0 ")
+        assert line.startswith(
+            f"FAILED: {why}: 9 calls, "
+            if why
+            else "ok: 9 calls, 0 losses, memory +1.0 "
+        )
 
 
 class TestReadme:
@@ -8322,7 +10960,10 @@ class TestReadme:
         commands = self.blocks("sh")[0].strip().splitlines()
         assert len(commands) == 2
         run = subprocess.run(
-            [sys.executable, *shlex.split(commands[0])[1:]], cwd=HERE, stdout=subprocess.PIPE, timeout=60
+            [sys.executable, *shlex.split(commands[0])[1:]],
+            cwd=HERE,
+            stdout=subprocess.PIPE,
+            timeout=60,
         )
         assert run.returncode == 0 and b"lines  mcp_lite.py" in run.stdout
 
@@ -8336,28 +10977,52 @@ class TestReadme:
             name = re.match(r"# (\w+\.py)", block)
             path = tmp_path / (name.group(1) if name else f"block{number}.py")
             path.write_text(block, encoding="utf-8")
-            run = subprocess.run([sys.executable, str(path)], cwd=str(tmp_path), stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+            run = subprocess.run(
+                [sys.executable, str(path)],
+                cwd=str(tmp_path),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=60,
+            )
             assert run.returncode == 0, block + run.stderr.decode()
 
-    @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("bash")), reason="wants curl and bash")
+    @pytest.mark.skipif(
+        not (shutil.which("curl") and shutil.which("bash")),
+        reason="wants curl and bash",
+    )
     def test_every_curl_session_runs(self):
         """The bash blocks, against the server that README names for them."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = str(free.getsockname()[1])
         script = os.path.join(HERE, "examples", "everything_server.py")
-        server = subprocess.Popen([sys.executable, script, port], stderr=subprocess.DEVNULL)
+        server = subprocess.Popen(
+            [sys.executable, script, port], stderr=subprocess.DEVNULL
+        )
         try:
+
             def is_up():
                 assert server.poll() is None, "the server has ended"
-                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(port))):
+                with contextlib.suppress(OSError), socket.create_connection(
+                    ("127.0.0.1", int(port))
+                ):
                     return True
                 return False
+
             eventually(is_up)
-            said = [subprocess.run(["bash", "-c", block.replace("8000", port)], stdout=subprocess.PIPE,
-                                   timeout=SECONDS).stdout.decode() for block in self.blocks("bash")]
+            said = [
+                subprocess.run(
+                    ["bash", "-c", block.replace("8000", port)],
+                    stdout=subprocess.PIPE,
+                    timeout=SECONDS,
+                ).stdout.decode()
+                for block in self.blocks("bash")
+            ]
             assert len(said) == 2 and "simple text response" in said[0]
-            assert said[1].count("notifications/progress") == 3 and '"id":2,"result"' in said[1]
+            assert (
+                said[1].count("notifications/progress") == 3
+                and '"id":2,"result"' in said[1]
+            )
         finally:
             server.kill()
             server.wait()
@@ -8365,8 +11030,14 @@ class TestReadme:
     def test_the_raw_server(self):
         """It answers the tutorial's echo and its whole transcript."""
         raw = os.path.join(HERE, "examples", "raw_server.py")
-        first = request("initialize", {"protocolVersion": "2025-03-26", "capabilities": {},
-                                       "clientInfo": {"name": "test", "version": "1.0.0"}})
+        first = request(
+            "initialize",
+            {
+                "protocolVersion": "2025-03-26",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1.0.0"},
+            },
+        )
         run = subprocess.run(
             [sys.executable, raw],
             input=json.dumps(first).encode() + b"\n",
@@ -8374,26 +11045,43 @@ class TestReadme:
             stderr=subprocess.DEVNULL,
             timeout=SECONDS,
         )
-        assert json.loads(run.stdout)["result"]["protocolVersion"] == "2025-03-26" and run.returncode == 0
+        assert (
+            json.loads(run.stdout)["result"]["protocolVersion"] == "2025-03-26"
+            and run.returncode == 0
+        )
         with Wire([sys.executable, raw]) as wire:
             assert wire.ask("tools/list", id=0)["error"]["code"] == -32600
             wire.open("2025-03-26")
-            assert [tool["name"] for tool in wire.ask("tools/list", id=2)["result"]["tools"]] == [
+            assert [
+                tool["name"] for tool in wire.ask("tools/list", id=2)["result"]["tools"]
+            ] == [
                 "calculate",
                 "get_timestamp",
             ]
-            found = wire.ask("tools/call", {"name": "calculate", "arguments": {"expression": "2 + 3 * 4"}}, 3)
+            found = wire.ask(
+                "tools/call",
+                {"name": "calculate", "arguments": {"expression": "2 + 3 * 4"}},
+                3,
+            )
             assert found["result"]["content"] == [{"type": "text", "text": "14"}]
             for wrong in ("__import__('os')", "1 / 0", "", "9 ** 9 ** 9", "(" * 5000):
-                found = wire.ask("tools/call", {"name": "calculate", "arguments": {"expression": wrong}}, 4)
+                found = wire.ask(
+                    "tools/call",
+                    {"name": "calculate", "arguments": {"expression": wrong}},
+                    4,
+                )
                 assert found["result"]["isError"] is True, wrong
-            info = wire.ask("resources/read", {"uri": "server://info"}, 5)["result"]["contents"][0]
+            info = wire.ask("resources/read", {"uri": "server://info"}, 5)["result"][
+                "contents"
+            ][0]
             assert json.loads(info["text"])["server"]["name"] == "raw-mcp-server"
             assert (
-                wire.ask("tools/call", {"name": "nonexistent_tool", "arguments": {}}, 6)["error"]["code"]
+                wire.ask(
+                    "tools/call", {"name": "nonexistent_tool", "arguments": {}}, 6
+                )["error"]["code"]
                 == -32602
             )
-            assert wire.ask("tools/call", {"name": "get_timestamp", "arguments": {}}, 7)["result"]["content"][
-                0
-            ]["text"]
+            assert wire.ask(
+                "tools/call", {"name": "get_timestamp", "arguments": {}}, 7
+            )["result"]["content"][0]["text"]
             assert wire.end() == ([], 0)

@@ -5,6 +5,7 @@ noisy machine, a number does not. Rounds alternate between the two, and the medi
 three ratios have a client as programs have one, http.client; the next one on raw sockets that costs nothing.
 Run: python3 examples/benchmark.py [seconds for each row]
 """
+
 import functools
 import http.client
 import json
@@ -22,7 +23,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.path.dirname(HERE)
 PYTHON = sys.executable
 # As users run it: a compiled file is kept beside mcp_lite.py.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if name != "PYTHONDONTWRITEBYTECODE"
+}
 
 BARE = """
 import json, sys
@@ -68,28 +73,47 @@ print(listener.getsockname()[1], flush=True)
 while True:
     threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
 """
-LITE_HTTP = LITE.replace("server.run()", """
+LITE_HTTP = LITE.replace(
+    "server.run()",
+    """
 with server.start_http() as http:
     print(http.port, flush=True)
     http.closing.wait()
-""")
+""",
+)
 
 
 class HttpPeer:
     """An HTTP server as a child process, spoken to over keep-alive sockets, one request on each at a time."""
 
-    META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {}}
+    META = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
 
     def __init__(self, code):
-        self.process = subprocess.Popen([PYTHON, "-c", code], stdout=subprocess.PIPE, env=ENVIRONMENT)
+        self.process = subprocess.Popen(
+            [PYTHON, "-c", code], stdout=subprocess.PIPE, env=ENVIRONMENT
+        )
         self.address = ("127.0.0.1", int(self.process.stdout.readline()))
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
-            "name": "echo", "arguments": {"text": "hello"}, "_meta": self.META}}).encode()
-        self.request = (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                        b"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
-                        b"Mcp-Method: tools/call\r\nMcp-Name: echo\r\n"
-                        b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        body = json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {
+                    "name": "echo",
+                    "arguments": {"text": "hello"},
+                    "_meta": self.META,
+                },
+            }
+        ).encode()
+        self.request = (
+            b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+            b"Mcp-Method: tools/call\r\nMcp-Name: echo\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
 
     def close(self):
         self.process.kill()
@@ -133,6 +157,7 @@ def through_http_client(peer, seconds, width):
             assert b'"hello"' in connection.getresponse().read()
             counts[n] += 1
         connection.close()
+
     threads = [threading.Thread(target=calls, args=(n,)) for n in range(width)]
     for thread in threads:
         thread.start()
@@ -150,19 +175,39 @@ class Peer:
         with open(path, "w") as file:
             file.write(code)
         self.process = subprocess.Popen(
-            [PYTHON, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=ENVIRONMENT
+            [PYTHON, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env=ENVIRONMENT,
         )
-        self.input, self.output = self.process.stdin.fileno(), self.process.stdout.fileno()
+        self.input, self.output = (
+            self.process.stdin.fileno(),
+            self.process.stdout.fileno(),
+        )
         self.ids = 0
-        self.write(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "b", "version": "0"},
-            "arguments": {"text": ""}}}).encode() + b"\n")
+        self.write(
+            json.dumps(
+                {
+                    "jsonrpc": "2.0",
+                    "id": 0,
+                    "method": "initialize",
+                    "params": {
+                        "protocolVersion": "2025-11-25",
+                        "capabilities": {},
+                        "clientInfo": {"name": "b", "version": "0"},
+                        "arguments": {"text": ""},
+                    },
+                }
+            ).encode()
+            + b"\n"
+        )
         self.read(1)
 
     def write(self, data):
         view = memoryview(data)
         while view:
-            view = view[os.write(self.input, view):]
+            view = view[os.write(self.input, view) :]
 
     def read(self, lines):
         """Read until that many lines have come, and return how many did."""
@@ -222,16 +267,20 @@ def compare(measure, seconds, peers, rounds=7):
         measure(bare, 0.1)
         measure(lite, 0.1)
         pairs = [
-            (measure(bare, seconds / rounds / 2), measure(lite, seconds / rounds / 2)) for _ in range(rounds)
+            (measure(bare, seconds / rounds / 2), measure(lite, seconds / rounds / 2))
+            for _ in range(rounds)
         ]
     finally:
         bare.close()
         lite.close()
-    return statistics.median(b / a for a, b in pairs), [statistics.median(column) for column in zip(*pairs)]
+    return statistics.median(b / a for a, b in pairs), [
+        statistics.median(column) for column in zip(*pairs)
+    ]
 
 
 def start_up(rounds=15):
     """Seconds from the start of the process to its first answer, and of `python3 -c "import json"`."""
+
     def first_answer():
         start = time.perf_counter()
         peer = Peer(LITE)
@@ -243,9 +292,12 @@ def start_up(rounds=15):
         start = time.perf_counter()
         subprocess.check_call([PYTHON, "-c", "import json"])
         return time.perf_counter() - start
+
     first_answer()
     pairs = [(import_json(), first_answer()) for _ in range(rounds)]
-    return statistics.median(b / a for a, b in pairs), [statistics.median(column) for column in zip(*pairs)]
+    return statistics.median(b / a for a, b in pairs), [
+        statistics.median(column) for column in zip(*pairs)
+    ]
 
 
 def idle_memory():
@@ -253,7 +305,9 @@ def idle_memory():
     peer = Peer(LITE)
     try:
         with open(f"/proc/{peer.process.pid}/status") as file:
-            return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS"))
+            return next(
+                int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS")
+            )
     except OSError:
         return None
     finally:
@@ -264,10 +318,18 @@ def validations(seconds):
     """Validations a second of a small call's arguments: with the package jsonschema, or 0, and here."""
     sys.path.insert(0, LIBRARY)
     import mcp_lite
-    schema = {"type": "object", "required": ["city"], "additionalProperties": False, "properties": {
-        "city": {"type": "string", "minLength": 1, "pattern": "^[A-Z][a-z]+$"},
-        "days": {"type": "integer", "minimum": 1, "maximum": 14}, "units": {"enum": ["metric", "imperial"]},
-        "tags": {"type": "array", "items": {"type": "string"}}}}
+
+    schema = {
+        "type": "object",
+        "required": ["city"],
+        "additionalProperties": False,
+        "properties": {
+            "city": {"type": "string", "minLength": 1, "pattern": "^[A-Z][a-z]+$"},
+            "days": {"type": "integer", "minimum": 1, "maximum": 14},
+            "units": {"enum": ["metric", "imperial"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+    }
     value = {"city": "Oslo", "days": 3, "units": "metric", "tags": ["a", "b"]}
 
     def rate(check):
@@ -277,35 +339,48 @@ def validations(seconds):
                 assert not check(value)
             count += 100
         return count / seconds
+
     try:
         import jsonschema
     except ImportError:
         return 0, rate(mcp_lite.Schema(schema).errors)
     validator = jsonschema.Draft202012Validator(schema)
-    return rate(lambda value: not validator.is_valid(value)), rate(mcp_lite.Schema(schema).errors)
+    return rate(lambda value: not validator.is_valid(value)), rate(
+        mcp_lite.Schema(schema).errors
+    )
 
 
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 4.0
     print(f"{'ratio to the bare loop':34} {'ratio':>6}   bare -> mcp_lite")
-    for name, measure in (("one call at a time", lambda peer, s: in_flight(peer, 1, s)),
-                          ("64 calls in flight", lambda peer, s: in_flight(peer, 64, s)),
-                          ("8 MiB echoed", lambda peer, s: large(peer, 8 << 20, s))):
+    for name, measure in (
+        ("one call at a time", lambda peer, s: in_flight(peer, 1, s)),
+        ("64 calls in flight", lambda peer, s: in_flight(peer, 64, s)),
+        ("8 MiB echoed", lambda peer, s: large(peer, 8 << 20, s)),
+    ):
         ratio, (bare, lite) = compare(measure, seconds, (Peer(BARE), Peer(LITE)))
         print(f"{name:34} {ratio:6.2f}   {bare:,.1f} -> {lite:,.1f} a second")
     for kind, measure in (("", through_http_client), (" (raw sockets)", over_http)):
         for width in (1, 8, 32):
             peers = HttpPeer(BARE_HTTP), HttpPeer(LITE_HTTP)
-            ratio, (bare, lite) = compare(functools.partial(measure, width=width), seconds, peers)
+            ratio, (bare, lite) = compare(
+                functools.partial(measure, width=width), seconds, peers
+            )
             name = f"HTTP, {width} connections{kind}"
             print(f"{name:34} {ratio:6.2f}   {bare:,.1f} -> {lite:,.1f} a second")
     theirs, lite = validations(seconds / 4)
     if theirs:
-        print(f"{'validations (jsonschema)':34} {lite / theirs:6.2f}   {theirs:,.1f} -> {lite:,.1f} a second")
+        print(
+            f"{'validations (jsonschema)':34} {lite / theirs:6.2f}   {theirs:,.1f} -> {lite:,.1f} a second"
+        )
     else:
-        print(f"{'validations':34} {'':6}   {lite:,.1f} a second (jsonschema is not installed)")
+        print(
+            f"{'validations':34} {'':6}   {lite:,.1f} a second (jsonschema is not installed)"
+        )
     ratio, (bare, lite) = start_up()
-    print(f"{'start to the first answer':34} {ratio:6.2f}   {bare * 1000:.1f} -> {lite * 1000:.1f} ms")
+    print(
+        f"{'start to the first answer':34} {ratio:6.2f}   {bare * 1000:.1f} -> {lite * 1000:.1f} ms"
+    )
     memory = idle_memory()
     if memory is not None:
         print(f"{'idle memory':34} {'':6}   {memory:.1f} MiB")

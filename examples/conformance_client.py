@@ -4,11 +4,14 @@ Teaches: one `Client` for every revision; what it answers by itself (forms with 
 eras, lost streams), and what a caller has to write: very little.
 Run by the suite: python3 examples/conformance_client.py URL, with the scenario in MCP_CONFORMANCE_SCENARIO
 """
+
 import json
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # where mcp_lite.py is
+sys.path.insert(
+    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)  # where mcp_lite.py is
 from mcp_lite import Client, McpError  # noqa: E402
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
@@ -18,7 +21,10 @@ CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 
 def accept(form):
     """The user agrees to everything; the client fills in the form's defaults."""
-    return {"action": "accept", "content": {"confirmed": True} if "confirmed" in str(form) else {}}
+    return {
+        "action": "accept",
+        "content": {"confirmed": True} if "confirmed" in str(form) else {},
+    }
 
 
 def argument_for(schema):
@@ -34,7 +40,10 @@ def call_every_tool(client):
     for tool in client.list_tools():
         schema = tool["inputSchema"]
         required = schema.get("required", [])
-        client.call_tool(tool["name"], {name: argument_for(schema["properties"][name]) for name in required})
+        client.call_tool(
+            tool["name"],
+            {name: argument_for(schema["properties"][name]) for name in required},
+        )
 
 
 def read_everything(client):
@@ -56,7 +65,9 @@ def call_given(client):
 def echo_schema(client):
     """Send a tool's schema back, to show that nothing in it was lost."""
     tools = {tool["name"]: tool for tool in client.list_tools()}
-    client.call_tool("json_schema_echo", {"schema": tools["json_schema_2020_12_tool"]["inputSchema"]})
+    client.call_tool(
+        "json_schema_echo", {"schema": tools["json_schema_2020_12_tool"]["inputSchema"]}
+    )
 
 
 LESSONS = {

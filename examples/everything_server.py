@@ -4,24 +4,42 @@ Teaches: what a handler can return, tell and ask; each function is one lesson, i
 names are those that the official conformance suite calls.
 Run: python3 examples/everything_server.py [PORT], then point a client at http://127.0.0.1:PORT/mcp
 """
+
 import os
 import struct
 import sys
 import zlib
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # where mcp_lite.py is
+sys.path.insert(
+    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)  # where mcp_lite.py is
 from mcp_lite import Audio, Context, EmbeddedResource, Image, Message, Server, ToolError  # noqa: E402
 
-server = Server("everything", version="1.0", instructions="One tool for each thing that a server can do.")
+server = Server(
+    "everything",
+    version="1.0",
+    instructions="One tool for each thing that a server can do.",
+)
 
 
 def png(red=255, green=0, blue=0):
     """A picture of one pixel, as a PNG file is made of chunks."""
+
     def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data))
+            + kind
+            + data
+            + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
     pixels = zlib.compress(bytes([0, red, green, blue]))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) \
-        + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
+        + chunk(b"IDAT", pixels)
+        + chunk(b"IEND", b"")
+    )
 
 
 def wav():
@@ -33,6 +51,7 @@ def wav():
 
 
 # Content: text, pictures, sound, resources, and errors that a model can read
+
 
 @server.tool
 def test_simple_text() -> str:
@@ -55,14 +74,21 @@ def test_audio_content() -> Audio:
 @server.tool
 def test_embedded_resource() -> EmbeddedResource:
     """Returns a resource inside the result."""
-    return EmbeddedResource("test://embedded-resource", "An embedded resource.", mime_type="text/plain")
+    return EmbeddedResource(
+        "test://embedded-resource", "An embedded resource.", mime_type="text/plain"
+    )
 
 
 @server.tool
 def test_multiple_content_types() -> list:
     """Returns several kinds of content: a list of them."""
-    return ["Several kinds of content:", Image(png(0, 255, 0)),
-            EmbeddedResource("test://mixed-content-resource", "{}", mime_type="application/json")]
+    return [
+        "Several kinds of content:",
+        Image(png(0, 255, 0)),
+        EmbeddedResource(
+            "test://mixed-content-resource", "{}", mime_type="application/json"
+        ),
+    ]
 
 
 @server.tool
@@ -73,10 +99,15 @@ def test_error_handling() -> str:
 
 # Telling: logs and progress, while the tool runs
 
+
 @server.tool
 def test_tool_with_logging(ctx: Context) -> str:
     """Logs three lines, for clients that want them."""
-    for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+    for text in (
+        "Tool execution started",
+        "Tool processing data",
+        "Tool execution completed",
+    ):
         ctx.info(text)
         ctx.sleep(0.05)
     return "logged"
@@ -109,8 +140,11 @@ def test_reconnection(ctx: Context) -> str:
 # Asking: the user, the model, the roots. The same lines serve a session, which waits, and 2026-07-28, in
 # which the question ends the request and the function runs again with the answer.
 
-NAME_FORM = {"type": "object", "required": ["name"],
-             "properties": {"name": {"type": "string", "description": "Your name"}}}
+NAME_FORM = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"type": "string", "description": "Your name"}},
+}
 
 
 @server.tool
@@ -128,9 +162,14 @@ def test_missing_capability(ctx: Context) -> str:
 @server.tool
 def test_elicitation(message: str, ctx: Context) -> str:
     """Asks the user to fill in a form."""
-    fields = {"username": {"type": "string", "description": "User's name"},
-              "email": {"type": "string", "description": "User's address"}}
-    answer = ctx.elicit(message, {"type": "object", "properties": fields, "required": ["username", "email"]})
+    fields = {
+        "username": {"type": "string", "description": "User's name"},
+        "email": {"type": "string", "description": "User's address"},
+    }
+    answer = ctx.elicit(
+        message,
+        {"type": "object", "properties": fields, "required": ["username", "email"]},
+    )
     return f"User response: {answer}"
 
 
@@ -141,9 +180,16 @@ def test_elicitation_sep1034_defaults(ctx: Context) -> str:
 
 
 DEFAULTS = {
-    "name": {"type": "string", "default": "John Doe"}, "age": {"type": "integer", "default": 30},
-    "score": {"type": "number", "default": 95.5}, "verified": {"type": "boolean", "default": True},
-    "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"}}
+    "name": {"type": "string", "default": "John Doe"},
+    "age": {"type": "integer", "default": 30},
+    "score": {"type": "number", "default": 95.5},
+    "verified": {"type": "boolean", "default": True},
+    "status": {
+        "type": "string",
+        "enum": ["active", "inactive", "pending"],
+        "default": "active",
+    },
+}
 
 
 @server.tool
@@ -157,15 +203,22 @@ TITLED = [{"const": f"value{n}", "title": f"Option {n}"} for n in (1, 2, 3)]
 CHOICES = {
     "untitledSingle": {"type": "string", "enum": PLAIN},
     "titledSingle": {"type": "string", "oneOf": TITLED},
-    "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": ["One", "Two", "Three"]},
+    "legacyEnum": {
+        "type": "string",
+        "enum": ["opt1", "opt2", "opt3"],
+        "enumNames": ["One", "Two", "Three"],
+    },
     "untitledMulti": {"type": "array", "items": {"type": "string", "enum": PLAIN}},
-    "titledMulti": {"type": "array", "items": {"anyOf": TITLED}}}
+    "titledMulti": {"type": "array", "items": {"anyOf": TITLED}},
+}
 
 
 @server.tool
 def test_streaming_elicitation(ctx: Context) -> str:
     """Asks with a key of its own choice."""
-    return ctx.elicit("Go on?", {"type": "object", "properties": {}}, key="confirm")["action"]
+    return ctx.elicit("Go on?", {"type": "object", "properties": {}}, key="confirm")[
+        "action"
+    ]
 
 
 @server.tool
@@ -177,7 +230,9 @@ def test_input_required_result_elicitation(ctx: Context) -> str:
 @server.tool
 def test_input_required_result_sampling(ctx: Context) -> str:
     """Has the model say what the capital of France is."""
-    return str(ctx.sample("What is the capital of France?", key="capital_question")["content"])
+    return str(
+        ctx.sample("What is the capital of France?", key="capital_question")["content"]
+    )
 
 
 @server.tool
@@ -190,14 +245,22 @@ def test_input_required_result_list_roots(ctx: Context) -> str:
 def test_input_required_result_request_state(ctx: Context) -> str:
     """Remembers a value between the question and the answer, without any memory: it travels, signed."""
     ticket = ctx.once("ticket", lambda: os.urandom(4).hex())
-    ctx.elicit("Please confirm", {"type": "object", "properties": {"ok": {"type": "boolean"}}}, key="confirm")
+    ctx.elicit(
+        "Please confirm",
+        {"type": "object", "properties": {"ok": {"type": "boolean"}}},
+        key="confirm",
+    )
     return f"state-ok: ticket {ticket}"
 
 
 @server.tool
 def test_input_required_result_tampered_state(ctx: Context) -> str:
     """The same; who changes what travels is refused."""
-    ctx.elicit("Please confirm", {"type": "object", "properties": {"ok": {"type": "boolean"}}}, key="confirm")
+    ctx.elicit(
+        "Please confirm",
+        {"type": "object", "properties": {"ok": {"type": "boolean"}}},
+        key="confirm",
+    )
     return "confirmed"
 
 
@@ -205,10 +268,19 @@ def test_input_required_result_tampered_state(ctx: Context) -> str:
 def test_input_required_result_multiple_inputs(ctx: Context) -> str:
     """Asks three things at once."""
     message = Message("Write a greeting")
-    answers = ctx.ask({
-        "user_name": ("elicitation/create", {"message": "What is your name?", "requestedSchema": NAME_FORM}),
-        "greeting": ("sampling/createMessage", {"messages": [message], "maxTokens": 50}),
-        "client_roots": ("roots/list", {})})
+    answers = ctx.ask(
+        {
+            "user_name": (
+                "elicitation/create",
+                {"message": "What is your name?", "requestedSchema": NAME_FORM},
+            ),
+            "greeting": (
+                "sampling/createMessage",
+                {"messages": [message], "maxTokens": 50},
+            ),
+            "client_roots": ("roots/list", {}),
+        }
+    )
     return f"answered: {sorted(answers)}"
 
 
@@ -216,8 +288,14 @@ def test_input_required_result_multiple_inputs(ctx: Context) -> str:
 def test_input_required_result_multi_round(ctx: Context) -> str:
     """Asks one thing after the other."""
     name = ctx.elicit("Step 1: your name?", NAME_FORM, key="step1")["content"]["name"]
-    colours = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
-    colour = ctx.elicit("Step 2: your favourite colour?", colours, key="step2")["content"]["color"]
+    colours = {
+        "type": "object",
+        "properties": {"color": {"type": "string"}},
+        "required": ["color"],
+    }
+    colour = ctx.elicit("Step 2: your favourite colour?", colours, key="step2")[
+        "content"
+    ]["color"]
     return f"{name} likes {colour}"
 
 
@@ -231,23 +309,57 @@ def test_input_required_result_capabilities(ctx: Context) -> str:
 
 # Schemas, headers, changes
 
-@server.tool(input_schema={
-    "$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object",
-    "$defs": {"address": {"$anchor": "addressDef", "type": "object",
-                          "properties": {"street": {"type": "string"}, "city": {"type": "string"}}}},
-    "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
-                   "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-                   "phone": {"type": "string"}, "email": {"type": "string"}},
-    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
-    "then": {"required": ["phone"]}, "else": {"required": ["email"]}, "additionalProperties": False})
-def json_schema_2020_12_tool(name="", address=None, contactMethod="", phone="", email="") -> str:
+
+@server.tool(
+    input_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {
+            "address": {
+                "$anchor": "addressDef",
+                "type": "object",
+                "properties": {
+                    "street": {"type": "string"},
+                    "city": {"type": "string"},
+                },
+            }
+        },
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {
+            "properties": {"contactMethod": {"const": "phone"}},
+            "required": ["contactMethod"],
+        },
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": False,
+    }
+)
+def json_schema_2020_12_tool(
+    name="", address=None, contactMethod="", phone="", email=""
+) -> str:
     """Takes what a schema of its own says: more than a signature can."""
     return f"{name} by {contactMethod or 'any means'}: {phone or email}"
 
 
-@server.tool(input_schema={"type": "object", "properties": {
-    "region": {"type": "string", "description": "Where to run", "x-mcp-header": "Region"}}})
+@server.tool(
+    input_schema={
+        "type": "object",
+        "properties": {
+            "region": {
+                "type": "string",
+                "description": "Where to run",
+                "x-mcp-header": "Region",
+            }
+        },
+    }
+)
 def test_x_mcp_header(region: str = "") -> str:
     """Has a parameter that a header mirrors, for gateways that route by it. From Python 3.9 on, the hint
     Annotated[str, Param("Where to run", header="Region")] makes this schema."""
@@ -257,7 +369,9 @@ def test_x_mcp_header(region: str = "") -> str:
 @server.tool
 def test_trigger_tool_change() -> str:
     """Offers a new tool; who listens is told by itself."""
-    server.add_tool(lambda: "new", name="test_dynamic_tool", description="Comes and goes.")
+    server.add_tool(
+        lambda: "new", name="test_dynamic_tool", description="Comes and goes."
+    )
     server.remove_tool("test_dynamic_tool")
     return "changed"
 
@@ -265,12 +379,15 @@ def test_trigger_tool_change() -> str:
 @server.tool
 def test_trigger_prompt_change() -> str:
     """The same for prompts."""
-    server.add_prompt(lambda: "new", name="test_dynamic_prompt", description="Comes and goes.")
+    server.add_prompt(
+        lambda: "new", name="test_dynamic_prompt", description="Comes and goes."
+    )
     server.remove_prompt("test_dynamic_prompt")
     return "changed"
 
 
 # Resources
+
 
 @server.resource("test://static-text", mime_type="text/plain")
 def static_text() -> str:
@@ -298,6 +415,7 @@ def watched() -> str:
 
 # Prompts
 
+
 @server.prompt
 def test_simple_prompt() -> str:
     """A prompt without arguments."""
@@ -318,8 +436,14 @@ def complete_arg1(value: str) -> list:
 @server.prompt
 def test_prompt_with_embedded_resource(resourceUri: str) -> list:
     """A prompt with a resource inside."""
-    return [EmbeddedResource(resourceUri, "Embedded resource content for testing.", mime_type="text/plain"),
-            "Please process the embedded resource above."]
+    return [
+        EmbeddedResource(
+            resourceUri,
+            "Embedded resource content for testing.",
+            mime_type="text/plain",
+        ),
+        "Please process the embedded resource above.",
+    ]
 
 
 @server.prompt

@@ -5,16 +5,19 @@ HTTP is served in the background; and a `quit` from outside ends all in order: l
 Run: `python3 examples/host_app.py`, which starts the program and drives it as a client. To drive it with
 another, `python3 examples/host_app.py 8000` serves http://127.0.0.1:8000/mcp until it is told to quit.
 """
+
 import os
 import subprocess
 import sys
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # where mcp_lite.py is
+sys.path.insert(
+    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)  # where mcp_lite.py is
 from mcp_lite import Client, MainThread, Server  # noqa: E402
 
-TICK = 0.05                                      # seconds between two ticks of the program's timer
+TICK = 0.05  # seconds between two ticks of the program's timer
 
 
 class Scene:
@@ -24,7 +27,7 @@ class Scene:
         self._owner = threading.current_thread()
         self._shapes, self._ticks, self._open = [], 0, True
 
-    def __getattr__(self, name):                 # scene.shapes is _shapes, if this thread may have it
+    def __getattr__(self, name):  # scene.shapes is _shapes, if this thread may have it
         if threading.current_thread() is not self._owner:
             raise RuntimeError(f"{name}: only for {self._owner.name}")
         return self.__dict__["_" + name]
@@ -49,7 +52,7 @@ def make_server(scene, main):
     @server.resource("scene://shapes")
     def shapes() -> list:
         """What is in the scene."""
-        return list(scene.shapes)                # a copy: what is returned is read on another thread
+        return list(scene.shapes)  # a copy: what is returned is read on another thread
 
     @server.tool
     def ticks() -> int:
@@ -72,11 +75,13 @@ def run_host(port):
         print(http.url, flush=True)
         due = time.monotonic() + TICK
         while scene.open:
-            main.run_pending(wait=max(0.0, due - time.monotonic()))      # a job wakes it before its time
+            main.run_pending(
+                wait=max(0.0, due - time.monotonic())
+            )  # a job wakes it before its time
             if time.monotonic() >= due:
                 scene.tick()
                 due += TICK
-        main.close()                             # what came too late fails at once: nobody waits for it
+        main.close()  # what came too late fails at once: nobody waits for it
     # Leaving `with` lets the answers leave, and frees the port.
 
 
@@ -87,7 +92,7 @@ def drive(url):
             print("drew", shape, "and there are", client.call("draw", shape=shape))
         print("in the scene:", client.read("scene://shapes"))
         before = client.call("ticks")
-        while client.call("ticks") == before:    # calls come between the ticks
+        while client.call("ticks") == before:  # calls come between the ticks
             pass
         print("the program's timer goes on")
         print("quit:", client.call("quit"))
@@ -97,13 +102,15 @@ def main():
     if len(sys.argv) > 1:
         run_host(int(sys.argv[1]))
         return
-    command = [sys.executable, os.path.abspath(__file__), "0"]           # 0: any free port
-    with subprocess.Popen(command, stdout=subprocess.PIPE, universal_newlines=True) as host:
+    command = [sys.executable, os.path.abspath(__file__), "0"]  # 0: any free port
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, universal_newlines=True
+    ) as host:
         try:
             drive(host.stdout.readline().strip())
             print("the program ended with", host.wait(10))
         finally:
-            host.kill()                          # only if something went wrong
+            host.kill()  # only if something went wrong
 
 
 if __name__ == "__main__":

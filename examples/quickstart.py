@@ -3,17 +3,20 @@
 Teaches: blocking calls, values instead of envelopes, one plain exception when something goes wrong.
 Run: `python3 examples/quickstart.py`, in any folder with text files.
 """
+
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))                                         # where mcp_lite.py is
+sys.path.insert(0, os.path.dirname(HERE))  # where mcp_lite.py is
 from mcp_lite import Client, ToolError  # noqa: E402
 
 
 def main():
     with Client(os.path.join(HERE, "quickstart_server.py")) as client:
-        print(f"connected to {client.server_info['name']}, speaking {client.protocol_version}")
+        print(
+            f"connected to {client.server_info['name']}, speaking {client.protocol_version}"
+        )
 
         for tool in client.list_tools():
             print(f"  tool {tool['name']}: {tool['description']}")

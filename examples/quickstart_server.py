@@ -3,15 +3,22 @@
 Teaches: functions become tools; hints become schemas; the docstring is what a model reads.
 Run it by a client: `python3 examples/quickstart.py`, or put its path into any MCP host's configuration.
 """
+
 import os
 import platform
 import re
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # where mcp_lite.py is
+sys.path.insert(
+    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)  # where mcp_lite.py is
 from mcp_lite import Context, Server, ToolError  # noqa: E402
 
-server = Server("quickstart", version="1.0", instructions="Counts and searches the files of one folder.")
+server = Server(
+    "quickstart",
+    version="1.0",
+    instructions="Counts and searches the files of one folder.",
+)
 FOLDER = os.getcwd()
 
 
@@ -55,7 +62,11 @@ def search(pattern: str, limit: int = 5) -> list:
 @server.resource("quickstart://machine", mime_type="application/json")
 def machine() -> dict:
     """What this server runs on."""
-    return {"python": platform.python_version(), "system": platform.system(), "folder": FOLDER}
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "folder": FOLDER,
+    }
 
 
 @server.prompt

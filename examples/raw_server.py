@@ -3,6 +3,7 @@
 Teaches: no handshake, no routing and no framing is yours to write; an expression is parsed, never eval'ed.
 Run: echo '{"jsonrpc":"2.0","id":1,"method":"ping"}' | python3 examples/raw_server.py
 """
+
 import ast
 import datetime
 import operator
@@ -11,13 +12,22 @@ import platform
 import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # where mcp_lite.py is
+sys.path.insert(
+    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)  # where mcp_lite.py is
 from mcp_lite import Server, ToolError  # noqa: E402
 
 server = Server("raw-mcp-server", version="1.0.0")
 STARTED = time.monotonic()
-BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-          ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow}
+BINARY = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
 UNARY = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 
 
@@ -40,7 +50,13 @@ def calculate(expression: str) -> str:
     """Evaluate a mathematical expression, such as "2 + 3 * 4"."""
     try:
         return str(evaluate(ast.parse(expression.strip(), mode="eval").body))
-    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
+    except (
+        SyntaxError,
+        ValueError,
+        ArithmeticError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise ToolError(f"cannot evaluate {expression[:60]!r}: {error}") from None
 
 
@@ -53,8 +69,13 @@ def get_timestamp() -> str:
 @server.resource("server://info", name="Server Information")
 def info() -> dict:
     """Current server status and configuration."""
-    return {"server": {"name": server.name, "version": server.version}, "uptime": time.monotonic() - STARTED,
-            "pythonVersion": platform.python_version(), "platform": sys.platform, "pid": os.getpid()}
+    return {
+        "server": {"name": server.name, "version": server.version},
+        "uptime": time.monotonic() - STARTED,
+        "pythonVersion": platform.python_version(),
+        "platform": sys.platform,
+        "pid": os.getpid(),
+    }
 
 
 if __name__ == "__main__":

@@ -5,10 +5,13 @@ question and its answer must carry travels in `requestState`, which all processe
 stay in the process that opened them, so older clients are served without: they call, but cannot be asked.
 Run in examples/: MCP_STATE_KEY=$(openssl rand -hex 32) gunicorn -w 2 --threads 8 wsgi_app:app
 """
+
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # where mcp_lite.py is
+sys.path.insert(
+    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)  # where mcp_lite.py is
 from mcp_lite import Context, Server  # noqa: E402
 
 server = Server("scaled-out", version="1.0", state_key=os.environ["MCP_STATE_KEY"])
@@ -24,7 +27,11 @@ def which_process() -> int:
 def greet(ctx: Context) -> str:
     """Ask for a name, and greet; the answer may reach another process than asked."""
     asked_by = ctx.once("asked_by", os.getpid)
-    form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    form = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}},
+        "required": ["name"],
+    }
     answer = ctx.elicit("What is your name?", form)
     if answer["action"] != "accept":
         return "Goodbye."
