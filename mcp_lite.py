@@ -31,16 +31,19 @@ The rooms, in reading order. Each uses only the rooms above it.
      3. Messages        JSON-RPC: bytes to messages and back, and the check of the envelope
      4. Methods         one table of everything that can be said, by whom, and in which revisions
      5. JSON Schema     a validator
-     6. Signatures      Python functions as tools: schemas, arguments, results, content, URI templates
-     7. Framing         bytes to lines and events, and the headers that mirror a message
-     8. Protocol        one conversation without I/O, locks or clocks: what may be said now
-     9. Connection      the same conversation with threads: workers, waiting, deadlines
-    10. Context         what a handler sees of its request, and how it asks the client
-    11. stdio           byte streams, a server's standard streams kept clean, a server as a child process
-    12. HTTP server     one endpoint for every revision, and http.server and WSGI around it
-    13. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    14. Server          registries, the features' handlers, subscriptions
-    15. Client          probing, calling, paging, answering, listening
+     6. Content         text, images, audio, resources and links: the blocks of results
+     7. Signatures      Python functions as tools: schemas, arguments, results, URI templates
+     8. Framing         bytes to lines and events, and the headers that mirror a message
+     9. Protocol        one conversation without I/O, locks or clocks: what may be said now
+    10. Connection      the same conversation with threads: workers, waiting, deadlines
+    11. Context         what a handler sees of its request, and how it asks the client
+    12. stdio           byte streams, a server's standard streams kept clean, a server as a child process
+    13. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
+    14. HTTP server     sockets and WSGI: the shells around the endpoint
+    15. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    16. Server          registries, the features' handlers, subscriptions
+    17. Calls           a call in flight, with its rounds; a subscription
+    18. Client          probing, calling, paging, answering
 
 Who runs what, and how it ends:
     thread      born in                  runs                                          ends
@@ -57,7 +60,7 @@ Who runs what, and how it ends:
     HTTP worker Client over HTTP         one POST or stream each                       when idle, or close()
 
 What guards what: Connection._lock the outgoing queue, a request's end and, over HTTP, the streams;
-Workers._lock jobs and threads; Server._lock registries and listeners; Endpoint._lock sessions;
+Workers._lock jobs and threads; Server._lock registries and listeners; HttpEndpoint._lock sessions;
 HttpServer._lock connections. They are leaves: none is held while another is taken, during I/O, or while your
 code runs. What two threads may end lives in a dict or list: who removes it has won, the other does nothing.
 """
@@ -131,11 +134,10 @@ LEGACY_VERSIONS = (
     "2025-11-25",
 )  # opened by `initialize`
 MODERN_VERSIONS = ("2026-07-28",)  # `_meta` on each request
-OLDEST, LAST_LEGACY, MODERN = (
-    LEGACY_VERSIONS[0],
-    LEGACY_VERSIONS[-1],
-    MODERN_VERSIONS[-1],
-)
+OLDEST = LEGACY_VERSIONS[0]
+LAST_LEGACY = LEGACY_VERSIONS[-1]
+FIRST_MODERN = MODERN_VERSIONS[0]
+NEWEST = MODERN_VERSIONS[-1]
 BATCH_VERSION = "2025-03-26"  # the only revision with JSON-RPC batches
 META = "io.modelcontextprotocol/"
 META_VERSION, META_CLIENT_INFO = META + "protocolVersion", META + "clientInfo"
@@ -378,7 +380,7 @@ def show(value: Any, limit: int = 60) -> str:
     """A value as an error text quotes it: the beginning of its JSON. Cheap, however large the value is."""
     shown, text = value[:limit] if isinstance(value, str) else value, ""
     try:
-        for part in json.JSONEncoder(ensure_ascii=False, default=tell).iterencode(
+        for part in json.JSONEncoder(ensure_ascii=False, default=error_text).iterencode(
             shown
         ):
             text += part[:limit]
@@ -389,7 +391,7 @@ def show(value: Any, limit: int = 60) -> str:
     return text
 
 
-def tell(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An exception as `TypeName: text`; whoever wrote its class may have got the text wrong."""
     with suppress(Exception):
         return f"{type(error).__name__}: {error}"
@@ -449,12 +451,12 @@ def is_id(value: Any) -> bool:
     return type(value) in (str, int)
 
 
-def _object(found: Any) -> Json:
+def object_or_empty(found: Any) -> Json:
     """What a peer sent where an object belongs; an empty one for anything else."""
     return found if isinstance(found, dict) else {}
 
 
-def find(table: dict[Any, Any], key: Any) -> Any:
+def find_by_id(table: dict[Any, Any], key: Any) -> Any:
     """What a table has under an id that a peer sent: None for what it has not, and for what is no id."""
     return table.get(key) if is_id(key) else None
 
@@ -488,7 +490,7 @@ def check_envelope(message: Any) -> str:
     return "request" if asks else "response"
 
 
-def _with(wire: Json, **members: Any) -> Json:
+def add_given(wire: Json, **members: Any) -> Json:
     """The object with those members that are not None."""
     wire.update((name, value) for name, value in members.items() if value is not None)
     return wire
@@ -498,7 +500,7 @@ def call_message(
     method: str, params: Json | None, request_id: RequestId | None = None
 ) -> Json:
     """A request, or without an id a notification."""
-    return _with({"jsonrpc": "2.0", "method": method}, id=request_id, params=params)
+    return add_given({"jsonrpc": "2.0", "method": method}, id=request_id, params=params)
 
 
 def result_message(request_id: RequestId, result: Json) -> Json:
@@ -507,7 +509,7 @@ def result_message(request_id: RequestId, result: Json) -> Json:
 
 def error_message(request_id: RequestId | None, error: McpError) -> Json:
     """An answer that says no. Without an id when it could not be read: MCP's ids are never null."""
-    return _with({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
+    return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
 
 
 ###############################################################################
@@ -589,7 +591,7 @@ METHODS: dict[str, Method] = {
             "server/discover",
             _ASK,
             "_discover",
-            since=MODERN,
+            since=FIRST_MODERN,
             inline=True,
             cacheable=True,
         ),
@@ -653,7 +655,7 @@ METHODS: dict[str, Method] = {
             "_subscriptions_listen",
             "",
             {"notifications": dict},
-            since=MODERN,
+            since=FIRST_MODERN,
             inline=True,
         ),
         # The client's features. In the modern era the same three travel inside results: basic/patterns/mrtr.md.
@@ -695,7 +697,7 @@ METHODS: dict[str, Method] = {
         Method(
             "notifications/subscriptions/acknowledged",
             _TELL,
-            since=MODERN,
+            since=FIRST_MODERN,
             acknowledges=True,
         ),
         Method("notifications/roots/list_changed", "client notification", until=_LAST),
@@ -1511,10 +1513,10 @@ _META = Schema(_RULES)
 
 
 ###############################################################################
-# 6. Signatures ###############################################################
+# 6. Content ##################################################################
 ###############################################################################
-# From a Python function to what the wire says of it, and back: hints to schemas, arguments to values, values
-# to content; also URI templates. Hints are known by names and marks: datetime and its like import slowly.
+# What tools, prompts and resources give: text, images, audio, embedded resources and
+# links, as blocks of the wire, and as each revision knows them (server/tools.md).
 def _base64(data: bytes) -> str:
     import binascii
 
@@ -1560,7 +1562,7 @@ class _Media(_Wire):
                 mime_type = mime_type or name
         if not mime_type:
             raise ValueError(f"{kind}: cannot tell the MIME type; give mime_type=")
-        _with(
+        add_given(
             self,
             type=kind,
             data=_base64(data),
@@ -1595,10 +1597,10 @@ class EmbeddedResource(_Wire):
             if isinstance(text_or_bytes, str)
             else {"blob": _base64(text_or_bytes)}
         )
-        _with(
+        add_given(
             self,
             type="resource",
-            resource=_with({"uri": uri}, mimeType=mime_type, **held),
+            resource=add_given({"uri": uri}, mimeType=mime_type, **held),
             annotations=annotations,
             _meta=meta,
         )
@@ -1620,7 +1622,7 @@ class ResourceLink(_Wire):
         annotations: Json | None = None,
         icons: list[Json] | None = None,
     ) -> None:
-        _with(
+        add_given(
             self,
             type="resource_link",
             uri=uri,
@@ -1642,7 +1644,7 @@ class Message(_Wire):
         if role not in ("user", "assistant"):
             raise ValueError(f"role: user or assistant, not {show(role)}")
         many = isinstance(content, (list, tuple))
-        _with(
+        add_given(
             self,
             role=role,
             content=[_block(item) for item in content] if many else _block(content),
@@ -1666,7 +1668,7 @@ class Param:
         examples: list[Any] | None = None,
         header: str | None = None,
     ) -> None:
-        self.wire = _with(
+        self.wire = add_given(
             {},
             description=description,
             minimum=ge,
@@ -1704,7 +1706,7 @@ def prompt_messages(value: Any) -> list[Json]:
 
 def read_contents(uri: str, value: Any, mime_type: str | None) -> Json:
     if isinstance(value, EmbeddedResource):
-        return {**_with({}, mimeType=mime_type), **value["resource"]}
+        return {**add_given({}, mimeType=mime_type), **value["resource"]}
     if isinstance(value, _Media):
         kind, held = value["mimeType"], {"blob": value["data"]}
     elif isinstance(value, str):
@@ -1744,6 +1746,12 @@ def fit_result(result: Json, version: str) -> Json:
     }
 
 
+###############################################################################
+# 7. Signatures ###############################################################
+###############################################################################
+# From a Python function to what the wire says of it, and back: hints to schemas,
+# arguments to values, returned values to results; also URI templates. Hints are known by
+# names and marks: datetime and its like import slowly.
 REQUIRED, ABSENT = (
     object(),
     object(),
@@ -1921,7 +1929,9 @@ class Scope:
         wire = [to_plain(member) for member in members]
         found, kinds = dict(zip(map(_key, wire), members)), {*map(_type, wire)}
         kind = TYPE_NAMES.get(kinds.pop()) if len(kinds) == 1 else None
-        return Hint(_with({}, type=kind, enum=wire), lambda value: found[_key(value)])
+        return Hint(
+            add_given({}, type=kind, enum=wire), lambda value: found[_key(value)]
+        )
 
     def _union(self, args: Any) -> Hint:
         hints = [self.describe(each) for each in args]
@@ -1957,7 +1967,7 @@ class Scope:
                 ),
             )
         item = hints[0] if hints else Hint({})
-        schema = _with(
+        schema = add_given(
             {"type": "array"},
             items=item or None,
             uniqueItems=make in (set, frozenset) or None,
@@ -1969,7 +1979,7 @@ class Scope:
         if name not in ({}, {"type": "string"}):
             raise TypeError("dict keys: use dict[str, ...]")
         return Hint(
-            _with({"type": "object"}, additionalProperties=item or None),
+            add_given({"type": "object"}, additionalProperties=item or None),
             lambda value: {name: item.make(each) for name, each in value.items()},
         )
 
@@ -2026,7 +2036,9 @@ class Scope:
             return made
 
         return Hint(
-            _with({"type": "object", "properties": hints}, required=required or None),
+            add_given(
+                {"type": "object", "properties": hints}, required=required or None
+            ),
             make,
         )
 
@@ -2267,7 +2279,7 @@ class Output:
         self.wrapped = bool(schema and schema.get("type") != "object")
         if schema and self.wrapped:
             inner = dict(schema)
-            outer = _with({}, **{"$defs": inner.pop("$defs", None)})
+            outer = add_given({}, **{"$defs": inner.pop("$defs", None)})
             schema = {
                 "type": "object",
                 "properties": {"result": inner},
@@ -2293,7 +2305,7 @@ class Output:
                 "content": [
                     _block(
                         item
-                        if isinstance(_object(item).get("type", item), str)
+                        if isinstance(object_or_empty(item).get("type", item), str)
                         else encode_json(to_plain(item))
                     )
                     for item in items
@@ -2409,7 +2421,7 @@ _ELSEWHERE = re.compile(
 
 
 ###############################################################################
-# 7. Framing ##################################################################
+# 8. Framing ##################################################################
 ###############################################################################
 # Bytes to values and back, no I/O. A message is a line: basic/transports/stdio.md.
 class LineFramer:
@@ -2595,7 +2607,7 @@ def is_mirrored(text: str, value: Any) -> bool:
 
 
 ###############################################################################
-# 8. Protocol #################################################################
+# 9. Protocol #################################################################
 ###############################################################################
 # One conversation, from one side, without I/O, locks or clocks: what may come now, and what it means. A
 # request is registered before anybody works on it, and ends when popped: where two race, the dict decides.
@@ -2668,7 +2680,7 @@ class Protocol:
                 return self._receive_notification(message)
             return self._receive_response(message)
         except McpError as error:
-            return self.refuse(_object(message), error)
+            return self.refuse(object_or_empty(message), error)
 
     def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
         known = message["id"] if is_id(message.get("id")) else None
@@ -2696,16 +2708,20 @@ class Protocol:
     def _admit(self, request: Request) -> None:
         """Check that this may come now: era, lifecycle, revision, sender, method, capability, parameters."""
         row, meta = request.row, request.meta
-        if self.role == "client" and self.version >= MODERN:
+        if self.role == "client" and self.version >= FIRST_MODERN:
             raise InvalidRequest(
                 f"{request.method}: servers send no requests in {self.version}"
             )
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served statelessly".
-        if META_VERSION in meta or META_CAPABILITIES in meta or row.since >= MODERN:
+        if (
+            META_VERSION in meta
+            or META_CAPABILITIES in meta
+            or row.since >= FIRST_MODERN
+        ):
             self._admit_modern(request)
         elif self.role == "server" and not self.version and not row.early:
             raise InvalidRequest(
-                f"{request.method}: not initialized; initialize, or send {MODERN} _meta"
+                f"{request.method}: not initialized; initialize, or send {NEWEST} _meta"
             )
         version = request.version or OLDEST
         if (
@@ -2799,7 +2815,7 @@ class Protocol:
 
 
 ###############################################################################
-# 9. Connection ###############################################################
+# 10. Connection ##############################################################
 ###############################################################################
 # A Protocol with threads around it. Bytes come in through `feed`, on whichever thread reads; requests run on
 # workers; bytes go out through `flush`, by one thread at a time for all, and under no lock.
@@ -2822,7 +2838,7 @@ class Workers:
             between,
             patience,
         )
-        self._report = log.error if log is not None else nothing
+        self._report = log.error if log is not None else do_nothing
         self._lock = threading.Lock()  # guards what follows
         self._backlog: deque[Job] = deque()
         self._idle: list[threading.Lock] = []  # what each idle worker waits for
@@ -2844,7 +2860,7 @@ class Workers:
     def nudge(self) -> None:
         """Have a worker come by, to call between(): one that is on its way will do. Never blocks."""
         if not self._waking:
-            self.submit(nothing)
+            self.submit(do_nothing)
 
     def _wake(self) -> None:
         """Wake an idle worker for the backlog, or start one, unless one is on its way."""
@@ -2879,7 +2895,9 @@ class Workers:
                 except (
                     BaseException
                 ) as error:  # a job answers for itself; what escapes is ours
-                    self._report(f"{self.name}: a job failed: {tell(error)}", error)
+                    self._report(
+                        f"{self.name}: a job failed: {error_text(error)}", error
+                    )
                 del job  # an idle worker keeps nothing alive
                 if not self._waking:
                     self.between()
@@ -2917,7 +2935,7 @@ class Workers:
             self.closed, threads = True, self._threads - {threading.current_thread()}
             while self._idle:
                 self._idle.pop().release()
-        self.between = nothing  # so that no cycle keeps alive whose it was
+        self.between = do_nothing  # so that no cycle keeps alive whose it was
         until = time.monotonic() + seconds
         for thread in threads:
             with suppress(RuntimeError):
@@ -2944,7 +2962,7 @@ class _Log:
     that nobody reads must not hold up a handler, or the exit. While MAX_QUEUED wait, more are dropped."""
 
     def __init__(self) -> None:
-        self._workers = Workers("mcp-log", 1, nothing, None, 0.0)
+        self._workers = Workers("mcp-log", 1, do_nothing, None, 0.0)
 
     def _put(self, level: int, text: str, error: Any = None) -> None:
         def hand_over() -> None:
@@ -3016,7 +3034,7 @@ def put_bounded(inbox: SimpleQueue[Any], item: Any) -> None:
     inbox.put(item)
 
 
-def take(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
+def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     """inbox.get() with a deadline, in slices that Ctrl-C can interrupt on Windows too. Raises Empty."""
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
     while True:  # get(timeout=) may hang, up to 3.12, unless this went before
@@ -3052,7 +3070,7 @@ def start_timer(
     return timer
 
 
-def nothing(*ignored: Any) -> None:
+def do_nothing(*ignored: Any) -> None:
     """What is done where nothing is to be done, by a worker's job, say."""
 
 
@@ -3158,7 +3176,9 @@ class Connection:
             with suppress(
                 ValueError, RecursionError
             ):  # whose answer it should be may show all the same
-                message = _object(json.loads((line or b"").decode("utf-8", "replace")))
+                message = object_or_empty(
+                    json.loads((line or b"").decode("utf-8", "replace"))
+                )
                 if "id" in message:
                     return self._act(self.protocol.refuse(message, error))
             return []
@@ -3198,7 +3218,7 @@ class Connection:
         elif type(event) is Answer:
             event.pending.answer(event)
         elif type(event) is Notification:
-            hear = getattr(self, event.row.handler) if event.row.handler else nothing
+            hear = getattr(self, event.row.handler) if event.row.handler else do_nothing
             if not hear(event.params):
                 self.endpoint.take_notification(self, event)
         else:
@@ -3211,11 +3231,11 @@ class Connection:
 
     # The handlers of notifications. Each returns whether it was about what is open here.
     def _cancelled(self, params: Json) -> bool:
-        request = find(self.protocol.in_flight, params.get("requestId"))
+        request = find_by_id(self.protocol.in_flight, params.get("requestId"))
         return request is not None and self.cut_short(request)
 
     def _cancel_request(self, params: Json) -> bool:
-        request = find(
+        request = find_by_id(
             self.protocol.in_flight, params.get("id")
         )  # said this way, it expects an answer
         error = RequestCancelled("request cancelled")
@@ -3224,7 +3244,7 @@ class Connection:
         )
 
     def _progress(self, params: Json) -> bool:
-        waiter = find(self.protocol.pending, params.get("progressToken"))
+        waiter = find_by_id(self.protocol.pending, params.get("progressToken"))
         if (
             waiter is not None
             and waiter.wants_progress
@@ -3382,7 +3402,7 @@ class Connection:
                 None
             )  # anew
         except BaseException as error:  # Ctrl-C too, which may come when it has left
-            self.abandon(waiter, tell(error))
+            self.abandon(waiter, error_text(error))
             raise
 
     def wait(
@@ -3394,7 +3414,7 @@ class Connection:
         try:
             while True:
                 try:
-                    kind, item = take(waiter.inbox, until - time.monotonic())
+                    kind, item = get_within(waiter.inbox, until - time.monotonic())
                 except Empty:
                     if not self.answering or threading.get_ident() in self.answering:
                         raise Timeout(
@@ -3427,7 +3447,7 @@ class Connection:
             told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
             self.notify(
                 "notifications/cancelled",
-                _with({"requestId": waiter.id}, reason=told or None),
+                add_given({"requestId": waiter.id}, reason=told or None),
             )
         return True
 
@@ -3467,7 +3487,7 @@ class Connection:
 
 
 ###############################################################################
-# 10. Context #################################################################
+# 11. Context #################################################################
 ###############################################################################
 # What a handler sees of its request. One call asks the client in either era: a legacy session gets a request,
 # and the handler waits; a modern request ends with the question as its result and comes again with the answer
@@ -3509,7 +3529,7 @@ class Context:
         if token is None or not done > request.progress:
             return
         said = message if request.version >= "2025-03-26" else None
-        params = _with(
+        params = add_given(
             {"progressToken": token, "progress": done}, total=total, message=said
         )
         self._connection.notify("notifications/progress", params, request)
@@ -3526,7 +3546,10 @@ class Context:
         )
         # Modern: "MUST NOT emit `notifications/message` for a request that does not include this field".
         if wanted and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted):
-            params = {**_with({"level": level}, logger=logger), "data": to_plain(data)}
+            params = {
+                **add_given({"level": level}, logger=logger),
+                "data": to_plain(data),
+            }
             self._connection.notify("notifications/message", params, self._request)
 
     debug, info = partialmethod(log, "debug"), partialmethod(log, "info")
@@ -3547,7 +3570,7 @@ class Context:
         """Sleep, but raise Cancelled at once when the request is cancelled."""
         inbox: SimpleQueue[Any] = SimpleQueue()
         with self._waiting(inbox), suppress(Empty):
-            take(inbox, max(0.0, seconds))
+            get_within(inbox, max(0.0, seconds))
         self.check_cancelled()
 
     @contextmanager
@@ -3825,7 +3848,7 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         ):  # Optional[X] as a form has it: an X that may be left empty
             others = [each for each in sub.get("anyOf", ()) if each != {"type": "null"}]
             if len(others) == 1:
-                fields[name] = _with(dict(others[0]), default=sub.get("default"))
+                fields[name] = add_given(dict(others[0]), default=sub.get("default"))
     check_elicitation_schema(schema)
     return schema, convert
 
@@ -3888,7 +3911,7 @@ _ANSWERS = {
 
 
 ###############################################################################
-# 11. stdio ###################################################################
+# 12. stdio ###################################################################
 ###############################################################################
 # Byte streams with a message a line (basic/transports/stdio.md): this process's own, any pair, a child's.
 # Knows how to move bytes and how to end; what they mean is the Connection's business.
@@ -3984,7 +4007,7 @@ class Pump:
             # Look once more: a request may have come just before its reader could see that we parked.
             park = self._parked and self._reading.locked()
             with suppress(Empty):
-                ended = take(self._signals, None if park else self.TICK)
+                ended = get_within(self._signals, None if park else self.TICK)
 
     def _read_and_serve(self) -> None:
         """Read until the input ends, or another thread has come to read."""
@@ -4006,9 +4029,9 @@ class Pump:
             OSError,
             ValueError,
         ) as error:  # ValueError: a file object that was closed
-            connection.log.debug(f"the input ended: {tell(error)}")
+            connection.log.debug(f"the input ended: {error_text(error)}")
         except BaseException as error:
-            connection.log.error(f"cannot read on: {tell(error)}", error)
+            connection.log.error(f"cannot read on: {error_text(error)}", error)
         self._signals.put(True)
 
     def _serve(self, request: Request) -> bool:
@@ -4043,9 +4066,9 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
                 )  # who prints to debug wants to see it now
             yield inp, out
         finally:
-            flushing = Workers("mcp-stdout", 1, nothing, None)
+            flushing = Workers("mcp-stdout", 1, do_nothing, None)
             for each in (stdout, sys.stderr):
-                flushing.submit(getattr(each, "flush", nothing))
+                flushing.submit(getattr(each, "flush", do_nothing))
             os.dup2(inp.fileno(), 0)
             if flushing.close(1.0):
                 os.dup2(out.fileno(), 1)
@@ -4157,10 +4180,10 @@ class Child:
 
 
 ###############################################################################
-# 12. HTTP server #############################################################
+# 13. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its predecessors): modern requests
-# that stand alone, legacy sessions, and the HTTP+SSE of 2024-11-05. Endpoint decides everything, and knows
+# that stand alone, legacy sessions, and the HTTP+SSE of 2024-11-05. HttpEndpoint decides everything, and knows
 # neither sockets nor WSGI: both are shells around it. Handlers run on the thread that brought their request.
 JSON_TYPE, EVENT_TYPE = "application/json", "text/event-stream"
 _JSON = {"Content-Type": JSON_TYPE}
@@ -4234,7 +4257,7 @@ class Exchange:
     def wait(self, seconds: float) -> bool:
         """Wait for the end of the answer. False if it has not come by then."""
         try:
-            return take(self._over, seconds) is None
+            return get_within(self._over, seconds) is None
         except Empty:
             return False
 
@@ -4394,7 +4417,7 @@ class HttpConnection(Connection):
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: HttpEndpoint,
         session_id: str | None = None,
         owner: Any = None,
         resumable: bool = True,
@@ -4402,7 +4425,7 @@ class HttpConnection(Connection):
         super().__init__(
             Protocol("server", endpoint.server.capabilities),
             endpoint.server,
-            nothing,
+            do_nothing,
             name="mcp-http-worker",
             log=endpoint.log,
             max_workers=endpoint.max_workers,
@@ -4431,7 +4454,7 @@ class HttpConnection(Connection):
             str(self._names()),
             self._lock,
             version,
-            nothing if version else self.cancel_all,
+            do_nothing if version else self.cancel_all,
         )
         if exchange is not None:
             stream.attach(exchange)
@@ -4514,7 +4537,7 @@ class HttpConnection(Connection):
         return None
 
 
-class Endpoint:
+class HttpEndpoint:
     """A server's HTTP side, at any path without `path`. `verify(token)` returns a bearer token's claims, or
     None (401), or raises PermissionError(scope) (403); `resource_metadata` tells where tokens come from.
     `allowed_hosts` are names of this host, `allowed_origins` of sites whose pages may call; "*" is any."""
@@ -4590,9 +4613,9 @@ class Endpoint:
             with suppress(OSError):
                 exchange.send(error.http_status, headers, body)
         except OSError as error:
-            self.log.debug(f"the client left: {tell(error)}")
+            self.log.debug(f"the client left: {error_text(error)}")
         except BaseException as error:
-            self.log.error(f"HTTP: {tell(error)}", error)
+            self.log.error(f"HTTP: {error_text(error)}", error)
             with suppress(OSError):
                 if not exchange.started:
                     exchange.send(500, {})
@@ -4661,8 +4684,8 @@ class Endpoint:
             exchange.message(),
             exchange.headers.get("mcp-protocol-version", ""),
         )
-        envelope = _object(message)
-        meta = _object(_object(envelope.get("params")).get("_meta"))
+        envelope = object_or_empty(message)
+        meta = object_or_empty(object_or_empty(envelope.get("params")).get("_meta"))
         exchange.request_id = envelope["id"] if is_id(envelope.get("id")) else None
         row = METHODS.get(str(envelope.get("method")), UNKNOWN)
         opening = row.handshake and exchange.request_id is not None
@@ -4776,7 +4799,7 @@ class Endpoint:
     ) -> HttpConnection:
         session_id = session_id or exchange.headers.get("mcp-session-id")
         if session_id is None:
-            raise HttpError(400, f"Mcp-Session-Id: required, except in {MODERN}")
+            raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         connection = self._sessions.get(session_id)
         if connection is None or connection.owner != principal(exchange.auth):
             raise HttpError(404, "Mcp-Session-Id: no such session; initialize again")
@@ -4903,6 +4926,9 @@ def _host_name(host: str) -> str:
     return (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
 
 
+###############################################################################
+# 14. HTTP server #############################################################
+###############################################################################
 # Shells: start(status, headers, body or None), write(events, ending), hung_up(); shut() if it `can_leave`.
 @lru_cache(None)
 def _status_line(status: int) -> str:
@@ -4927,7 +4953,7 @@ class _Wsgi:
         try:
             self._write(events)  # who has left shows only here
         except Exception as error:
-            raise OSError(tell(error)) from error  # each server has its own
+            raise OSError(error_text(error)) from error  # each server has its own
 
     def hung_up(self) -> bool:
         return False
@@ -5148,7 +5174,7 @@ class HttpServer(_Listening):
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: HttpEndpoint,
         host: str,
         port: int,
         path: str,
@@ -5260,7 +5286,7 @@ class HttpServer(_Listening):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         self.log.debug(
-            f"an HTTP connection ended: {tell(sys.exc_info()[1] or EOFError())}"
+            f"an HTTP connection ended: {error_text(sys.exc_info()[1] or EOFError())}"
         )
 
     def service_actions(self) -> None:  # every TICK_SECONDS
@@ -5275,11 +5301,11 @@ class HttpServer(_Listening):
         try:
             self.endpoint.look_after()
         except Exception as error:
-            self.log.error(f"HTTP: {tell(error)}", error)  # accept goes on
+            self.log.error(f"HTTP: {error_text(error)}", error)  # accept goes on
 
 
 ###############################################################################
-# 13. HTTP client #############################################################
+# 15. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, on a worker's thread, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sockets and sessions, not what is said.
@@ -5313,7 +5339,7 @@ class HttpTransport:
         )
         self._proxy = _proxy_of(self._url)
         self._workers, self._closed = (
-            Workers("mcp-http", MAX_CONNECTIONS, nothing, log),
+            Workers("mcp-http", MAX_CONNECTIONS, do_nothing, log),
             threading.Event(),
         )
         # Dicts and lists of which one operation at a time is enough:
@@ -5334,11 +5360,11 @@ class HttpTransport:
     def write(self, data: bytes) -> None:
         """Send messages, a line each. Notifications are sent here, in order, and may raise OSError."""
         for line in data.splitlines():
-            message = _object(
+            message = object_or_empty(
                 parse_message(line)
             )  # {}: the answers to a batch of questions
             cancels = METHODS.get(message.get("method", ""), UNKNOWN).cancels
-            legacy = self.connection.protocol.version < MODERN
+            legacy = self.connection.protocol.version < FIRST_MODERN
             if "id" in message or not message or cancels and legacy:
                 self._workers.submit(partial(self._send, line, message))
             elif not cancels:
@@ -5492,7 +5518,8 @@ class HttpTransport:
             Exception
         ) as error:  # http.client has exceptions of its own, beside OSError
             self._fail(
-                request_id, ConnectionClosed(f"{self._url.geturl()}: {tell(error)}")
+                request_id,
+                ConnectionClosed(f"{self._url.geturl()}: {error_text(error)}"),
             )
 
     def _is_open(self, request_id: RequestId | None) -> bool:
@@ -5503,7 +5530,7 @@ class HttpTransport:
         if waiter is not None:
             waiter.answer(Answer(waiter, None, error))
         else:
-            self._log.debug(f"HTTP: {tell(error)}")
+            self._log.debug(f"HTTP: {error_text(error)}")
 
     def _post(
         self,
@@ -5598,7 +5625,7 @@ class HttpTransport:
         if kind == EVENT_TYPE:
             parser, session_id = EventParser(), self._session_id
             self._read_events(response, parser, request_id)
-            if parser.last_id and self.connection.protocol.version < MODERN:
+            if parser.last_id and self.connection.protocol.version < FIRST_MODERN:
                 self._come_back(parser, request_id, session_id)
             return b""
         body = bytearray()  # read(limit) takes memory for all of it, before 3.10
@@ -5627,7 +5654,7 @@ class HttpTransport:
             except (
                 Exception
             ) as error:  # http.client's own, OSError; ValueError: we closed it
-                self._log.debug(f"a stream broke: {tell(error)}")
+                self._log.debug(f"a stream broke: {error_text(error)}")
                 data = b""
             for kind, text in parser.feed(data):
                 if kind == "message" and text:
@@ -5681,7 +5708,7 @@ class HttpTransport:
         try:
             self._come_back(EventParser(), None, session_id)
         except OSError as error:
-            self._log.warning(f"cannot hear the server: {tell(error)}")
+            self._log.warning(f"cannot hear the server: {error_text(error)}")
         finally:
             opened.set()
             if self._single:
@@ -5745,7 +5772,9 @@ def _follow(url: Any, where: str) -> Any:
 
 def _error_of(body: bytes) -> McpError | None:
     with suppress(ParseError):  # there may be none in the body
-        if "code" in (error := _object(_object(parse_message(body)).get("error"))):
+        if "code" in (
+            error := object_or_empty(object_or_empty(parse_message(body)).get("error"))
+        ):
             return McpError.from_wire(error)
     return None
 
@@ -5772,7 +5801,7 @@ def _proxy_of(url: Any) -> tuple[str, int | None, dict[str, str]] | None:
 
 
 ###############################################################################
-# 14. Server ##################################################################
+# 16. Server ##################################################################
 ###############################################################################
 # Registries of tools, resources and prompts; one handler for each method of the table; and who wants to hear
 # of changes. A handler takes (ctx, params) and returns a result, or None when the request stays open.
@@ -5805,7 +5834,7 @@ class MainThread:
         try:
             while not ran or time.monotonic() < until:
                 job, until = (
-                    take(self._jobs, 0.0 if ran else wait),
+                    get_within(self._jobs, 0.0 if ran else wait),
                     until or time.monotonic() + max_seconds,
                 )
                 job()
@@ -5889,7 +5918,7 @@ class Server:
                     f"{option}: expected an integer of at least {least}, got {show(value)}"
                 )
         self.name, self.version, self.instructions = name, version, instructions
-        self._info = _with(
+        self._info = add_given(
             {"name": name, "version": version},
             title=title,
             description=description,
@@ -5952,7 +5981,7 @@ class Server:
                     f"tool name {show(key)}: expected 1 to 128 of A-Z a-z 0-9 _ - ."
                 )
             output = Output(function, output_schema, structured, key)
-            wire = _with(
+            wire = add_given(
                 {"name": key},
                 title=title,
                 description=description or signature.description,
@@ -6001,7 +6030,7 @@ class Server:
                 if template.names
                 else ("uri", "resources")
             )
-            wire = _with(
+            wire = add_given(
                 {key: uri, "name": name or signature.name},
                 title=title,
                 mimeType=mime_type,
@@ -6036,14 +6065,14 @@ class Server:
             signature = Signature(function, Context)
             must = signature.schema.get("required", ())
             takes = [
-                _with(
+                add_given(
                     {"name": key},
                     description=sub.get("description"),
                     required=key in must or None,
                 )
                 for key, sub in signature.schema["properties"].items()
             ]
-            wire = _with(
+            wire = add_given(
                 {"name": name or signature.name},
                 title=title,
                 arguments=takes or None,
@@ -6150,11 +6179,11 @@ class Server:
     ) -> HttpServer:
         """Serve HTTP in the background (basic/transports/streamable-http.md): a handle with `url`, `port` and
         `close()`. Port 0 is a free one; `allowed_hosts` are more names for this host. `stateless` opens no
-        sessions, `legacy_sse` serves 2024-11-05 at /sse; `options` are Endpoint's. OSError: port taken."""
+        sessions, `legacy_sse` serves 2024-11-05 at /sse; `options` are HttpEndpoint's. OSError: port taken."""
         from socketserver import ThreadingTCPServer
 
         hosts = [*(allowed_hosts or ()), f"[{host}]" if ":" in host else host]
-        endpoint = Endpoint(
+        endpoint = HttpEndpoint(
             self,
             self._log,
             self._max_workers,
@@ -6172,7 +6201,7 @@ class Server:
     def wsgi_app(self, **options: Any) -> Callable[..., list[bytes]]:
         """A WSGI application that answers at whatever path it is mounted. It takes start_http's options but
         those of the socket, and keeps no sessions unless `stateless=False`, which wants a single process."""
-        return Endpoint(self, self._log, self._max_workers, **options).wsgi
+        return HttpEndpoint(self, self._log, self._max_workers, **options).wsgi
 
     wsgi = cached_property(
         lambda self: self.wsgi_app()
@@ -6269,14 +6298,14 @@ class Server:
         except (
             BaseException
         ) as error:  # SystemExit too: a handler does not end the server
-            self._log.error(f"{request.method} failed: {tell(error)}", error)
+            self._log.error(f"{request.method} failed: {error_text(error)}", error)
             message = error_message(
                 request.id, InternalError(f"{request.method}: internal error")
             )
         connection.respond(request, message)
 
     take_notification = staticmethod(
-        nothing
+        do_nothing
     )  # the Protocol noted what there is to know
     output_lost = staticmethod(Connection.cancel_all)  # the client has left
 
@@ -6300,7 +6329,7 @@ class Server:
 
     # Handlers
     def _initialize(self, ctx: Context, params: Json) -> Json:
-        return _with(
+        return add_given(
             {
                 "protocolVersion": ctx.protocol_version,
                 "capabilities": self._capabilities,
@@ -6313,7 +6342,7 @@ class Server:
         return {}
 
     def _discover(self, ctx: Context, params: Json) -> Json:
-        return _with(
+        return add_given(
             {
                 "supportedVersions": list(MODERN_VERSIONS),
                 "capabilities": self._capabilities,
@@ -6340,7 +6369,7 @@ class Server:
         page = [
             fit_members(each.wire, ctx.protocol_version) for each in found[start:end]
         ]
-        return _with(
+        return add_given(
             {row.paged: page},
             nextCursor=f"{row.name}:{end}" if end < len(found) else None,
         )
@@ -6392,8 +6421,10 @@ class Server:
         except ToolError as error:
             return fit_result(_failed(str(error), error.content), version)
         except BaseException as error:
-            self._log.warning(f"tool {name} raised {tell(error)}", error)
-            return _failed("the tool failed" if self._mask_errors else tell(error))
+            self._log.warning(f"tool {name} raised {error_text(error)}", error)
+            return _failed(
+                "the tool failed" if self._mask_errors else error_text(error)
+            )
         return fit_result(tool.output.result(value), version)
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
@@ -6422,7 +6453,7 @@ class Server:
             except InvalidParams as error:
                 why = f": {error}"
         missing = NotFound(f"Resource not found: {uri}{why}", {"uri": uri})
-        if ctx.protocol_version < MODERN:
+        if ctx.protocol_version < FIRST_MODERN:
             missing.code = -32002
         raise missing
 
@@ -6450,7 +6481,9 @@ class Server:
         for each in messages:
             if isinstance(each["content"], dict):
                 each["content"] = fit_block(each["content"], version)
-        return _with({"messages": messages}, description=prompt.wire.get("description"))
+        return add_given(
+            {"messages": messages}, description=prompt.wire.get("description")
+        )
 
     def _completion_complete(self, ctx: Context, params: Json) -> Json:
         ref, argument = params["ref"], params["argument"]
@@ -6531,7 +6564,7 @@ def _declare(offers: dict[str, dict[str, Offer]]) -> Json:
         offers["prompts"],
         offers["resourceTemplates"],
     )
-    return _with(
+    return add_given(
         {"logging": {}},
         tools=changes if offers["tools"] else None,
         resources={"subscribe": True, **changes}
@@ -6589,7 +6622,7 @@ def _call_where(ctx: Context, run_on: Callback, job: Job) -> Any:
 
     with ctx._waiting(slot):
         run_on(task)
-        kind, value = take(slot, None)
+        kind, value = get_within(slot, None)
     if kind == "raised":
         raise value
     ctx.check_cancelled()
@@ -6603,10 +6636,9 @@ def _failed(text: str, content: list[Any] | None = None) -> Json:
 
 
 ###############################################################################
-# 15. Client ##################################################################
+# 17. Calls ###################################################################
 ###############################################################################
-# Connects to a server wherever it is, finds out which era and revision it speaks, and turns each method into
-# a blocking call. Answers the server's questions through the callbacks, in either era.
+# What is in flight on a client: a call, with its rounds of questions, and a subscription.
 class Call:
     """A call in flight, as `Client.start_call` returns it: for one thread; cancel() and done() for any."""
 
@@ -6634,7 +6666,7 @@ class Call:
                 )
             except BaseException as error:
                 self._outcome = error
-                self.cancel(tell(error))  # if it could not wait, for Ctrl-C
+                self.cancel(error_text(error))  # if it could not wait, for Ctrl-C
         if isinstance(self._outcome, dict):
             return self._outcome
         raise self._outcome
@@ -6657,7 +6689,7 @@ class Call:
         protocol, asked = self._connection.protocol, answer.result or {}
         stale = isinstance(answer.error, HeaderMismatch) and not self._rounds
         done = (
-            protocol.version < MODERN
+            protocol.version < FIRST_MODERN
             or asked.get("resultType", "complete") == "complete"
         )
         if done and not stale:
@@ -6677,7 +6709,7 @@ class Call:
             return
         asks, kind = METHODS.get(waiter.method, UNKNOWN).asks, asked.get("resultType")
         questions = asked.get("inputRequests")
-        params = _with(dict(self._params), requestState=asked.get("requestState"))
+        params = add_given(dict(self._params), requestState=asked.get("requestState"))
         self._rounds += 1
         try:
             # "A resultType of any value unrecognized by the client MUST be considered invalid."
@@ -6720,7 +6752,7 @@ class Listening:
             tell or self._put,
         )
         legacy = (
-            client.protocol_version < MODERN
+            client.protocol_version < FIRST_MODERN
         )  # no id tells then which notifications are for this one
         self.methods = [LIST_CHANGES[kind][1] for kind in kinds if legacy]
         self.uris = uris if legacy else []
@@ -6741,7 +6773,7 @@ class Listening:
                 }
                 params = {
                     "notifications": wanted,
-                    "_meta": client._meta(MODERN),
+                    "_meta": client._meta(NEWEST),
                 }  # is acknowledged
                 self._connection.wait(
                     self._connection.request(self._waiter, params), client.timeout
@@ -6776,7 +6808,7 @@ class Listening:
         return self
 
     def __next__(self) -> Json:
-        if isinstance(event := take(self._events, None), dict):
+        if isinstance(event := get_within(self._events, None), dict):
             return event
         self._events.put(event)  # it is over, for whoever asks again
         raise event or StopIteration
@@ -6796,6 +6828,13 @@ class Listening:
 
     def __exit__(self, *exc_info: Any) -> None:
         self.close()
+
+
+###############################################################################
+# 18. Client ##################################################################
+###############################################################################
+# Connects to a server wherever it is, finds out which era and revision it speaks, and turns each method into
+# a blocking call. Answers the server's questions through the callbacks, in either era.
 
 
 class Client:
@@ -6913,11 +6952,17 @@ class Client:
         self.close()
 
     def _open(self, version: str) -> None:
-        target, url = self._target, _object(self._target).get("url", self._target)
+        target, url = (
+            self._target,
+            object_or_empty(self._target).get("url", self._target),
+        )
         if isinstance(target, Server):
             self._open_memory(target)
         elif isinstance(url, str) and re.match("(?i)https?://", url):
-            headers = {**(_object(target).get("headers") or {}), **self._headers}
+            headers = {
+                **(object_or_empty(target).get("headers") or {}),
+                **self._headers,
+            }
             transport = HttpTransport(
                 url,
                 headers,
@@ -6986,7 +7031,7 @@ class Client:
             may_write=may_write,
         )
         self._callbacks = Workers(
-            "mcp-callbacks", 1, nothing, self._log
+            "mcp-callbacks", 1, do_nothing, self._log
         )  # one: they run in order
         self._hang_up, self._connection = hang_up, connection
         if read is not None:
@@ -7005,14 +7050,14 @@ class Client:
             else:
                 sys.stderr.write(f"{direction} {line.decode('utf-8', 'replace')}\n")
         except Exception as error:
-            self._log.warning(f"trace: {tell(error)}")
+            self._log.warning(f"trace: {error_text(error)}")
 
     def _read(self, connection: Connection, read: Callable[[], bytes]) -> None:
         try:
             for data in itertools.chain(iter(read, b""), [b""]):
                 connection.dispatch(connection.feed(data))
         except (OSError, ValueError) as error:  # ValueError: the file was closed
-            self._log.debug(f"the server's output ended: {tell(error)}")
+            self._log.debug(f"the server's output ended: {error_text(error)}")
         finally:
             connection.close(self._closed("the server closed the connection"))
 
@@ -7030,14 +7075,14 @@ class Client:
             self.timeout,
         )
         if probing:
-            wanted, patience = MODERN, min(PROBE_SECONDS, patience)
+            wanted, patience = NEWEST, min(PROBE_SECONDS, patience)
         self._propose(wanted, inbox)
         while True:
             try:
-                answer = take(inbox, patience)[1]
+                answer = get_within(inbox, patience)[1]
                 if (
                     version := self._agree(answer)
-                ) >= MODERN or answer.pending.method == "initialize":
+                ) >= FIRST_MODERN or answer.pending.method == "initialize":
                     break
             except Empty:
                 if not probing:
@@ -7050,18 +7095,18 @@ class Client:
             probing, patience = False, self.timeout
         self._take_server(answer.result or {})
         connection.protocol.version, connection.protocol.initialized = version, True
-        if version < MODERN:
+        if version < FIRST_MODERN:
             connection.notify("notifications/initialized", None)
 
     def _propose(self, version: str, inbox: SimpleQueue[Any]) -> None:
         """Ask the server to speak this revision: by server/discover, or in the legacy era by `initialize`."""
-        waiter = Waiter("initialize" if version < MODERN else "server/discover")
+        waiter = Waiter("initialize" if version < FIRST_MODERN else "server/discover")
         params: Json = {
             "protocolVersion": version,
             "clientInfo": self._info,
             "capabilities": self._capabilities(version),
         }
-        if version >= MODERN:
+        if version >= FIRST_MODERN:
             params = {"_meta": self._meta(version)}
         waiter.inbox = inbox
         self._open_connection().request(waiter, params)
@@ -7079,7 +7124,7 @@ class Client:
             else [result.get("protocolVersion")]
         )
         if probed and isinstance(error, UnsupportedVersion):
-            offered = _object(error.data).get("supported")
+            offered = object_or_empty(error.data).get("supported")
         elif error is not None:
             if (
                 not probed
@@ -7107,20 +7152,22 @@ class Client:
 
     def _take_server(self, words: Json) -> None:
         instructions = words.get("instructions")
-        self.server_info = _object(
-            words.get("serverInfo", _object(words.get("_meta")).get(META_SERVER_INFO))
+        self.server_info = object_or_empty(
+            words.get(
+                "serverInfo", object_or_empty(words.get("_meta")).get(META_SERVER_INFO)
+            )
         )
-        self.server_capabilities = _object(words.get("capabilities"))
+        self.server_capabilities = object_or_empty(words.get("capabilities"))
         self.instructions = instructions if isinstance(instructions, str) else None
 
-    def _capabilities(self, version: str = MODERN) -> Json:
+    def _capabilities(self, version: str = NEWEST) -> Json:
         """What this client declares: a capability for each callback. Servers ask by it, in any revision."""
         full, elicits = (
             version >= LAST_LEGACY,
             self._on_elicit is not None and version >= "2025-06-18",
         )
-        roots = {"listChanged": True} if version < MODERN else {}
-        return _with(
+        roots = {"listChanged": True} if version < FIRST_MODERN else {}
+        return add_given(
             {},
             elicitation=({"form": {}, "url": {}} if full else {}) if elicits else None,
             sampling=({"tools": {}} if full else {})
@@ -7155,13 +7202,15 @@ class Client:
 
     def ping(self) -> None:
         """Raise unless the server answers."""
-        self.request("server/discover" if self.protocol_version >= MODERN else "ping")
+        self.request(
+            "server/discover" if self.protocol_version >= FIRST_MODERN else "ping"
+        )
 
     def set_log_level(self, level: str) -> None:
         """Ask for log messages of this level, one of LOG_LEVELS, and above."""
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
-        if self.protocol_version < MODERN:
+        if self.protocol_version < FIRST_MODERN:
             self.request("logging/setLevel", {"level": level})
         self._log_level = level  # modern: each later request carries it
 
@@ -7187,7 +7236,7 @@ class Client:
             )
             if (
                 needed
-                and version >= MODERN
+                and version >= FIRST_MODERN
                 and not has_capability(self.server_capabilities, needed)
             ):
                 self._take_server(
@@ -7196,7 +7245,7 @@ class Client:
             if needed and not has_capability(self.server_capabilities, needed):
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
             on_progress = on_progress or (self._on_progress if row.asks else None)
-        if version >= MODERN:
+        if version >= FIRST_MODERN:
             params = {
                 **params,
                 "_meta": {**self._meta(version), **params.get("_meta", {})},
@@ -7226,7 +7275,7 @@ class Client:
     ) -> Json:
         """Call a tool (server/tools.md) for its result: {"content", "structuredContent", "isError"}. Raises
         NotFound, InvalidParams, Timeout, and InternalError for a result that its outputSchema forbids."""
-        params = _with({"name": name, "arguments": arguments or {}}, _meta=meta)
+        params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
         result = self._start("tools/call", params, on_progress).result(timeout)
         if (
             self._validate
@@ -7310,7 +7359,7 @@ class Client:
         params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
         if context:
             params["context"] = {"arguments": context}
-        values = _object(
+        values = object_or_empty(
             self.request("completion/complete", params).get("completion")
         ).get("values")
         if isinstance(values, list):
@@ -7324,7 +7373,7 @@ class Client:
         cursor: Any = None
         while len(seen) < MAX_PAGES:
             try:
-                result = self.request(method, _with({}, cursor=cursor))
+                result = self.request(method, add_given({}, cursor=cursor))
             except ValueError as error:
                 raise InternalError(f"{method}: nextCursor: {error}") from None
             found.extend(_objects(result, METHODS[method].paged))
@@ -7350,7 +7399,9 @@ class Client:
         except (
             Exception
         ) as error:  # the tool has run: its result is worth more than the check
-            self._log.warning(f"the result of {name} is not checked: {tell(error)}")
+            self._log.warning(
+                f"the result of {name} is not checked: {error_text(error)}"
+            )
         if told:
             raise InternalError(
                 f"{name}: the structured result does not match the outputSchema: {told}"
@@ -7361,7 +7412,7 @@ class Client:
         """Have on_notification told when the resource changes."""
         if self._subscriptions.get(uri) not in self._listenings:
             self._subscriptions[uri] = Listening(
-                self, [], [uri], nothing
+                self, [], [uri], do_nothing
             )  # on_notification hears all
 
     def unsubscribe(self, uri: str) -> None:
@@ -7393,7 +7444,7 @@ class Client:
             ):  # a session's server that started without any has some now
                 self._output_schemas = None
                 self.server_capabilities.setdefault(kind, {"listChanged": True})
-        subscription = _object(params.get("_meta")).get(
+        subscription = object_or_empty(params.get("_meta")).get(
             META_SUBSCRIPTION, params.get("requestId")
         )
         if subscription:
@@ -7404,7 +7455,7 @@ class Client:
             self._tell(method, params)
 
     def _tell(self, method: str, params: Json) -> None:
-        job = partial(self._on_notification or nothing, method, params)
+        job = partial(self._on_notification or do_nothing, method, params)
         if self._on_log is not None and METHODS.get(method, UNKNOWN).logs:
             job = partial(
                 self._on_log,
@@ -7476,7 +7527,7 @@ class Client:
         except McpError:
             raise
         except BaseException as error:
-            self._log.error(f"answering {method} failed: {tell(error)}", error)
+            self._log.error(f"answering {method} failed: {error_text(error)}", error)
             raise InternalError(
                 f"{method}: the client's callback raised {type(error).__name__}"
             ) from error
@@ -7496,7 +7547,7 @@ class Client:
         }
 
     def _sampling_create_message(self, params: Json) -> Any:
-        if not isinstance(answer := (self._on_sample or nothing)(params), str):
+        if not isinstance(answer := (self._on_sample or do_nothing)(params), str):
             return answer
         return {
             "role": "assistant",
@@ -7512,10 +7563,10 @@ class Client:
                 check_elicitation_schema(schema)
             except ValueError as error:
                 raise InvalidParams(str(error)) from None
-        answer = (self._on_elicit or nothing)(params) or {"action": "cancel"}
-        action = _object(answer).get("action")
+        answer = (self._on_elicit or do_nothing)(params) or {"action": "cancel"}
+        action = object_or_empty(answer).get("action")
         if schema is None or action != "accept":
-            return _with({}, action=action)
+            return add_given({}, action=action)
         defaults = {
             name: sub["default"]
             for name, sub in schema["properties"].items()

@@ -71,7 +71,7 @@ from mcp_lite import (  # noqa: E402
 )
 
 LEGACY = list(mcp_lite.LEGACY_VERSIONS)
-MODERN = mcp_lite.MODERN
+MODERN = mcp_lite.NEWEST
 EVERY = LEGACY + [MODERN]
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 WAV = b"RIFF\0\0\0\0WAVEfmt "
@@ -3515,7 +3515,7 @@ class TestServerInProcess:
         def wait_often():
             for _ in range(20_000):
                 with contextlib.suppress(queue.Empty):
-                    mcp_lite.take(queue.SimpleQueue(), 1e-6)
+                    mcp_lite.get_within(queue.SimpleQueue(), 1e-6)
             ended.set()
 
         threading.Thread(target=wait_often, daemon=True).start()
@@ -3527,9 +3527,9 @@ class TestServerInProcess:
         sys.setswitchinterval(1e-6)
         try:
             for _ in range(300):
-                workers = mcp_lite.Workers("mcp-test", 4, mcp_lite.nothing, None)
+                workers = mcp_lite.Workers("mcp-test", 4, mcp_lite.do_nothing, None)
                 starter = threading.Thread(
-                    target=workers.submit, args=(mcp_lite.nothing,)
+                    target=workers.submit, args=(mcp_lite.do_nothing,)
                 )
                 starter.start()
                 for _ in range(3):
@@ -8931,10 +8931,10 @@ def fuzz_http(seed, count=500):
                         fuzz.from_client() for _ in range(dice.randrange(4))
                     ]
                 body, kind = fuzz.encode(message, 60, 8), dice.randrange(8)
-                meta = mcp_lite._object(
-                    mcp_lite._object(mcp_lite._object(message).get("params")).get(
-                        "_meta"
-                    )
+                meta = mcp_lite.object_or_empty(
+                    mcp_lite.object_or_empty(
+                        mcp_lite.object_or_empty(message).get("params")
+                    ).get("_meta")
                 )
                 lines = [b"Host: localhost", b"Content-Type: application/json"]
                 if kind == 0:
@@ -8943,7 +8943,7 @@ def fuzz_http(seed, count=500):
                     start = b"POST /mcp HTTP/1.1"
                     web = dice.choice(webs)
                     if meta:
-                        name = mcp_lite._object(message["params"]).get(
+                        name = mcp_lite.object_or_empty(message["params"]).get(
                             "name", message["params"].get("uri")
                         )
                         lines += [
@@ -9240,7 +9240,7 @@ def fuzz_calls(fuzz, target, version, count):
         except ENDS as error:
             str(error)
         except BaseException as error:
-            problems.append(f"{mcp_lite.tell(error)}; {fuzz}")
+            problems.append(f"{mcp_lite.error_text(error)}; {fuzz}")
         done.append(call)
 
     def run():

@@ -35,7 +35,7 @@ GROWTH = (
     16.0  # MiB by which a run's last quarter may exceed the one before, once it is warm
 )
 WARM, COLD_GROWTH = 30.0, 64.0  # seconds that takes; and what a shorter run may grow
-VERSIONS = (*mcp_lite.LEGACY_VERSIONS, mcp_lite.MODERN, "auto")
+VERSIONS = (*mcp_lite.LEGACY_VERSIONS, mcp_lite.NEWEST, "auto")
 FORM = {
     "type": "object",
     "properties": {"name": {"type": "string"}},
@@ -452,7 +452,7 @@ OPERATIONS = {
 def visits(soak, dice, place, turn):
     while not soak.stop.is_set():
         version, turn = VERSIONS[turn % len(VERSIONS)], turn + 1
-        if place != "sse" or version != mcp_lite.MODERN:
+        if place != "sse" or version != mcp_lite.NEWEST:
             Visit(soak, place, version, dice).run()
 
 
@@ -460,7 +460,7 @@ def raw_call(name, arguments):
     """The bytes of a modern tools/call over HTTP."""
     meta = {
         "progressToken": 1,
-        "io.modelcontextprotocol/protocolVersion": mcp_lite.MODERN,
+        "io.modelcontextprotocol/protocolVersion": mcp_lite.NEWEST,
         "io.modelcontextprotocol/clientCapabilities": {},
     }
     params = {"name": name, "arguments": arguments, "_meta": meta}
@@ -470,7 +470,7 @@ def raw_call(name, arguments):
     return (
         f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Name: {name}\r\n"
         f"Accept: application/json, text/event-stream\r\nMcp-Method: tools/call\r\nConnection: close\r\n"
-        f"MCP-Protocol-Version: {mcp_lite.MODERN}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        f"MCP-Protocol-Version: {mcp_lite.NEWEST}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
     ).encode()
 
 
