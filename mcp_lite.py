@@ -515,223 +515,327 @@ def error_message(request_id: RequestId | None, error: McpError) -> Json:
 ###############################################################################
 # 4. Methods ##################################################################
 ###############################################################################
-# Everything that can be said: one row each. A rule that concerns one method stands in its row, and nowhere
-# else is a method's name compared.
+# Everything that can be said: one row each. A rule that concerns one method stands in its
+# row, and nowhere else is the name of a method compared.
+Member = namedtuple("Member", "name required kind")  # a member of params, and its type
+
+
+def _typed_members(kinds: dict[str, type]) -> tuple[Member, ...]:
+    """Members of an object from {"name": type}; a name that ends in "?" is optional."""
+    return tuple(
+        Member(name.rstrip("?"), not name.endswith("?"), kind)
+        for name, kind in kinds.items()
+    )
+
+
 class Method:
-    """A row of the table: `who` sends it, as what; the `handler` in its receiver (of a notification, in the
-    Connection); the `capability` its receiver must declare; the types of its `params`, "?" if optional."""
+    """A row of the table: what can be said, who says it, and what follows from that.
 
-    since, until = OLDEST, "9999"  # the revisions that have it
-    early = handshake = False  # may come before the handshake; opens a session
-    inline = cacheable = (
-        False  # is answered by the reading thread, in order; says how long it may be kept
-    )
-    names = paged = (
-        ""  # the parameter with a tool's, prompt's, resource's name; a page's list
-    )
-    droppable = logs = cancels = acknowledges = (
-        False  # goes under load; a log; an end; opens a stream
-    )
+    `sender` is "client", "server" or "both"; `kind` "request" or "notification". The
+    traits below are what a row may say otherwise.
+    """
 
-    def __init__(
-        self,
-        name: str,
-        who: str,
-        handler: str = "",
-        capability: str = "",
-        params: dict[str, Any] | None = None,
-        **traits: Any,
-    ) -> None:
-        self.name, self.handler, self.capability = name, handler, capability
-        self.sender, self.kind = who.split()
-        self.params = [
-            (key.rstrip("?"), not key.endswith("?"), kind)
-            for key, kind in (params or {}).items()
-        ]
-        vars(self).update(traits)
-        self.cacheable, self.asks = (
-            self.cacheable or self.paged != "",
-            self.names != "",
-        )  # asks the client
+    # The method of the receiver's Endpoint that serves a request; of a notification about
+    # an open request, the method of Connection.
+    handler = ""
+    # What the receiver must have declared: a path into its capabilities.
+    capability: tuple[str, ...] = ()
+    params: tuple[Member, ...] = ()
+    # The revisions that have it.
+    since = OLDEST
+    until = "9999-12-31"
+    # May come before the handshake; is part of the handshake.
+    early = False
+    handshake = False
+    # Is served by the reading thread, so that what comes after finds it done.
+    inline = False
+    # The member of the result that is one page of a list.
+    paged = ""
+    # The result says how long it may be reused.
+    cacheable = False
+    # The parameter that the header Mcp-Name mirrors; Mcp-Param-* mirror its arguments.
+    mirrored = ""
+    mirrors_arguments = False
+    # Its handler may ask the client questions.
+    asks = False
+    # Of notifications: goes first when too many wait; is a log message; ends a request;
+    # begins a subscription.
+    droppable = False
+    logs = False
+    cancels = False
+    acknowledges = False
+
+    def __init__(self, sender: str, kind: str, name: str, **traits: Any) -> None:
+        self.sender = sender
+        self.kind = kind
+        self.name = name
+        for trait, value in traits.items():
+            assert hasattr(Method, trait), trait
+            setattr(self, trait, value)
+
+    def is_in(self, version: str) -> bool:
+        """Whether a revision has it."""
+        return self.since <= version <= self.until
 
 
-_PAGE, _URI, _CALL, _LAST = (
-    {"cursor?": str},
-    {"uri": str},
-    {"name": str, "arguments?": dict},
-    LAST_LEGACY,
-)
-_ASK, _TELL = "client request", "server notification"  # who says most of it
-_STATE: Json = {"inline": True, "until": _LAST}  # what changes a session
+def _request(sender: str, name: str, handler: str, **traits: Any) -> Method:
+    return Method(sender, "request", name, handler=handler, **traits)
+
+
+def _notification(sender: str, name: str, **traits: Any) -> Method:
+    return Method(sender, "notification", name, **traits)
+
+
+_PAGE = _typed_members({"cursor?": str})
+_URI = _typed_members({"uri": str})
+_CALL = _typed_members({"name": str, "arguments?": dict})
+_SUBSCRIBE = ("resources", "subscribe")
+
 METHODS: dict[str, Method] = {
     row.name: row
     for row in (
-        # Lifecycle: basic/lifecycle.md of the legacy revisions; server/discover.md of the modern one.
-        Method(
+        # Lifecycle: basic/lifecycle.md of the legacy revisions.
+        _request(
+            "client",
             "initialize",
-            _ASK,
             "_initialize",
+            params=_typed_members(
+                {"protocolVersion": str, "capabilities": dict, "clientInfo": dict}
+            ),
+            until=LAST_LEGACY,
             early=True,
             handshake=True,
             inline=True,
-            until=_LAST,
-            params={"protocolVersion": str, "capabilities": dict, "clientInfo": dict},
         ),
-        Method(
-            "notifications/initialized",
-            "client notification",
-            handshake=True,
-            until=_LAST,
+        _notification(
+            "client", "notifications/initialized", until=LAST_LEGACY, handshake=True
         ),
-        Method(
-            "initialized", "client notification", handshake=True, until=_LAST
-        ),  # as some tutorials say it
-        Method("ping", "both request", "_ping", early=True, inline=True, until=_LAST),
-        Method(
+        # As some tutorials say it.
+        _notification("client", "initialized", until=LAST_LEGACY, handshake=True),
+        _request("both", "ping", "_ping", until=LAST_LEGACY, early=True, inline=True),
+        # The modern era has no handshake: server/discover.md.
+        _request(
+            "client",
             "server/discover",
-            _ASK,
             "_discover",
             since=FIRST_MODERN,
             inline=True,
             cacheable=True,
         ),
-        # The server's features.
-        Method("tools/list", _ASK, "_list", "tools", _PAGE, paged="tools"),
-        Method("tools/call", _ASK, "_tools_call", "tools", _CALL, names="name"),
-        Method("resources/list", _ASK, "_list", "resources", _PAGE, paged="resources"),
-        Method(
-            "resources/templates/list",
-            _ASK,
+        # Tools: server/tools.md.
+        _request(
+            "client",
+            "tools/list",
             "_list",
-            "resources",
-            _PAGE,
-            paged="resourceTemplates",
-        ),
-        Method(
-            "resources/read",
-            _ASK,
-            "_resources_read",
-            "resources",
-            _URI,
-            names="uri",
+            capability=("tools",),
+            params=_PAGE,
+            paged="tools",
             cacheable=True,
         ),
-        Method(
+        _request(
+            "client",
+            "tools/call",
+            "_tools_call",
+            capability=("tools",),
+            params=_CALL,
+            mirrored="name",
+            mirrors_arguments=True,
+            asks=True,
+        ),
+        # Resources: server/resources.md.
+        _request(
+            "client",
+            "resources/list",
+            "_list",
+            capability=("resources",),
+            params=_PAGE,
+            paged="resources",
+            cacheable=True,
+        ),
+        _request(
+            "client",
+            "resources/templates/list",
+            "_list",
+            capability=("resources",),
+            params=_PAGE,
+            paged="resourceTemplates",
+            cacheable=True,
+        ),
+        _request(
+            "client",
+            "resources/read",
+            "_resources_read",
+            capability=("resources",),
+            params=_URI,
+            cacheable=True,
+            mirrored="uri",
+            asks=True,
+        ),
+        _request(
+            "client",
             "resources/subscribe",
-            _ASK,
             "_resources_subscribe",
-            "resources.subscribe",
-            _URI,
-            **_STATE,
+            capability=_SUBSCRIBE,
+            params=_URI,
+            until=LAST_LEGACY,
+            inline=True,
         ),
-        Method(
+        _request(
+            "client",
             "resources/unsubscribe",
-            _ASK,
             "_resources_unsubscribe",
-            "resources.subscribe",
-            _URI,
-            **_STATE,
+            capability=_SUBSCRIBE,
+            params=_URI,
+            until=LAST_LEGACY,
+            inline=True,
         ),
-        Method("prompts/list", _ASK, "_list", "prompts", _PAGE, paged="prompts"),
-        Method("prompts/get", _ASK, "_prompts_get", "prompts", _CALL, names="name"),
-        Method(
+        # Prompts: server/prompts.md.
+        _request(
+            "client",
+            "prompts/list",
+            "_list",
+            capability=("prompts",),
+            params=_PAGE,
+            paged="prompts",
+            cacheable=True,
+        ),
+        _request(
+            "client",
+            "prompts/get",
+            "_prompts_get",
+            capability=("prompts",),
+            params=_CALL,
+            mirrored="name",
+            asks=True,
+        ),
+        # What else a server may offer: server/utilities/, and basic/patterns/subscriptions.md.
+        _request(
+            "client",
             "completion/complete",
-            _ASK,
             "_completion_complete",
-            "completions",
-            {"ref": dict, "argument": dict, "context?": dict},
+            capability=("completions",),
+            params=_typed_members({"ref": dict, "argument": dict, "context?": dict}),
         ),
-        Method(
+        _request(
+            "client",
             "logging/setLevel",
-            _ASK,
             "_logging_set_level",
-            "logging",
-            {"level": str},
-            **_STATE,
+            capability=("logging",),
+            params=_typed_members({"level": str}),
+            until=LAST_LEGACY,
+            inline=True,
         ),
-        Method(
+        _request(
+            "client",
             "subscriptions/listen",
-            _ASK,
             "_subscriptions_listen",
-            "",
-            {"notifications": dict},
+            params=_typed_members({"notifications": dict}),
             since=FIRST_MODERN,
             inline=True,
         ),
-        # The client's features. In the modern era the same three travel inside results: basic/patterns/mrtr.md.
-        Method("roots/list", "server request", "_roots_list", "roots", until=_LAST),
-        Method(
+        # Questions to the client: client/. In the modern era the same three travel inside
+        # results (basic/patterns/mrtr.md), so there they are no requests.
+        _request(
+            "server",
+            "roots/list",
+            "_roots_list",
+            capability=("roots",),
+            until=LAST_LEGACY,
+        ),
+        _request(
+            "server",
             "sampling/createMessage",
-            "server request",
             "_sampling_create_message",
-            "sampling",
-            {"messages": list, "maxTokens": int},
-            until=_LAST,
+            capability=("sampling",),
+            params=_typed_members({"messages": list, "maxTokens": int}),
+            until=LAST_LEGACY,
         ),
-        Method(
+        _request(
+            "server",
             "elicitation/create",
-            "server request",
             "_elicitation_create",
-            "elicitation",
-            {"message": str},
+            capability=("elicitation",),
+            params=_typed_members({"message": str}),
             since="2025-06-18",
-            until=_LAST,
+            until=LAST_LEGACY,
         ),
-        # About a request: basic/patterns/cancellation.md and progress.md.
-        Method(
-            "notifications/cancelled", "both notification", "_cancelled", cancels=True
+        # About an open request: basic/patterns/cancellation.md and progress.md.
+        _notification(
+            "both", "notifications/cancelled", handler="_cancelled", cancels=True
         ),
-        Method(
-            "$/cancelRequest", "both notification", "_cancel_request"
-        ),  # as language servers say it
-        Method(
-            "notifications/progress", "both notification", "_progress", droppable=True
+        # As language servers say it.
+        _notification("both", "$/cancelRequest", handler="_cancel_request"),
+        _notification(
+            "both", "notifications/progress", handler="_progress", droppable=True
         ),
-        Method("notifications/message", _TELL, droppable=True, logs=True),
+        _notification("server", "notifications/message", droppable=True, logs=True),
         # About the server's state, and the client's.
-        Method("notifications/tools/list_changed", _TELL),
-        Method("notifications/resources/list_changed", _TELL),
-        Method("notifications/resources/updated", _TELL),
-        Method("notifications/prompts/list_changed", _TELL),
-        Method("notifications/elicitation/complete", _TELL, since=_LAST, until=_LAST),
-        Method(
+        _notification("server", "notifications/tools/list_changed"),
+        _notification("server", "notifications/resources/list_changed"),
+        _notification("server", "notifications/resources/updated"),
+        _notification("server", "notifications/prompts/list_changed"),
+        _notification(
+            "server",
+            "notifications/elicitation/complete",
+            since=LAST_LEGACY,
+            until=LAST_LEGACY,
+        ),
+        _notification(
+            "server",
             "notifications/subscriptions/acknowledged",
-            _TELL,
             since=FIRST_MODERN,
             acknowledges=True,
         ),
-        Method("notifications/roots/list_changed", "client notification", until=_LAST),
+        _notification("client", "notifications/roots/list_changed", until=LAST_LEGACY),
     )
 }
-UNKNOWN = Method("", "nobody nothing")  # the row of what is not in the table
-# What a client may ask to hear of: the filter's member, the notification, the capability that promises it.
+# The row of what is not in the table.
+UNKNOWN = Method("nobody", "nothing", "")
+
+# What a modern result may be, by its `resultType` (basic/index.md#result-types), and the
+# method of Call that goes on with it.
+RESULT_TYPES = {"complete": "_finish", "input_required": "_answer_questions"}
+
+# What a client may ask to hear of: the member of its filter, the notification, and the
+# capability that promises it.
+ListChange = namedtuple("ListChange", "member method capability")
 LIST_CHANGES = {
-    kind: (
+    kind: ListChange(
         f"{kind}ListChanged",
         f"notifications/{kind}/list_changed",
-        f"{kind}.listChanged",
+        (kind, "listChanged"),
     )
     for kind in ("tools", "prompts", "resources")
 }
 
 
+def method_row(name: Any) -> Method:
+    """The row of a method; UNKNOWN for what is in no revision, or no name."""
+    return METHODS.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
+
+
 def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
-    """Check members, (name, required, type) each. Raises InvalidParams naming the first that is wrong."""
+    """Check members against (name, required, type) each.
+
+    Raises InvalidParams naming the first that is wrong.
+    """
     for name, required, kind in rules:
-        if (value := members.get(name)) is None and not required:
+        value = members.get(name)
+        if value is None and not required:
             continue
+        # True is an int to Python, but no integer to JSON.
         if isinstance(value, kind) and type(value) is not bool:
-            continue  # Python's True is an int
-        found = f"got {show(value)}" if name in members else "but it is missing"
-        raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {found}")
+            continue
+        came = f"got {show(value)}" if name in members else "but it is missing"
+        raise InvalidParams(f"{where}{name}: expected {TYPE_NAMES[kind]}, {came}")
 
 
-def has_capability(capabilities: Json, path: str) -> bool:
-    """Whether a dotted path, such as "resources.subscribe", was declared: true, or an object, even empty."""
-    found: Any = capabilities
-    for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found is True or isinstance(found, dict)
+def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
+    """Whether ("resources", "subscribe"), say, was declared: as true, or as an object."""
+    declared: Any = capabilities
+    for name in path:
+        declared = declared.get(name) if isinstance(declared, dict) else None
+    return declared is True or isinstance(declared, dict)
 
 
 ###############################################################################
@@ -2553,17 +2657,18 @@ def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
 
 
 def mirrored_headers(
-    message: Json, parameters: Callable[[str, str], list[tuple[list[str], str]]]
+    message: Json, parameters: Callable[[str], list[tuple[list[str], str]]]
 ) -> Json:
-    """{header: what it mirrors of a message, or None}; `parameters(registry, name)`: header_parameters()."""
+    """{header: what it mirrors of a message, or None}; `parameters(tool)`: header_parameters()."""
     row, params = (
-        METHODS.get(str(message.get("method")), UNKNOWN),
+        method_row(message.get("method")),
         message.get("params"),
     )
     headers: Json = {"Mcp-Method": message.get("method")}
-    if row.names and isinstance(params, dict):
-        headers["Mcp-Name"] = params.get(row.names)
-        for path, name in parameters(row.capability, str(params.get(row.names))):
+    if row.mirrored and isinstance(params, dict):
+        named = params.get(row.mirrored)
+        headers["Mcp-Name"] = named
+        for path, name in parameters(str(named)) if row.mirrors_arguments else ():
             value: Any = params.get("arguments")
             for step in path:
                 value = value.get(step) if isinstance(value, dict) else None
@@ -2734,7 +2839,7 @@ class Protocol:
             )
         if row.capability and not has_capability(self.capabilities(), row.capability):
             raise MethodNotFound(
-                f"{request.method}: this {self.role} did not declare {row.capability}"
+                f"{request.method}: this {self.role} did not declare {'.'.join(row.capability)}"
             )
         request.progress_token = token = meta.get("progressToken")
         if token is not None and not is_id(token):
@@ -2780,7 +2885,7 @@ class Protocol:
 
     def _receive_notification(self, message: Json) -> Notification:
         method, params = message["method"], message.get("params")
-        row = METHODS.get(method, UNKNOWN)
+        row = method_row(method)
         if params is not None and not isinstance(params, dict):
             raise InvalidParams(
                 f"{method}: params: expected object, got {show(params)}"
@@ -3074,28 +3179,114 @@ def do_nothing(*ignored: Any) -> None:
     """What is done where nothing is to be done, by a worker's job, say."""
 
 
+class Transport:
+    """What carries the bytes of a Connection, each message a line (basic/transports.md).
+
+    To write another one, derive from this class and give an instance to Client as its
+    target. It is asked for:
+        start(connection)   once, before all else
+        write(data)         send whole lines, all of them; may block
+        may_write(size)     whether write() of so many bytes is sure not to block: if not,
+                            it is called on a helper thread, never on a caller's
+        read()              block for the next bytes, b"" at the end; called by one thread
+        close()             end it, from any thread: read() and write() return soon
+        describe_end(why)   the exception for those who still wait when it has ended
+    One that `feeds` is not read from: it hands over what comes by itself, on any thread,
+    by connection.dispatch(connection.feed(data)), and connection.close(error) at the end.
+    """
+
+    feeds = False
+
+    def start(self, connection: Connection) -> None:
+        """Know the connection that this carries."""
+
+    def write(self, data: bytes) -> None:
+        """Send lines. Raises OSError, or ValueError, when the other end is gone."""
+        raise NotImplementedError
+
+    def may_write(self, size: int) -> bool:
+        """Whether a write of so many bytes is sure not to block its thread."""
+        return True
+
+    def read(self) -> bytes:
+        """Block for the next bytes; b"" is the end. Raises OSError or ValueError."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End it. Called once, from any thread."""
+
+    def describe_end(self, why: str) -> ConnectionClosed:
+        """The exception that tells how this ended, with all that is known of it."""
+        return ConnectionClosed(why)
+
+
+class Endpoint:
+    """What stands behind a Connection, and knows what its messages mean.
+
+    A server has one, a client has one; to write another, derive from this class. What the
+    other end may say now is the Protocol's business: all that comes here was admitted.
+    A Connection calls:
+        serve_request       on a worker, or on the reading thread where the row of the
+                            method says `inline`: answers by connection.respond()
+        serve_notification  on the reading thread, so it must not block
+        output_lost         when nothing can be written any more
+    Who reads for the connection calls:
+        connected           before the first message
+        input_ended         when the other end says no more, but may still listen
+        disconnected        at the end; any number of times
+    HTTP also asks for header_parameters.
+    """
+
+    def capabilities(self) -> Json:
+        """What this side declares; asked for each message that needs it."""
+        return {}
+
+    def serve_request(self, connection: Connection, request: Request) -> None:
+        """Work on a request and answer it, now or later. Must not raise."""
+        raise NotImplementedError
+
+    def serve_notification(
+        self, connection: Connection, notification: Notification
+    ) -> None:
+        """Take note of a notification that is not about an open request."""
+
+    def output_lost(self, connection: Connection) -> None:
+        """The other end reads no more."""
+
+    def connected(self, connection: Connection) -> None:
+        """A conversation begins."""
+
+    def input_ended(self, connection: Connection) -> None:
+        """The other end has said all that it will."""
+
+    def disconnected(self, connection: Connection) -> None:
+        """The conversation is over."""
+
+    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+        """What HTTP headers mirror of the arguments of a tool: see mirrored_headers."""
+        return []
+
+
 class Connection:
-    """One conversation over a pair of byte streams. `endpoint`, a Server or a Client, has serve_request, for
-    workers, and for the reading thread if the method is inline; take_notification, for that; output_lost.
-    `write(bytes)` writes all of it, on a helper where `may_write(size)` says that it might block."""
+    """One conversation: a Protocol, the Endpoint behind it, the Transport that carries it."""
 
     session_id: str | None = None  # of a legacy HTTP session
 
     def __init__(
         self,
         protocol: Protocol,
-        endpoint: Any,
-        write: Write,
+        endpoint: Endpoint,
+        transport: Transport,
         *,
         name: str,
         log: _Log,
         max_workers: int = MAX_WORKERS,
         max_message: int = MAX_MESSAGE,
         trace: Callback = None,
-        may_write: Callback = None,
     ) -> None:
         self.protocol, self.endpoint, self.log = protocol, endpoint, log
-        self._write, self._trace, self._may_write = write, trace, may_write
+        self.transport = transport
+        self._trace = trace
         self._framer = LineFramer(max_message)
         self._pools: dict[
             str, Workers
@@ -3154,7 +3345,11 @@ class Connection:
     def _job(
         self, request: Request
     ) -> Job:  # nobody runs what was cancelled while it was queued
-        return lambda: request.cancelled or self.endpoint.serve_request(self, request)
+        def job() -> None:
+            if not request.cancelled:
+                self.endpoint.serve_request(self, request)
+
+        return job
 
     def receive(self, line: bytes | None) -> list[Request]:
         """Take one line, on any thread; None is one that was too long."""
@@ -3220,7 +3415,7 @@ class Connection:
         elif type(event) is Notification:
             hear = getattr(self, event.row.handler) if event.row.handler else do_nothing
             if not hear(event.params):
-                self.endpoint.take_notification(self, event)
+                self.endpoint.serve_notification(self, event)
         else:
             self.log.debug(f"refused: {event.why}")
             if (reply := event.reply) and batch is not None:
@@ -3322,7 +3517,7 @@ class Connection:
     ) -> None:
         """Send a notification; about a `request`, only while it is in flight: "MUST stop after completion".
         Unless `block`, a helper writes where that might block. Raises as encode_message does."""
-        droppable = METHODS.get(method, UNKNOWN).droppable
+        droppable = method_row(method).droppable
         self._send(
             encode_message(call_message(method, params)), droppable, request, block
         )
@@ -3344,7 +3539,7 @@ class Connection:
             dropped = self._queue_locked(data, droppable, request)
         if dropped:
             self.log.warning(f"{dropped} notifications dropped: the reader is slow")
-        if block and (self._may_write is None or self._may_write(len(data) + 1)):
+        if block and self.transport.may_write(len(data) + 1):
             self.flush()
         else:
             self.helpers.nudge()
@@ -3361,7 +3556,7 @@ class Connection:
                 if self._trace:
                     for line, _ in lines:
                         self._trace("-->", line)
-                self._write(b"\n".join([line for line, _ in lines] + [b""]))
+                self.transport.write(b"\n".join([line for line, _ in lines] + [b""]))
             except (OSError, ValueError) as error:
                 self._lose_output(error)  # ValueError: a closed file
             finally:
@@ -3443,7 +3638,7 @@ class Connection:
         if self.protocol.pending.pop(waiter.id, None) is None:
             return False
         # "The `initialize` request MUST NOT be cancelled by clients".
-        if waiter.sent and not METHODS.get(waiter.method, UNKNOWN).handshake:
+        if waiter.sent and not method_row(waiter.method).handshake:
             told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
             self.notify(
                 "notifications/cancelled",
@@ -3667,23 +3862,26 @@ class Context:
 
     def _require(self, method: str, params: Json) -> None:
         """What "requires a capability the client did not include" MUST end with -32021; in both eras."""
-        row, declared = METHODS.get(method, UNKNOWN), self.client_capabilities
+        row, declared = method_row(method), self.client_capabilities
         if row.sender != "server" or row.kind != "request":
             raise ValueError(f"{method} is no question")
         needed, since = row.capability, row.since
         if params.get("mode") == "url":
-            needed, since = "elicitation.url", LAST_LEGACY
+            needed, since = ("elicitation", "url"), LAST_LEGACY
         elif "tools" in params or "toolChoice" in params:
-            needed, since = "sampling.tools", LAST_LEGACY
-        elif needed == "elicitation" and list(declared.get(needed) or ()) == ["url"]:
-            needed = "elicitation.form"  # an empty object means form; one with only url does not
+            needed, since = ("sampling", "tools"), LAST_LEGACY
+        elif needed == ("elicitation",) and list(declared.get("elicitation") or ()) == [
+            "url"
+        ]:
+            # An empty object means form; one with only url does not.
+            needed = ("elicitation", "form")
         if self.protocol_version >= since and has_capability(declared, needed):
             return
         required: Json = {}
-        for name in reversed(needed.split(".")):
+        for name in reversed(needed):
             required = {name: required}
         raise MissingCapability(
-            f"{method} needs the client capability {needed}, which was not declared",
+            f"{method} needs the client capability {'.'.join(needed)}, which was not declared",
             {"requiredCapabilities": required},
         )
 
@@ -3944,6 +4142,36 @@ def stream_writer(stream: Any) -> Write:
     return write
 
 
+class StreamTransport(Transport):
+    """A pair of binary streams: this process's own, a socket's files, any two."""
+
+    def __init__(self, reader: Any, writer: Any) -> None:
+        self._read = stream_reader(reader)
+        self._write = stream_writer(writer)
+        self._streams = (writer, reader)
+
+    def read(self) -> bytes:
+        return self._read()
+
+    def write(self, data: bytes) -> None:
+        self._write(data)
+
+    def close(self) -> None:
+        # A socket's files keep it open, and a thread in its read: say the end to both.
+        for stream in self._streams:
+            with suppress(OSError, AttributeError):
+                getattr(stream, "raw", stream)._sock.shutdown(2)
+        with suppress(OSError, ValueError):
+            self._streams[0].close()
+
+
+class ClientStreams(StreamTransport):
+    """The same for a client, whose caller must not wait for a server that does not read."""
+
+    def may_write(self, size: int) -> bool:
+        return False
+
+
 class Pump:
     """Reads a server's input; a lone request is served on the reading thread: no hand-over. Should that take
     long, the caller of run() starts another; it runs no handlers: a deaf one cannot keep it from ending."""
@@ -3951,8 +4179,9 @@ class Pump:
     TICK = 0.005  # how long a handler may hold up the reading: as long as the GIL may
     IDLE_TICKS = 40  # before the caller stops looking, and must be woken
 
-    def __init__(self, connection: Connection, read: Callable[[], bytes]) -> None:
-        self._connection, self._read = connection, read
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._read = connection.transport.read
         self._reading = threading.Lock()  # held by who reads; who serves lets go of it
         self._serving: list[
             Request
@@ -4078,7 +4307,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
                 )
 
 
-class Child:
+class Child(Transport):
     """A server as a child process, in a process group of its own, so that its own children end with it."""
 
     def __init__(
@@ -4106,15 +4335,16 @@ class Child:
             raise ConnectionClosed(
                 f"cannot start the server: {error}", None, command
             ) from error
-        self._read, self.write = (
-            stream_reader(self._process.stdout),
-            stream_writer(self._process.stdin),
-        )
+        self._read = stream_reader(self._process.stdout)
+        self._write = stream_writer(self._process.stdin)
         self._last_words: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_thread = threading.Thread(
             target=self._read_stderr, name="mcp-stderr", daemon=True
         )
         self._stderr_thread.start()
+
+    def write(self, data: bytes) -> None:
+        self._write(data)
 
     def may_write(self, size: int) -> bool:
         """Whether a write is sure not to block: POSIX says that a ready pipe takes PIPE_BUF bytes at once."""
@@ -4133,7 +4363,7 @@ class Child:
                     self._last_words.append(text)
                     self.log.debug(f"stderr of {self.command[0]}: {text}")
 
-    def closed(self, why: str) -> ConnectionClosed:
+    def describe_end(self, why: str) -> ConnectionClosed:
         """The exception that tells how this child ended. Waits a moment for its exit code and last words."""
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
@@ -4148,7 +4378,7 @@ class Child:
             return self._process.wait(seconds) is not None
         return False
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the child and its own, in about twice EXIT_SECONDS: basic/transports/stdio.md#shutdown."""
         with suppress(OSError):
             self._process.stdin.close()
@@ -4425,7 +4655,7 @@ class HttpConnection(Connection):
         super().__init__(
             Protocol("server", endpoint.server.capabilities),
             endpoint.server,
-            do_nothing,
+            Transport(),
             name="mcp-http-worker",
             log=endpoint.log,
             max_workers=endpoint.max_workers,
@@ -4544,7 +4774,7 @@ class HttpEndpoint:
 
     def __init__(
         self,
-        server: Any,
+        server: Endpoint,
         log: _Log,
         max_workers: int,
         *,
@@ -4687,7 +4917,7 @@ class HttpEndpoint:
         envelope = object_or_empty(message)
         meta = object_or_empty(object_or_empty(envelope.get("params")).get("_meta"))
         exchange.request_id = envelope["id"] if is_id(envelope.get("id")) else None
-        row = METHODS.get(str(envelope.get("method")), UNKNOWN)
+        row = method_row(envelope.get("method"))
         opening = row.handshake and exchange.request_id is not None
         if version not in _SESSION_VERSIONS or META_VERSION in meta:
             if exchange.request_id is not None:
@@ -4755,7 +4985,7 @@ class HttpEndpoint:
                 if exchange.stream is not None:
                     exchange.stream.say(b":\n\n")  # keeps it open on its way
             if held and connection.session_id is None:
-                self.server.disconnect(connection)
+                self.server.disconnected(connection)
         finally:
             del self._held[exchange]
             connection.used = time.monotonic()
@@ -4791,7 +5021,7 @@ class HttpEndpoint:
             raise HttpError(
                 503, f"{self._max_sessions} sessions are open", {"Retry-After": "60"}
             )
-        self.server.adopt(connection)
+        self.server.connected(connection)
         return connection
 
     def _find_session(
@@ -4809,7 +5039,7 @@ class HttpEndpoint:
     def _close_session(self, connection: HttpConnection) -> None:
         with self._lock:
             self._sessions.pop(str(connection.session_id), None)
-        self.server.disconnect(connection)
+        self.server.disconnected(connection)
         connection.close(ConnectionClosed("the session is over"))
         for stream in [connection.listening, *connection.streams.values()]:
             if stream is not None:
@@ -5309,9 +5539,11 @@ class HttpServer(_Listening):
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, on a worker's thread, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sockets and sessions, not what is said.
-class HttpTransport:
-    """Carries messages to a URL and back. Set `connection` before the first write. `parameters(registry,
-    name)` tells what headers mirror; `on_new_session()` is called when the server has forgotten the old."""
+class HttpTransport(Transport):
+    """Carries messages to a URL and back. The connection's endpoint tells what headers mirror;
+    `on_new_session()` is called when the server has forgotten the old session."""
+
+    feeds = True
 
     def __init__(
         self,
@@ -5320,7 +5552,6 @@ class HttpTransport:
         ssl_context: Any,
         timeout: float,
         log: _Log,
-        parameters: Callable[[str, str], Any],
         on_new_session: Job,
     ) -> None:
         from urllib.parse import urlsplit
@@ -5332,11 +5563,7 @@ class HttpTransport:
             ssl_context,
             timeout,
         )
-        self._log, self._parameters, self._on_new_session = (
-            log,
-            parameters,
-            on_new_session,
-        )
+        self._log, self._on_new_session = log, on_new_session
         self._proxy = _proxy_of(self._url)
         self._workers, self._closed = (
             Workers("mcp-http", MAX_CONNECTIONS, do_nothing, log),
@@ -5357,13 +5584,16 @@ class HttpTransport:
         )
         self._single = False  # the old HTTP+SSE: all answers come on that stream
 
+    def start(self, connection: Connection) -> None:
+        self.connection = connection
+
     def write(self, data: bytes) -> None:
         """Send messages, a line each. Notifications are sent here, in order, and may raise OSError."""
         for line in data.splitlines():
             message = object_or_empty(
                 parse_message(line)
             )  # {}: the answers to a batch of questions
-            cancels = METHODS.get(message.get("method", ""), UNKNOWN).cancels
+            cancels = method_row(message.get("method")).cancels
             legacy = self.connection.protocol.version < FIRST_MODERN
             if "id" in message or not message or cancels and legacy:
                 self._workers.submit(partial(self._send, line, message))
@@ -5543,7 +5773,7 @@ class HttpTransport:
         if not self._is_open(request_id):
             return None  # given up in the queue
         handshake, session_id = (
-            METHODS.get(message.get("method", ""), UNKNOWN).handshake,
+            method_row(message.get("method")).handshake,
             self._session_id,
         )
         opening = handshake and request_id is not None
@@ -5599,7 +5829,7 @@ class HttpTransport:
         version = meta.get(META_VERSION) or self.connection.protocol.version or None
         said = {
             "MCP-Protocol-Version": version,
-            **mirrored_headers(message, self._parameters),
+            **mirrored_headers(message, self.connection.endpoint.header_parameters),
         }
         return {
             "Content-Type": JSON_TYPE,
@@ -5863,6 +6093,16 @@ Offer = namedtuple(
 )
 
 
+class _Written(Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.lines.append(data)
+
+
 class _Listener(namedtuple("_Listener", "connection request granted acknowledged")):
     """An open subscriptions/listen, what it was granted, and an Event: changes wait for its beginning."""
 
@@ -5879,7 +6119,7 @@ class _Listener(namedtuple("_Listener", "connection request granted acknowledged
             self.acknowledged.set()
 
 
-class Server:
+class Server(Endpoint):
     """An MCP server: register functions, then run() it. Thread-safe.
     `instructions` tells a model how to use it. `page_size` bounds a page of a list, `max_workers` the
     handlers at once on a connection, `max_message` a message's bytes. `state_key` (16 bytes or more, or a
@@ -6110,8 +6350,8 @@ class Server:
                 del offers[name]
             self._offers = {**self._offers, registry: offers}
             self._capabilities = _declare(self._offers)
-        member, method, _ = LIST_CHANGES.get(registry, LIST_CHANGES["resources"])
-        self._tell(method, member)
+        change = LIST_CHANGES.get(registry, LIST_CHANGES["resources"])
+        self._tell(change.method, change.member)
         return offer and offer.signature.fn
 
     remove_tool, remove_prompt = (
@@ -6210,20 +6450,20 @@ class Server:
     def serve(self, reader: Any, writer: Any) -> None:
         """Serve one client over two binary streams, a socket's makefile("rb") and makefile("wb") say, until
         the input ends. Blocks; for several clients, call it on a thread for each."""
-        connection = self.connect(stream_writer(writer))
+        connection = self.connect(StreamTransport(reader, writer))
         try:
-            Pump(connection, stream_reader(reader)).run()
+            Pump(connection).run()
         finally:
-            self.disconnect(connection)
+            self.disconnected(connection)
 
     def handle(self, message: Json) -> Json | None:
         """Answer one decoded modern message (2026-07-28), on this thread: for lambdas and custom transports.
         Returns the decoded answer, or None. Progress and logs are dropped, and listening is refused."""
-        written: list[bytes] = []
+        written = _Written()
         connection = Connection(
             Protocol("server", self.capabilities),
             self,
-            written.append,
+            written,
             name="mcp-worker",
             log=self._log,
         )
@@ -6236,27 +6476,27 @@ class Server:
             DRAIN_SECONDS
         )  # one may be about to write that the time is over
         connection.flush()
-        return dict(json.loads(written[0]))
+        return dict(json.loads(written.lines[0]))
 
-    def connect(self, write: Write) -> Connection:
-        """A new conversation that answers through write(bytes): feed it, at last disconnect it."""
+    def connect(self, transport: Transport) -> Connection:
+        """A new conversation that answers through a transport: feed it; disconnected() at last."""
         connection = Connection(
             Protocol("server", self.capabilities),
             self,
-            write,
+            transport,
             name="mcp-worker",
             log=self._log,
             max_workers=self._max_workers,
             max_message=self._max_message,
         )
-        self.adopt(connection)
+        self.connected(connection)
         return connection
 
-    def adopt(self, connection: Connection) -> None:
+    def connected(self, connection: Connection) -> None:
         """Have a conversation told of changes, once it is initialized."""
         self._connections.append(connection)
 
-    def disconnect(self, connection: Connection) -> None:
+    def disconnected(self, connection: Connection) -> None:
         """Forget a conversation that has ended. Idempotent."""
         with suppress(ValueError):
             self._connections.remove(connection)
@@ -6268,11 +6508,9 @@ class Server:
         """What this server declares."""
         return self._capabilities
 
-    def header_parameters(
-        self, registry: str, name: str
-    ) -> list[tuple[list[str], str]]:
+    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """The parameters of a tool that HTTP headers mirror."""
-        offer = self._offers[registry].get(name)
+        offer = self._offers["tools"].get(tool)
         return offer.headers if offer is not None else []
 
     def serve_request(self, connection: Connection, request: Request) -> None:
@@ -6304,10 +6542,9 @@ class Server:
             )
         connection.respond(request, message)
 
-    take_notification = staticmethod(
-        do_nothing
-    )  # the Protocol noted what there is to know
-    output_lost = staticmethod(Connection.cancel_all)  # the client has left
+    def output_lost(self, connection: Connection) -> None:
+        """The client has left."""
+        connection.cancel_all()
 
     def input_ended(self, connection: Connection) -> None:
         """The client says no more: end its subscriptions gracefully (basic/patterns/subscriptions.md)."""
@@ -6544,7 +6781,7 @@ class Server:
             raise InvalidParams(
                 f"notifications.resourceSubscriptions: expected strings, got {show(uris)}"
             )
-        if uris and has_capability(declared, "resources.subscribe"):
+        if uris and has_capability(declared, ("resources", "subscribe")):
             granted["resourceSubscriptions"] = uris
         if sum(each.is_open() for each in self._listeners) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
@@ -6707,7 +6944,7 @@ class Call:
         )
         if waiter.id not in pending:
             return
-        asks, kind = METHODS.get(waiter.method, UNKNOWN).asks, asked.get("resultType")
+        asks, kind = method_row(waiter.method).asks, asked.get("resultType")
         questions = asked.get("inputRequests")
         params = add_given(dict(self._params), requestState=asked.get("requestState"))
         self._rounds += 1
@@ -6785,7 +7022,7 @@ class Listening:
 
     def hear(self, subscription: Any, method: str, params: Json) -> None:
         """Take a notification, on the reading thread, if it is for this one: by its id, or what it says."""
-        row, waiter = METHODS.get(method, UNKNOWN), self._waiter
+        row, waiter = method_row(method), self._waiter
         mine = waiter.sent and is_id(subscription) and waiter.id == subscription
         if mine and row.acknowledges:
             waiter.inbox.put(("answer", Answer(waiter, params, None)))
@@ -6837,7 +7074,37 @@ class Listening:
 # a blocking call. Answers the server's questions through the callbacks, in either era.
 
 
-class Client:
+class MemoryTransport(Transport):
+    """Carries messages to a server in this process, and its answers back."""
+
+    feeds = True
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def start(self, connection: Connection) -> None:
+        self._theirs = self._server.connect(_Inbound(connection))
+
+    def write(self, data: bytes) -> None:
+        self._theirs.dispatch(self._theirs.feed(data))
+
+    def close(self) -> None:
+        closed = ConnectionClosed("the client closed the connection")
+        self._theirs.close(closed, EXIT_SECONDS)
+        self._server.disconnected(self._theirs)
+
+
+class _Inbound(Transport):
+    """Carries what a server in this process says to the client's connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def write(self, data: bytes) -> None:
+        self._connection.dispatch(self._connection.feed(data))
+
+
+class Client(Endpoint):
     """An MCP client with blocking calls: `with Client(target) as client: client.call("tool", x=1)`.
 
     `target`: a URL, a command as a list, "server.py" or a command line, {"url":, "headers":} or {"command":,
@@ -6895,16 +7162,14 @@ class Client:
             threading.Lock(),
         )
         self._connection: Connection | None = None  # who takes it, under _lock, ends it
-        self._child: Child | None = None
         self._reader: threading.Thread | None = None
         self._listenings: list[Listening] = []  # those that are open
         self._subscriptions: dict[str, Listening] = {}  # by URI
         self._output_schemas: dict[str, Any] | None = (
             None  # by tool; compiled when first used
         )
-        self._mirrors: dict[
-            tuple[str, str], Any
-        ] = {}  # by ("tools", name): header_parameters()
+        # By a tool's name: its header_parameters().
+        self._mirrors: dict[str, list[tuple[list[str], str]]] = {}
 
     # Connecting
     def connect(self) -> Client:
@@ -6917,7 +7182,9 @@ class Client:
             except ConnectionClosed:
                 if (
                     self._version != "auto"
-                    or self._child is None
+                    or not isinstance(
+                        self._connection and self._connection.transport, Child
+                    )
                     or self._connection is None
                 ):
                     raise
@@ -6938,12 +7205,12 @@ class Client:
         closed = ConnectionClosed("the client is closed")
         connection.fail_pending(closed, tell=True)
         connection.close(closed)
-        self._hang_up()
+        connection.transport.close()
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join(EXIT_SECONDS)
         connection.workers.close(EXIT_SECONDS)
         self._callbacks.close(EXIT_SECONDS)
-        self._child = self._reader = None
+        self._reader = None
 
     def __enter__(self) -> Client:
         return self if self._connection is not None else self.connect()
@@ -6952,47 +7219,55 @@ class Client:
         self.close()
 
     def _open(self, version: str) -> None:
-        target, url = (
-            self._target,
-            object_or_empty(self._target).get("url", self._target),
+        transport = self._open_transport()
+        connection = Connection(
+            Protocol("client", self._capabilities),
+            self,
+            transport,
+            name="mcp-client",
+            log=self._log,
+            trace=self._see if self._trace else None,
         )
+        # One, so that they run in order.
+        self._callbacks = Workers("mcp-callbacks", 1, do_nothing, self._log)
+        transport.start(connection)
+        self._connection = connection
+        if not transport.feeds:
+            reader = threading.Thread(
+                None, self._read, "mcp-reader", (connection,), daemon=True
+            )
+            reader.start()  # before close() may join it
+            self._reader = reader
+        self._negotiate(version)
+
+    def _open_transport(self) -> Transport:
+        """What carries messages to the target."""
+        target = self._target
+        url = object_or_empty(target).get("url", target)
+        if isinstance(target, Transport):
+            return target
         if isinstance(target, Server):
-            self._open_memory(target)
-        elif isinstance(url, str) and re.match("(?i)https?://", url):
-            headers = {
-                **(object_or_empty(target).get("headers") or {}),
-                **self._headers,
-            }
-            transport = HttpTransport(
+            return MemoryTransport(target)
+        if isinstance(url, str) and re.match("(?i)https?://", url):
+            headers = dict(object_or_empty(target).get("headers") or {})
+            headers.update(self._headers)
+            return HttpTransport(
                 url,
                 headers,
                 self._ssl_context,
                 self.timeout,
                 self._log,
-                lambda *tool: self._mirrors.get(tool, ()),
                 self._renew_session,
             )
-            transport.connection = self._take_transport(
-                transport.write, transport.close
-            )
-        elif (
+        if (
             isinstance(target, tuple)
             and len(target) == 2
             and hasattr(target[0], "read")
         ):
-            self._take_transport(
-                stream_writer(target[1]),
-                lambda: _shut_down(*target),
-                stream_reader(target[0]),
-                lambda size: False,
-            )
-        else:
-            command, env = command_of(target)
-            self._child = child = Child(
-                command, {**env, **(self._env or {})} or None, self._cwd, self._log
-            )
-            self._take_transport(child.write, child.stop, child.read, child.may_write)
-        self._negotiate(version)
+            return ClientStreams(*target)
+        command, env = command_of(target)
+        env.update(self._env or {})
+        return Child(command, env or None, self._cwd, self._log)
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
@@ -7000,47 +7275,6 @@ class Client:
             self.request("logging/setLevel", {"level": self._log_level})
         for uri in {uri for listening in self._listenings for uri in listening.uris}:
             self.request("resources/subscribe", {"uri": uri})
-
-    def _open_memory(self, server: Server) -> None:
-        def disconnect() -> None:
-            its.close(
-                ConnectionClosed("the client closed the connection"), EXIT_SECONDS
-            )
-            server.disconnect(its)
-
-        mine = self._take_transport(
-            lambda data: its.dispatch(its.feed(data)), disconnect
-        )
-        its = server.connect(lambda data: mine.dispatch(mine.feed(data)))
-
-    def _take_transport(
-        self,
-        write: Write,
-        hang_up: Job,
-        read: Callable[[], bytes] | None = None,
-        may_write: Callable[[int], bool] | None = None,
-    ) -> Connection:
-        """Converse over this; `hang_up` ends it. With `read`, a thread of the client's reads until then."""
-        connection = Connection(
-            Protocol("client", self._capabilities),
-            self,
-            write,
-            name="mcp-client",
-            log=self._log,
-            trace=self._see if self._trace else None,
-            may_write=may_write,
-        )
-        self._callbacks = Workers(
-            "mcp-callbacks", 1, do_nothing, self._log
-        )  # one: they run in order
-        self._hang_up, self._connection = hang_up, connection
-        if read is not None:
-            reader = threading.Thread(
-                None, self._read, "mcp-reader", (connection, read), daemon=True
-            )
-            reader.start()  # before close() may join it
-            self._reader = reader
-        return connection
 
     def _see(self, direction: str, line: bytes) -> None:
         """Tell trace=, which harms nobody: what it raises is logged."""
@@ -7052,18 +7286,16 @@ class Client:
         except Exception as error:
             self._log.warning(f"trace: {error_text(error)}")
 
-    def _read(self, connection: Connection, read: Callable[[], bytes]) -> None:
+    def _read(self, connection: Connection) -> None:
         try:
-            for data in itertools.chain(iter(read, b""), [b""]):
+            for data in itertools.chain(iter(connection.transport.read, b""), [b""]):
                 connection.dispatch(connection.feed(data))
         except (OSError, ValueError) as error:  # ValueError: the file was closed
             self._log.debug(f"the server's output ended: {error_text(error)}")
         finally:
-            connection.close(self._closed("the server closed the connection"))
-
-    def _closed(self, why: str) -> ConnectionClosed:
-        child = self._child
-        return child.closed(why) if child is not None else ConnectionClosed(why)
+            connection.close(
+                connection.transport.describe_end("the server closed the connection")
+            )
 
     # Agreeing on a revision: basic/versioning.md, and basic/lifecycle.md of the legacy revisions
     def _negotiate(self, wanted: str) -> None:
@@ -7226,12 +7458,12 @@ class Client:
     ) -> Call:
         version, row, params = self.protocol_version, METHODS.get(method), params or {}
         if row is not None:
-            if not row.since <= version <= row.until:
+            if not row.is_in(version):
                 raise MethodNotFound(f"{method} is not in {version}")
             # In the oldest revision, completion had no capability.
             needed = (
-                ""
-                if row.capability == "completions" and version == OLDEST
+                ()
+                if row.capability == ("completions",) and version == OLDEST
                 else row.capability
             )
             if (
@@ -7243,7 +7475,9 @@ class Client:
                     self.request("server/discover")
                 )  # it may have grown since
             if needed and not has_capability(self.server_capabilities, needed):
-                raise MethodNotFound(f"{method}: the server did not declare {needed}")
+                raise MethodNotFound(
+                    f"{method}: the server did not declare {'.'.join(needed)}"
+                )
             on_progress = on_progress or (self._on_progress if row.asks else None)
         if version >= FIRST_MODERN:
             params = {
@@ -7298,7 +7532,7 @@ class Client:
         tools = []
         for tool in self._list("tools/list"):
             try:
-                self._mirrors["tools", str(tool.get("name"))] = header_parameters(
+                self._mirrors[str(tool.get("name"))] = header_parameters(
                     tool.get("inputSchema")
                 )
                 tools.append(tool)
@@ -7433,7 +7667,15 @@ class Client:
             self, [kind for kind in LIST_CHANGES if wanted[kind]], list(uris)
         )
 
-    def take_notification(
+    def capabilities(self) -> Json:
+        """What this client declares: servers ask by it."""
+        return self._capabilities()
+
+    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+        """What HTTP headers mirror of a tool's arguments, as far as its list was read."""
+        return self._mirrors.get(tool, [])
+
+    def serve_notification(
         self, connection: Connection, notification: Notification
     ) -> None:
         """Pass a notification on, on the reading thread: to who listens for it, and to the callbacks."""
@@ -7456,7 +7698,7 @@ class Client:
 
     def _tell(self, method: str, params: Json) -> None:
         job = partial(self._on_notification or do_nothing, method, params)
-        if self._on_log is not None and METHODS.get(method, UNKNOWN).logs:
+        if self._on_log is not None and method_row(method).logs:
             job = partial(
                 self._on_log,
                 params.get("level"),
@@ -7486,7 +7728,9 @@ class Client:
     def output_lost(self, connection: Connection) -> None:
         """The server reads no more: nothing that waits will be answered."""
         connection.helpers.submit(
-            lambda: connection.fail_pending(self._closed("the server reads no more"))
+            lambda: connection.fail_pending(
+                connection.transport.describe_end("the server reads no more")
+            )
         )
 
     def _answer_all(self, connection: Connection, questions: Any) -> Json:
@@ -7506,7 +7750,7 @@ class Client:
 
     def _answer(self, connection: Connection, method: str, params: Json) -> Json:
         """What a callback answers, checked. Raises McpError: the callback's, or for any other failure."""
-        row = METHODS.get(method, UNKNOWN)
+        row = method_row(method)
         if (
             row.handshake
             or not row.early
@@ -7623,12 +7867,3 @@ def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
     return (
         shlex.split(text) if os.name == "posix" and not os.path.exists(text) else [text]
     ), {}
-
-
-def _shut_down(reader: Any, writer: Any) -> None:
-    """End a pair of streams. A socket's files keep it open, and a thread in its read: say the end to both."""
-    for stream in (writer, reader):
-        with suppress(OSError, AttributeError):
-            getattr(stream, "raw", stream)._sock.shutdown(2)
-    with suppress(OSError, ValueError):
-        writer.close()

@@ -3472,7 +3472,7 @@ class TestEverywhere:
         """The iteration raises ConnectionClosed when the server dies, in both eras."""
         for version in ("2025-11-25", MODERN):
             with Client(SERVE, version=version) as client, client.listen() as events:
-                client._child._process.kill()
+                client._connection.transport._process.kill()
                 with pytest.raises(ConnectionClosed):
                     next(events)
 
@@ -3761,7 +3761,7 @@ class TestClient:
         """The waiting call ends with the reason."""
         with Client(SERVE) as client:
             call = client.start_call("wait")
-            client._child._process.kill()
+            client._connection.transport._process.kill()
             with pytest.raises(ConnectionClosed) as caught:
                 call.result()
             assert caught.value.exit_code == -9 or os.name == "nt"
@@ -4272,7 +4272,9 @@ class TestClient:
             with Client((reader, Interrupted())) as client:
                 helpers = client._connection.helpers
                 eventually(lambda: len(helpers._idle) == len(helpers._threads))
-                client._connection._may_write = None  # on this thread
+                client._connection.transport.may_write = lambda size: (
+                    True
+                )  # on this thread
                 with pytest.raises(KeyboardInterrupt):
                     client.call_tool("x")
                 eventually(lambda: len(told) == 2)
@@ -6593,7 +6595,7 @@ class TestHttpClient:
         ) as client:
             for _ in range(3):
                 assert client.call("x") == "x"
-                eventually(lambda: client._hang_up.__self__._idle)
+                eventually(lambda: client._connection.transport._idle)
             assert {each["connection"] for each in seen} == {0}
 
     def test_what_was_given_up_is_not_sent_again(self):
@@ -6620,7 +6622,7 @@ class TestHttpClient:
         ran, connecting, cancelled = [], threading.Event(), threading.Event()
         server.add_tool(lambda: ran.append(1) or "x", name="run")
         with server.start_http() as http, Client(http.url) as client:
-            transport = client._hang_up.__self__
+            transport = client._connection.transport
             connect = transport._connect
 
             def slow():
@@ -10370,7 +10372,8 @@ class TestFaults:
         with Client(command) as client:
             assert client.call("loud") == str(1 << 18)
             assert (
-                sum(map(len, client._child._last_words)) <= mcp_lite.STDERR_LINES * 2000
+                sum(map(len, client._connection.transport._last_words))
+                <= mcp_lite.STDERR_LINES * 2000
             )
 
     @pytest.mark.parametrize(
