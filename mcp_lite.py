@@ -7758,11 +7758,8 @@ class Client(Endpoint):
     def _answer(self, connection: Connection, method: str, params: Json) -> Json:
         """What a callback answers, checked. Raises McpError: the callback's, or for any other failure."""
         row = method_row(method)
-        if (
-            row.handshake
-            or not row.early
-            and not has_capability(self._capabilities(), row.capability)
-        ):
+        is_question = row.kind == "request" and row.sender != "client"
+        if not is_question or not has_capability(self._capabilities(), row.capability):
             raise MethodNotFound(
                 f"{show(method)} is no question that this client declared to answer"
             )
