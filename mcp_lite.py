@@ -129,27 +129,47 @@ __all__ = [
     "UnsupportedVersion",
     "validate",
 ]
+
+
 ###############################################################################
 # 1. Vocabulary ###############################################################
 ###############################################################################
-# The words of the protocol that are not methods, and the limits that keep a hostile or broken peer cheap.
-# ISO dates compare as strings, so `since <= version <= until` is the whole of version arithmetic.
-LEGACY_VERSIONS = (
-    "2024-11-05",
-    "2025-03-26",
-    "2025-06-18",
-    "2025-11-25",
-)  # opened by `initialize`
-MODERN_VERSIONS = ("2026-07-28",)  # `_meta` on each request
+# The words of the protocol that are not methods, and the limits that keep a hostile or
+# broken peer cheap. A new revision begins here.
+
+# Revisions are ISO dates, so they compare as strings: `since <= version <= until`.
+# A session opened by `initialize` speaks a legacy one; a request that carries its version
+# in `_meta` speaks a modern one.
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS = ("2026-07-28",)
 OLDEST = LEGACY_VERSIONS[0]
 LAST_LEGACY = LEGACY_VERSIONS[-1]
 FIRST_MODERN = MODERN_VERSIONS[0]
 NEWEST = MODERN_VERSIONS[-1]
-BATCH_VERSION = "2025-03-26"  # the only revision with JSON-RPC batches
+
+# The only revision with JSON-RPC batches.
+BATCH_VERSION = "2025-03-26"
+
+# Members that a revision does not know yet are left out of what it is sent.
+MEMBER_SINCE = {
+    "annotations": "2025-03-26",
+    "title": "2025-06-18",
+    "outputSchema": "2025-06-18",
+    "_meta": "2025-06-18",
+    "icons": "2025-11-25",
+    "websiteUrl": "2025-11-25",
+}
+
+# The protocol's own keys in `_meta`: basic/index.md#meta.
 META = "io.modelcontextprotocol/"
-META_VERSION, META_CLIENT_INFO = META + "protocolVersion", META + "clientInfo"
-META_CAPABILITIES, META_LOG_LEVEL = META + "clientCapabilities", META + "logLevel"
-META_SUBSCRIPTION, META_SERVER_INFO = META + "subscriptionId", META + "serverInfo"
+META_VERSION = META + "protocolVersion"
+META_CLIENT_INFO = META + "clientInfo"
+META_CAPABILITIES = META + "clientCapabilities"
+META_LOG_LEVEL = META + "logLevel"
+META_SUBSCRIPTION = META + "subscriptionId"
+META_SERVER_INFO = META + "serverInfo"
+
+# Of rising severity, as in syslog: server/utilities/logging.md.
 LOG_LEVELS = (
     "debug",
     "info",
@@ -161,122 +181,111 @@ LOG_LEVELS = (
     "emergency",
 )
 LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
-# Members that a revision does not know yet are left out of what it is sent.
-MEMBER_SINCE = {
-    "annotations": "2025-03-26",
-    "title": "2025-06-18",
-    "outputSchema": "2025-06-18",
-    "_meta": "2025-06-18",
-    "icons": "2025-11-25",
-    "websiteUrl": "2025-11-25",
-}
-MAX_MESSAGE = 64 << 20  # bytes in a line: an 8 MiB image in base64 fits several times
-MAX_QUEUED = (
-    10_000  # notifications that wait for a slow reader; then logs and progress go
-)
-MAX_BACKLOG = 10_000  # requests that wait for a worker; then the peer is refused
-MAX_BATCH, MAX_PAGES, MAX_URI = (
-    1_000,
-    1_000,
-    2_048,
-)  # members; pages followed; of what a template matches
-MAX_LISTENERS, MAX_ROUNDS = (
-    1_000,
-    10,
-)  # open subscriptions/listen; questions in a row for one call
-MAX_STATE, STATE_SECONDS = (
-    256 << 10,
-    600.0,
-)  # bytes of `requestState`; its life, and a legacy question's
-MAX_COMPLETIONS, MAX_WORKERS = (
-    100,
-    32,
-)  # in a completion, by the schema; handlers at once
-DRAIN_SECONDS = (
-    5.0  # for work in flight at the end of the input; and once it is cancelled
-)
-PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initialize`
-IDLE_SECONDS, EXIT_SECONDS = (
-    30.0,
-    2.0,
-)  # of an idle worker; for a child to go, then after SIGTERM
-STDERR_LINES = 20  # of a child's stderr, kept for the error text
-WAIT_SLICE = (
-    0.2 if os.name == "nt" else 86400.0
-)  # of a wait: Ctrl-C interrupts none on Windows
+
+# Messages, in bytes and counts.
+MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several times
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
-MAX_BODY, MAX_HEAD = (
-    16 << 20,
-    64 << 10,
-)  # bytes of an HTTP request's body, and of its head
-MAX_CONNECTIONS, MAX_REFUSED = (
-    256,
-    32,
-)  # HTTP connections, each with a thread; more, which are told so
-MAX_SESSIONS, SESSION_SECONDS = (
-    1_000,
-    1800.0,
-)  # legacy HTTP sessions; before an idle one goes
-MAX_STREAMS = 100  # of a session that are over, for a client that comes back
-MAX_EVENTS, MAX_REPLAY = (
-    1_000,
-    1 << 20,
-)  # events and bytes of one that were sent, for the same
-HEAD_SECONDS, BODY_SECONDS = (
-    10.0,
-    60.0,
-)  # for all of a request's head, or body, to arrive
-SEND_SECONDS, COMMENT_SECONDS = (
-    30.0,
-    15.0,
-)  # to take what is written; between a silent stream's comments
-MAX_VISITS, MAX_ERROR = (
-    3,
-    64 << 10,
-)  # failures to get a stream back; bytes of an error's body
-TICK_SECONDS = 0.1  # between an HTTP server's looks at deadlines, and at who has left
+MAX_QUEUED = 10_000  # messages for a slow reader; then logs and progress go first
+MAX_BACKLOG = 10_000  # requests that wait for a worker; then the peer is refused
+MAX_BATCH = 1_000  # members of a batch
+
+# Work at once, and in a row.
+MAX_WORKERS = 32  # handlers at once
+MAX_LISTENERS = 1_000  # open subscriptions
+MAX_ROUNDS = 10  # times that a server may ask before it answers one call
+MAX_PAGES = 1_000  # pages of a list that a client follows
+MAX_COMPLETIONS = 100  # values of a completion, by its schema
+MAX_URI = 2_048  # characters of a URI that is matched with templates
+MAX_STATE = 256 << 10  # bytes of `requestState`
+STATE_SECONDS = 600.0  # its life, and how long a legacy question waits for its answer
+
+# Beginnings and endings.
+PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initialize`
+DRAIN_SECONDS = (
+    5.0  # for work in flight at the end; the same again once it is cancelled
+)
+EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
+IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
+STDERR_LINES = 20  # of a child, kept for the text of an error
+# A longer wait is done in slices: on Windows, Ctrl-C does not interrupt one.
+WAIT_SLICE = 0.2 if os.name == "nt" else 86400.0
+
+# HTTP: the requests.
+MAX_HEAD = 64 << 10  # bytes of a head
+MAX_BODY = 16 << 20  # bytes of a body
+MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
+HEAD_SECONDS = 10.0  # for all of a head to arrive
+BODY_SECONDS = 60.0  # for all of a body to arrive
+SEND_SECONDS = 30.0  # for a client to take what is written
+MAX_CONNECTIONS = 256  # each with a thread
+MAX_REFUSED = 32  # more connections, which are told that there are too many
+TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
+
+# HTTP: sessions and streams.
+MAX_SESSIONS = 1_000  # of the legacy era, open at once
+SESSION_SECONDS = 1800.0  # before an idle one ends
+COMMENT_SECONDS = 15.0  # between the comments that keep a silent stream open
+MAX_STREAMS = 100  # of a session that are over, kept for a client that comes back
+MAX_EVENTS = 1_000  # of a stream that were sent, kept for the same
+MAX_REPLAY = 1 << 20  # bytes of those
+MAX_VISITS = 3  # failures in a row before a client gives up a broken stream
 
 
 ###############################################################################
 # 2. Errors ###################################################################
 ###############################################################################
-# One exception per meaning. McpError and its subclasses are JSON-RPC errors: a client raises the one for the
-# code that came, a handler the one to answer with. The others are local: what happened to a call here.
+# One exception for each meaning. McpError and its subclasses are JSON-RPC errors: a client
+# raises the one for the code that came, a handler the one to answer with. The others are
+# local: what happened to a call here.
 class McpError(Exception):
-    """A JSON-RPC error. Raise one in a handler to answer with it: basic/index.md#error-codes."""
+    """A JSON-RPC error. Raise one in a handler to answer with it: basic/index.md.
 
-    code, http_status = -32603, 200
+    code: an integer; those of the specification have subclasses
+    message: one line for people
+    data: any JSON value for programs, or None
+    """
+
+    code = -32603
+    # Of an answer over HTTP that is nothing but this error.
+    http_status = 200
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
-        self.code, self.message, self.data = code, message, data
+        self.code = code
+        self.message = message
+        self.data = data
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
-        """The exception for {"code", "message", "data"}: by its code, or NotFound by its words or data."""
-        code, text, data = error.get("code"), error.get("message"), error.get("data")
+        """The exception for {"code", "message", "data"}: by its code, or NotFound by its
+        words or data."""
+        code = error.get("code")
+        text = error.get("message")
+        data = error.get("data")
         if type(code) is not int:
             return InternalError(
                 f"the peer sent an error whose code is {show(code)}", error
             )
         if not isinstance(text, str):
             text = show(text)
+
         kind = ERRORS.get(code, McpError)
-        if kind is InvalidParams and (
-            re.match(NOT_FOUND, text) or isinstance(data, dict) and "uri" in data
-        ):
+        names_uri = isinstance(data, dict) and "uri" in data
+        if kind is InvalidParams and (names_uri or re.match(NOT_FOUND_TEXT, text)):
             kind = NotFound
-        found = McpError.__new__(kind)
-        McpError.__init__(found, code, text, data)
-        return found
+        error_of_kind = McpError.__new__(kind)
+        McpError.__init__(error_of_kind, code, text, data)
+        return error_of_kind
 
     def to_wire(self) -> Json:
         """{"code", "message"}, and "data" when there is any."""
-        error = {"code": self.code, "message": self.message}
-        return error if self.data is None else {**error, "data": self.data}
+        wire: Json = {"code": self.code, "message": self.message}
+        if self.data is not None:
+            wire["data"] = self.data
+        return wire
 
 
-class _Coded(McpError):
+class _CodedError(McpError):
     """The errors with a code of their own, and the HTTP status that goes with it."""
 
     def __init__(self, message: str, data: Any = None) -> None:
@@ -284,26 +293,27 @@ class _Coded(McpError):
 
     def __init_subclass__(cls, code: int | None = None, status: int = 200) -> None:
         if code is not None:
-            cls.code, cls.http_status = code, status
+            cls.code = code
+            cls.http_status = status
 
 
-class ParseError(_Coded, code=-32700, status=400):
+class ParseError(_CodedError, code=-32700, status=400):
     """What came is not JSON."""
 
 
-class InvalidRequest(_Coded, code=-32600, status=400):
+class InvalidRequest(_CodedError, code=-32600, status=400):
     """JSON, but not a message that may be sent now."""
 
 
-class MethodNotFound(_Coded, code=-32601, status=404):
-    """It does not exist, or was not declared."""
+class MethodNotFound(_CodedError, code=-32601, status=404):
+    """The method does not exist, or belongs to what was not declared."""
 
 
-class InvalidParams(_Coded, code=-32602, status=400):
+class InvalidParams(_CodedError, code=-32602, status=400):
     """The parameters are wrong; the message names which."""
 
 
-class InternalError(_Coded, code=-32603, status=500):
+class InternalError(_CodedError, code=-32603, status=500):
     """The receiver failed; its log says why."""
 
 
@@ -311,38 +321,42 @@ class NotFound(InvalidParams):
     """No such tool, prompt, or resource (then -32002 in the legacy revisions)."""
 
 
-class HeaderMismatch(_Coded, code=-32020, status=400):
+class HeaderMismatch(_CodedError, code=-32020, status=400):
     """A header contradicts the body (legacy: -32001)."""
 
 
-class MissingCapability(_Coded, code=-32021, status=400):
-    """The client: `data` has "requiredCapabilities"."""
+class MissingCapability(_CodedError, code=-32021, status=400):
+    """The client did not declare what is needed: `data` has "requiredCapabilities"."""
 
 
-class UnsupportedVersion(_Coded, code=-32022, status=400):
-    """`data` has "supported" and "requested"."""
+class UnsupportedVersion(_CodedError, code=-32022, status=400):
+    """The revision is not spoken here: `data` has "supported" and "requested"."""
 
 
-class RequestCancelled(_Coded, code=-32800):
+class RequestCancelled(_CodedError, code=-32800):
     """The answer to `$/cancelRequest`, which some old peers send."""
 
 
 ERRORS: dict[int, type[McpError]] = {
-    each.code: each for each in _Coded.__subclasses__()
+    each.code: each for each in _CodedError.__subclasses__()
 }
-ERRORS.update(
-    dict.fromkeys((-32001, -32002, -32003), NotFound)
-)  # only -32002 was ever the protocol's
-NOT_FOUND = r"(?is).{,300}?(unknown (tool|resource|prompt)\b|\b(tool|resource|prompt) .{,99}not found)"
-MODERN_ERRORS = (
-    HeaderMismatch.code,
-    MissingCapability.code,
-    UnsupportedVersion.code,
-)  # modern servers only
+# Servers have these three for "not found"; only -32002 was ever the protocol's.
+ERRORS.update(dict.fromkeys((-32001, -32002, -32003), NotFound))
+# How servers say it where the code is that of any wrong parameter.
+NOT_FOUND_TEXT = (
+    r"(?is).{,300}?(unknown (tool|resource|prompt)\b"
+    r"|\b(tool|resource|prompt) .{,99}not found)"
+)
+# Only modern servers know these codes: who answers with one is no legacy server.
+MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
 
 
 class ToolError(Exception):
-    """A failure that a tool's caller can act on: `isError`, with this text or `content` blocks."""
+    """A failure that the caller of a tool can act on: a result with `isError`.
+
+    message: text for the model
+    content: blocks in place of that text (text, Image, ...), or None
+    """
 
     def __init__(self, message: str, content: list[Any] | None = None) -> None:
         super().__init__(message)
@@ -358,7 +372,13 @@ class Cancelled(Exception):
 
 
 class ConnectionClosed(ConnectionError):
-    """The other end is gone. For a child process also `exit_code`, `command`, `stderr` (its last lines)."""
+    """The other end is gone. Of a child process, all this is in the text, too:
+
+    message: what happened
+    exit_code: of the process; negative for a signal, None while it runs
+    command: as it was started, a list
+    stderr: its last lines
+    """
 
     def __init__(
         self,
@@ -367,29 +387,35 @@ class ConnectionClosed(ConnectionError):
         command: list[str] | None = None,
         stderr: str = "",
     ) -> None:
-        ended = "" if exit_code is None else f"; exit code {exit_code}"
-        super().__init__(
-            message
-            + (f" (command: {' '.join(command)}{ended})" if command else "")
-            + (f"; the end of its stderr:\n{stderr}" if stderr else "")
-        )
-        self.exit_code, self.command, self.stderr = exit_code, command, stderr
+        text = message
+        if command:
+            ended = "" if exit_code is None else f"; exit code {exit_code}"
+            text += f" (command: {' '.join(command)}{ended})"
+        if stderr:
+            text += f"; the end of its stderr:\n{stderr}"
+        super().__init__(text)
+        self.exit_code = exit_code
+        self.command = command
+        self.stderr = stderr
 
 
 class _InputRequired(BaseException):
-    """Leaves a handler, past its own `except Exception`, until the client has answered what `result` asks."""
+    """Leaves a handler, past its own `except Exception`, until the client has answered
+    what `result` asks."""
 
     def __init__(self, result: Json) -> None:
         self.result = result
 
 
 def show(value: Any, limit: int = 60) -> str:
-    """A value as an error text quotes it: the beginning of its JSON. Cheap, however large the value is."""
-    shown, text = value[:limit] if isinstance(value, str) else value, ""
+    """A value as an error text quotes it: the beginning of its JSON. Cheap, however large
+    the value is."""
+    if isinstance(value, str):
+        value = value[:limit]
+    encoder = json.JSONEncoder(ensure_ascii=False, default=error_text)
+    text = ""
     try:
-        for part in json.JSONEncoder(ensure_ascii=False, default=error_text).iterencode(
-            shown
-        ):
+        for part in encoder.iterencode(value):
             text += part[:limit]
             if len(text) > limit:
                 return text[: limit - 3] + "..."
@@ -398,8 +424,8 @@ def show(value: Any, limit: int = 60) -> str:
     return text
 
 
-def error_text(error: BaseException) -> str:
-    """An exception as `TypeName: text`; whoever wrote its class may have got the text wrong."""
+def error_text(error: object) -> str:
+    """An exception as `TypeName: text`; its class may have got the text wrong."""
     with suppress(Exception):
         return f"{type(error).__name__}: {error}"
     return type(error).__name__
@@ -408,8 +434,8 @@ def error_text(error: BaseException) -> str:
 ###############################################################################
 # 3. Messages #################################################################
 ###############################################################################
-# JSON-RPC 2.0 (basic/index.md#messages): bytes to messages and back. check_envelope is the only place where
-# the outer shape of a message is judged; everything further in may rely on it.
+# JSON-RPC 2.0 (basic/index.md#messages): bytes to messages and back. check_envelope is the
+# only place where the outer shape of a message is judged; all further in may rely on it.
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
@@ -418,6 +444,8 @@ _encoder = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+
+# What an error text calls a Python type.
 TYPE_NAMES = {
     str: "string",
     dict: "object",
@@ -441,7 +469,8 @@ def parse_message(data: bytes) -> Any:
 
 
 def encode_json(value: Any) -> str:
-    """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN, objects, cycles."""
+    """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN,
+    objects of classes, cycles."""
     try:
         return _encoder.encode(value)
     except RecursionError:
@@ -449,27 +478,30 @@ def encode_json(value: Any) -> str:
 
 
 def encode_message(message: Any) -> bytes:
-    """One message as UTF-8 without a line break. Raises as encode_json does, and for lone surrogates."""
+    """One message as UTF-8 without a line break. Raises as encode_json does, and for lone
+    surrogates."""
     return encode_json(message).encode("utf-8")
 
 
 def is_id(value: Any) -> bool:
-    """Whether it can be a request's id: "string or integer", "MUST NOT be null"; nor a bool."""
+    """Whether it can be a request's id: "string or integer", "MUST NOT be null"."""
+    # A bool is an int to Python.
     return type(value) in (str, int)
 
 
-def object_or_empty(found: Any) -> Json:
-    """What a peer sent where an object belongs; an empty one for anything else."""
-    return found if isinstance(found, dict) else {}
-
-
 def find_by_id(table: dict[Any, Any], key: Any) -> Any:
-    """What a table has under an id that a peer sent: None for what it has not, and for what is no id."""
+    """What a table has under an id that a peer sent; None also for what is no id."""
     return table.get(key) if is_id(key) else None
 
 
+def object_or_empty(value: Any) -> Json:
+    """What a peer sent where an object belongs; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
 def check_envelope(message: Any) -> str:
-    """Tell "request", "notification" or "response". Raises InvalidRequest for what is none of them."""
+    """Tell "request", "notification" or "response". Raises InvalidRequest for what is none
+    of them."""
     if not isinstance(message, dict):
         raise InvalidRequest(f"expected an object, got {show(message)}")
     if message.get("jsonrpc") != "2.0":
@@ -477,19 +509,21 @@ def check_envelope(message: Any) -> str:
             f'jsonrpc: expected "2.0", got {show(message.get("jsonrpc"))}'
         )
     asks = "method" in message
-    if asks + ("result" in message) + ("error" in message) != 1:
+    failed = "error" in message
+    if asks + failed + ("result" in message) != 1:
         raise InvalidRequest("expected one of method, result and error")
-    name, kind = (
-        ("method", str)
-        if asks
-        else ("result" if "result" in message else "error", dict)
-    )
-    if not isinstance(message[name], kind):
+    part = "method" if asks else "result"
+    if failed:
+        part = "error"
+    kind = str if asks else dict
+    if not isinstance(message[part], kind):
         raise InvalidRequest(
-            f"{name}: expected {TYPE_NAMES[kind]}, got {show(message[name])}"
+            f"{part}: expected {TYPE_NAMES[kind]}, got {show(message[part])}"
         )
+
     if "id" not in message:
         return "notification" if asks else "response"
+    # The answer to what could not be read has no id, or null.
     if not is_id(message["id"]) and (asks or message["id"] is not None):
         raise InvalidRequest(
             f"id: expected string or integer, got {show(message['id'])}"
@@ -498,7 +532,7 @@ def check_envelope(message: Any) -> str:
 
 
 def add_given(wire: Json, **members: Any) -> Json:
-    """The object with those members that are not None."""
+    """The object, with those members that are not None."""
     wire.update((name, value) for name, value in members.items() if value is not None)
     return wire
 
@@ -511,11 +545,13 @@ def call_message(
 
 
 def result_message(request_id: RequestId, result: Json) -> Json:
+    """The answer with a result."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def error_message(request_id: RequestId | None, error: McpError) -> Json:
-    """An answer that says no. Without an id when it could not be read: MCP's ids are never null."""
+    """The answer with an error. Without an id when that could not be read: MCP's ids are
+    never null."""
     return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
 
 
