@@ -2570,87 +2570,102 @@ _ELSEWHERE = re.compile(
 ###############################################################################
 # 8. Framing ##################################################################
 ###############################################################################
-# Bytes to values and back, no I/O. A message is a line: basic/transports/stdio.md.
+# Bytes to values and back, no I/O. On a stream, a message is a line
+# (basic/transports/stdio.md); over HTTP, it is a body or an event.
 class LineFramer:
-    """Lines out of bytes that arrive in any pieces. A line over the limit is skipped without being kept."""
+    """Lines out of bytes that arrive in any pieces. A line over the limit is skipped
+    without being kept."""
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
-        self.limit, self._size = (
-            limit,
-            0,
-        )  # of the unfinished line; over the limit, none of it is kept
+        self.limit = limit
+        # Of the unfinished line; of one over the limit, nothing but its size is kept.
         self._parts: list[bytes] = []
+        self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines completed, but for blank ones; None for one too long. b"", the end, completes one."""
+        """The lines that these bytes complete, but for blank ones; None in place of one
+        that is too long. b"", the end of the input, completes a line, too."""
+        if data:
+            *endings, beginning = data.split(b"\n")
+        else:
+            endings = [b""]
+            beginning = b""
+
         lines: list[bytes | None] = []
-        *ended, rest = data.split(b"\n") if data else (b"", b"")
-        for piece in ended:
-            fits = self._size + len(piece) <= self.limit
-            line = (
-                (b"".join([*self._parts, piece]) if self._parts else piece)
-                if fits
-                else None
-            )
-            if line is None or line and not line.isspace():
-                lines.append(line)
-            self._parts, self._size = [], 0
-        self._size += len(rest)
+        for piece in endings:
+            if self._size + len(piece) > self.limit:
+                lines.append(None)
+            else:
+                line = b"".join([*self._parts, piece]) if self._parts else piece
+                if line and not line.isspace():
+                    lines.append(line)
+            self._parts = []
+            self._size = 0
+
+        self._size += len(beginning)
         if self._size > self.limit:
             self._parts = []
-        elif rest:
-            self._parts.append(rest)
+        elif beginning:
+            self._parts.append(beginning)
         return lines
 
 
 class EventParser:
-    """Server-sent events out of bytes in any pieces. A client comes back with `last_id`, after `retry` s."""
+    """Server-sent events out of bytes that arrive in any pieces, as the HTML standard has
+    them. A client that comes back sends `last_id`, after `retry` seconds."""
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
-        self.last_id, self.retry, self._limit, self._after_cr = "", 1.0, limit, False
-        self._parts: list[
-            bytes
-        ] = []  # of the unfinished line; then, of the unfinished event
+        self.last_id = ""
+        self.retry = 1.0
+        self._limit = limit
+        # Of the unfinished line. CR LF is one end of a line, even in two pieces.
+        self._parts: list[bytes] = []
+        self._after_cr = False
+        # Of the unfinished event.
+        self._kind = b""
         self._data: list[bytes] = []
-        self._kind, self._next_id, self._size = b"", "", 0
+        self._next_id = ""
+        self._size = 0
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
-        """The events that these bytes complete: (type, data). Raises ValueError for one over the limit."""
+        """The events that these bytes complete: (type, data). Raises ValueError for one
+        over the limit."""
         if self._after_cr and data[:1] == b"\n":
             data = data[1:]
         self._after_cr = data[-1:] == b"\r"
-        *ended, rest = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        text = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *endings, beginning = text.split(b"\n")
+
         events = []
-        for piece in ended:
-            line, self._parts = b"".join([*self._parts, piece]), []
+        for piece in endings:
+            line = b"".join([*self._parts, piece])
+            self._parts = []
             if line:
-                self._take_field(*line.partition(b":")[::2])
-            elif self._data:
-                events.append(
-                    (
-                        self._kind.decode("utf-8", "replace") or "message",
-                        b"\n".join(self._data),
-                    )
-                )
-            if not line:
-                self._kind, self._data, self._size, self.last_id = (
-                    b"",
-                    [],
-                    0,
-                    self._next_id,
-                )
-        if rest:
-            self._parts.append(rest)
+                name, _, value = line.partition(b":")
+                self._take_field(name, value)
+                continue
+            # A blank line ends an event; one without data is none.
+            if self._data:
+                kind = self._kind.decode("utf-8", "replace") or "message"
+                events.append((kind, b"\n".join(self._data)))
+            self.last_id = self._next_id
+            self._kind = b""
+            self._data = []
+            self._size = 0
+
+        if beginning:
+            self._parts.append(beginning)
         self._size += len(data)
+        # The fields' names count, too: some room for them.
         if self._size > self._limit + 1000:
             raise ValueError(f"an event of more than {self._limit} bytes")
         return events
 
     def _take_field(self, name: bytes, value: bytes) -> None:
-        name = (
-            name[3:] if name[:3] == b"\xef\xbb\xbf" else name
-        )  # a byte order mark: of the stream
-        value = value[1:] if value[:1] == b" " else value
+        if name.startswith(_BYTE_ORDER_MARK):
+            name = name[len(_BYTE_ORDER_MARK) :]
+        if value.startswith(b" "):
+            value = value[1:]
         if name == b"data":
             self._data.append(value)
         elif name == b"event":
@@ -2658,171 +2673,219 @@ class EventParser:
         elif name == b"id" and b"\0" not in value:
             self._next_id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit():
-            self.retry = min(
-                max(int(value[:9]), 20) / 1000, SESSION_SECONDS
-            )  # 0 would be a storm
+            # In milliseconds. None at all would be a storm.
+            milliseconds = max(int(value[:9]), 20)
+            self.retry = min(milliseconds / 1000, SESSION_SECONDS)
 
 
-# Mirrored headers: basic/transports/streamable-http.md#request-metadata
+# A stream may begin with one.
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+# Mirrored headers, so that a gateway can route and refuse without reading bodies:
+# basic/transports/streamable-http.md#request-metadata.
 def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
-    """What headers mirror of a tool's arguments: [(path, header)]. Raises ValueError for an invalid tool."""
-    found: list[tuple[list[str], str]] = []
+    """Which arguments of a tool headers mirror, by its inputSchema: (path, header) each.
+
+    Raises ValueError for a schema that makes the tool invalid.
+    """
+    parameters: list[tuple[list[str], str]] = []
+    names: set[str] = set()
+    for node, path in _schema_nodes(schema):
+        if "x-mcp-header" not in node:
+            continue
+        if not path or node.get("type") not in ("string", "integer", "boolean"):
+            raise ValueError(
+                "x-mcp-header: only for a string, integer or boolean below `properties`"
+            )
+        name = node["x-mcp-header"]
+        valid = isinstance(name, str) and re.fullmatch(HEADER_NAME, name)
+        if not valid or name.lower() in names:
+            raise ValueError(
+                f"x-mcp-header: expected a header's name, and each once, got {show(name)}"
+            )
+        names.add(name.lower())
+        parameters.append((path, name))
+    return parameters
+
+
+# RFC 9110 calls it a token.
+HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+
+
+def _schema_nodes(schema: Any) -> Iterator[tuple[Json, list[str] | None]]:
+    """Every object in a schema, and its path: the names of `properties` that lead there,
+    None where it is reached in another way. Breadth first, so no depth is too much."""
     queue: deque[tuple[Any, list[str] | None]] = deque([(schema, [])])
     while queue:
-        node, path = (
-            queue.popleft()
-        )  # path: None where it is not reached by `properties` alone
+        node, path = queue.popleft()
         if isinstance(node, list):
             queue.extend((each, None) for each in node)
         if not isinstance(node, dict):
             continue
-        if "x-mcp-header" in node:
-            name = node["x-mcp-header"]
-            if not path or node.get("type") not in ("string", "integer", "boolean"):
-                raise ValueError(
-                    "x-mcp-header: only for a string, integer or boolean below `properties`"
-                )
-            if (
-                not isinstance(name, str)
-                or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
-                or any(name.lower() == other.lower() for _, other in found)
-            ):
-                raise ValueError(
-                    f"x-mcp-header: expected a header's name, and each once, got {show(name)}"
-                )
-            found.append((path, name))
-        for key, sub in node.items():
-            if key == "properties" and isinstance(sub, dict) and path is not None:
-                queue.extend([(each, [*path, step]) for step, each in sub.items()])
+        yield node, path
+        for key, value in node.items():
+            if key == "properties" and isinstance(value, dict) and path is not None:
+                queue.extend((each, [*path, name]) for name, each in value.items())
             else:
-                queue.append((sub, None))
-    return found
+                queue.append((value, None))
 
 
 def mirrored_headers(
     message: Json, parameters: Callable[[str], list[tuple[list[str], str]]]
 ) -> Json:
-    """{header: what it mirrors of a message, or None}; `parameters(tool)`: header_parameters()."""
-    row, params = (
-        method_row(message.get("method")),
-        message.get("params"),
-    )
+    """What headers mirror of a message: {header: value, None where the message has none}.
+
+    `parameters(tool)` gives a tool's header_parameters().
+    """
+    row = method_row(message.get("method"))
+    params = message.get("params")
     headers: Json = {"Mcp-Method": message.get("method")}
-    if row.mirrored and isinstance(params, dict):
-        named = params.get(row.mirrored)
-        headers["Mcp-Name"] = named
-        for path, name in parameters(str(named)) if row.mirrors_arguments else ():
-            value: Any = params.get("arguments")
-            for step in path:
-                value = value.get(step) if isinstance(value, dict) else None
-            headers["Mcp-Param-" + name] = value
+    if not row.mirrored or not isinstance(params, dict):
+        return headers
+
+    name = params.get(row.mirrored)
+    headers["Mcp-Name"] = name
+    for path, header in parameters(str(name)) if row.mirrors_arguments else ():
+        value: Any = params.get("arguments")
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        headers["Mcp-Param-" + header] = value
     return headers
 
 
-_SENTINEL = r"=\?base64\?(.*)\?="
-
-
 def encode_header(value: Any) -> str:
-    """A value as a header has it: #value-encoding."""
+    """A value as a header has it: basic/transports/streamable-http.md#value-encoding."""
     text = value if isinstance(value, str) else encode_json(value)
-    plain = re.fullmatch(r"[!-~]([\t -~]*[!-~])?|", text) and not re.fullmatch(
-        _SENTINEL, text
-    )
-    return (
-        text
-        if plain
-        else f"=?base64?{_base64(text.encode('utf-8', 'surrogatepass'))}?="
-    )
+    # Printable ASCII that neither begins nor ends with a space goes as it is, unless it
+    # looks like what is encoded.
+    printable = re.fullmatch(r"[!-~]([\t -~]*[!-~])?|", text)
+    if printable and not re.fullmatch(_ENCODED_HEADER, text):
+        return text
+    return f"=?base64?{_base64(text.encode('utf-8', 'surrogatepass'))}?="
 
 
 def is_mirrored(text: str, value: Any) -> bool:
-    """Whether a header says this value. "Servers SHOULD compare [integers] numerically"."""
-    found = re.fullmatch(_SENTINEL, text) if text[:2] == "=?" else None
+    """Whether a header says this value."""
+    encoded = re.fullmatch(_ENCODED_HEADER, text) if text.startswith("=?") else None
     try:
-        if found:
+        if encoded:
             import base64
 
-            text = base64.b64decode(found[1], validate=True).decode("utf-8")
+            text = base64.b64decode(encoded[1], validate=True).decode("utf-8")
         if isinstance(value, str):
             return text == value
-        return (
-            text == encode_json(value)
-            or float(text) == value
-            and not isinstance(value, bool)
-        )
+        if text == encode_json(value):
+            return True
+        # "Servers SHOULD compare [integers] numerically": 1.0 is 1, but true is not.
+        return not isinstance(value, bool) and float(text) == value
     except ValueError:
-        return False  # neither base64 of UTF-8, nor a number
+        # Neither base64 of UTF-8, nor a number.
+        return False
+
+
+_ENCODED_HEADER = r"=\?base64\?(.*)\?="
 
 
 ###############################################################################
 # 9. Protocol #################################################################
 ###############################################################################
-# One conversation, from one side, without I/O, locks or clocks: what may come now, and what it means. A
-# request is registered before anybody works on it, and ends when popped: where two race, the dict decides.
+# One conversation, from one side, without I/O, locks or clocks: what may come now, and
+# what it means. A request is registered before anybody works on it, and ends when it is
+# popped: where two race, the dict decides, and only the winner speaks.
 class Request:
-    """One request of the peer's, from its admission to its end. `cancelled` turns true once; then `waiters`,
-    queues, get ("cancelled", None), and `callbacks`, the handler's own functions, run."""
+    """One request of the peer's, from its admission to its end.
 
-    modern, cancelled, log_level = False, False, ""
-    progress_token: RequestId | None = None  # what the peer wants progress told under
-    progress = float("-inf")  # the last value told; it must increase
-    batch: list[Any] | None = None  # see Connection
-    stream: Any = None  # over HTTP: what answers it, and
-    auth: Json | None = None  # the claims of its token
+        admitted (in flight) --respond()---> answered
+                           \\--cut_short()--> cancelled, answered or not
+
+    When `cancelled` turns true, each queue in `waiters` gets ("cancelled", None), and the
+    handler's own functions, the `callbacks`, run.
+    """
+
+    modern = False
+    cancelled = False
+    # The least level of log messages that a modern request wants; "" for none.
+    log_level = ""
+    # What the peer wants progress told under, and the last value told: it must increase.
+    progress_token: RequestId | None = None
+    progress = float("-inf")
+    # In 2025-03-26: the batch that it came in.
+    batch: Any = None
+    # Over HTTP: what its answer is written to, and the claims of its token.
+    stream: Any = None
+    auth: Json | None = None
 
     def __init__(self, message: Json, session: Protocol) -> None:
-        params: Any = {} if message.get("params") is None else message["params"]
-        meta: Any = params.get("_meta", {}) if isinstance(params, dict) else None
+        params = message.get("params")
+        if params is None:
+            params = {}
+        meta = params.get("_meta", {}) if isinstance(params, dict) else None
         if not isinstance(meta, dict):
             raise InvalidParams(
                 f"params and _meta: expected objects, got {show(params)}"
             )
-        self.id, self.method = message["id"], message["method"]
-        self.params, self.meta, self.row = (
-            params,
-            meta,
-            METHODS.get(self.method, UNKNOWN),
-        )
-        self.version, self.capabilities, self.client_info = (
-            session.version,
-            session.peer_capabilities,
-            session.peer_info,
-        )
+        self.id: RequestId = message["id"]
+        self.method: str = message["method"]
+        self.params: Json = params
+        self.meta: Json = meta
+        self.row = METHODS.get(self.method, UNKNOWN)
+        # A modern request brings its own.
+        self.version = session.version
+        self.capabilities = session.peer_capabilities
+        self.client_info = session.peer_info
         self.waiters: list[SimpleQueue[Any]] = []
         self.callbacks: list[Job] = []
 
 
-# What else may come. An answer is for who is pending: a result, or an error, the peer's, or why none comes.
+# What else may come: a notification;
 Notification = namedtuple("Notification", "method params row")
+# an answer for who is `pending`: a result, or an error, the peer's or why none comes;
 Answer = namedtuple("Answer", "pending result error")
+# what is refused: why, and what to reply if that may be answered.
 Refusal = namedtuple("Refusal", "why reply", defaults=[None])
+
+# What every modern request says in `_meta`: basic/index.md#meta.
 MODERN_META = (
-    (META_VERSION, True, str),
-    (META_CAPABILITIES, True, dict),
-    (META_CLIENT_INFO, False, dict),
+    Member(META_VERSION, True, str),
+    Member(META_CAPABILITIES, True, dict),
+    Member(META_CLIENT_INFO, False, dict),
 )
 
 
 class Protocol:
-    """One side of a conversation, `role` "client" or "server"; `capabilities()` is what that declares. The
-    legacy handshake sets version, peer_info and peer_capabilities; modern requests leave no trace here."""
+    """One side of a conversation.
 
-    version, initialized = "", False  # of the session; on a client also a modern one
-    log_level = "info"  # before logging/setLevel "the server MAY decide"
+    role: "client" or "server"
+    capabilities: a function that gives what this side declares now
+
+    The handshake of the legacy era opens a session: it sets `version`, `peer_info` and
+    `peer_capabilities`, then `initialized`. Modern requests leave no trace here; a client
+    of the modern era has its `version` set when it has found that out.
+    """
+
+    version = ""
+    initialized = False
+    # Before logging/setLevel "the server MAY decide".
+    log_level = "info"
 
     def __init__(self, role: str, capabilities: Callable[[], Json]) -> None:
-        self.role, self.capabilities = role, capabilities
+        self.role = role
+        self.capabilities = capabilities
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
-        self.subscribed: dict[str, bool] = {}  # the URIs of resources/subscribe
-        self.pending: dict[Any, Any] = {}  # our requests: id -> who waits
-        self.in_flight: dict[Any, Request] = {}  # the peer's requests: id -> Request
+        # Our requests: id -> who waits. The peer's: id -> Request.
+        self.pending: dict[Any, Any] = {}
+        self.in_flight: dict[Any, Request] = {}
         self.next_id = itertools.count(1).__next__
+        # The URIs of resources/subscribe.
+        self.subscribed: dict[str, bool] = {}
 
     def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
         """Judge one decoded message. A Request that is returned is in flight."""
         try:
-            if (kind := check_envelope(message)) == "request":
+            kind = check_envelope(message)
+            if kind == "request":
                 return self._receive_request(message)
             if kind == "notification":
                 return self._receive_notification(message)
@@ -2831,18 +2894,23 @@ class Protocol:
             return self.refuse(object_or_empty(message), error)
 
     def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
-        known = message["id"] if is_id(message.get("id")) else None
-        answer = "method" not in message and ("result" in message or "error" in message)
-        pending = self.pending.pop(known, None) if answer else None
-        # An answer is never answered; but if it says whose it is, nobody needs to wait on.
-        if pending is not None:
-            return Answer(pending, None, InternalError(f"not a valid answer: {error}"))
-        if answer or "id" not in message and isinstance(message.get("method"), str):
-            return Refusal(str(error))  # nor is a notification
-        # An error with the id of a request in flight would answer that one.
-        return Refusal(
-            str(error), error_message(None if known in self.in_flight else known, error)
-        )
+        """What to make of a message that is not as it should be."""
+        known_id = message["id"] if is_id(message.get("id")) else None
+        if "method" not in message and ("result" in message or "error" in message):
+            # An answer is never answered; but if it says whose it is, nobody waits on.
+            pending = self.pending.pop(known_id, None)
+            if pending is None:
+                return Refusal(str(error))
+            invalid = InternalError(f"not a valid answer: {error}")
+            return Answer(pending, None, invalid)
+
+        if "id" not in message and isinstance(message.get("method"), str):
+            # Nor is a notification answered.
+            return Refusal(str(error))
+        if known_id in self.in_flight:
+            # An error with this id would answer the request that is in flight.
+            known_id = None
+        return Refusal(str(error), error_message(known_id, error))
 
     def _receive_request(self, message: Json) -> Request:
         request = Request(message, self)
@@ -2854,13 +2922,16 @@ class Protocol:
         return request
 
     def _admit(self, request: Request) -> None:
-        """Check that this may come now: era, lifecycle, revision, sender, method, capability, parameters."""
-        row, meta = request.row, request.meta
+        """Check that this may come now: era, lifecycle, revision, sender, method,
+        capability, parameters."""
+        row = request.row
         if self.role == "client" and self.version >= FIRST_MODERN:
             raise InvalidRequest(
                 f"{request.method}: servers send no requests in {self.version}"
             )
-        # basic/versioning.md: "A request carrying modern per-request `_meta` is served statelessly".
+        # basic/versioning.md: "A request carrying modern per-request `_meta` is served
+        # statelessly". What only that era has wants it.
+        meta = request.meta
         if (
             META_VERSION in meta
             or META_CAPABILITIES in meta
@@ -2871,63 +2942,64 @@ class Protocol:
             raise InvalidRequest(
                 f"{request.method}: not initialized; initialize, or send {NEWEST} _meta"
             )
+
         version = request.version or OLDEST
-        if (
-            row.kind != "request"
-            or row.sender == self.role
-            or not row.since <= version <= row.until
-        ):
+        if row.kind != "request" or row.sender == self.role or not row.is_in(version):
             raise MethodNotFound(
                 f"{show(request.method)}: no request to a {self.role} in {version}"
             )
         if row.capability and not has_capability(self.capabilities(), row.capability):
+            needed = ".".join(row.capability)
             raise MethodNotFound(
-                f"{request.method}: this {self.role} did not declare {'.'.join(row.capability)}"
+                f"{request.method}: this {self.role} did not declare {needed}"
             )
-        request.progress_token = token = meta.get("progressToken")
+
+        token = meta.get("progressToken")
         if token is not None and not is_id(token):
             raise InvalidParams(
                 f"_meta.progressToken: expected string or integer, got {show(token)}"
             )
+        request.progress_token = token
         check_members(row.params, request.params)
         if row.handshake and self.version:
             raise InvalidRequest(f"{request.method}: the session is open")
 
     @staticmethod
     def _admit_modern(request: Request) -> None:
+        """Take what a modern request says of itself in `_meta`."""
         meta = request.meta
         check_members(MODERN_META, meta, "_meta.")
-        if meta[META_VERSION] not in MODERN_VERSIONS:
+        version = meta[META_VERSION]
+        if version not in MODERN_VERSIONS:
             raise UnsupportedVersion(
-                f"unsupported protocol version {show(meta[META_VERSION])}",
-                {"supported": list(MODERN_VERSIONS), "requested": meta[META_VERSION]},
+                f"unsupported protocol version {show(version)}",
+                {"supported": list(MODERN_VERSIONS), "requested": version},
             )
         level = meta.get(META_LOG_LEVEL, "")
         if level != "" and level not in LOG_LEVELS:
             raise InvalidParams(
                 f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
             )
-        request.modern, request.version, request.log_level = (
-            True,
-            meta[META_VERSION],
-            level,
-        )
-        request.capabilities, request.client_info = (
-            meta[META_CAPABILITIES],
-            meta.get(META_CLIENT_INFO) or {},
-        )
+        request.modern = True
+        request.version = version
+        request.log_level = level
+        request.capabilities = meta[META_CAPABILITIES]
+        request.client_info = meta.get(META_CLIENT_INFO) or {}
 
     def _open_session(self, request: Request) -> None:
-        # "MUST respond with the same version. Otherwise [...] another": the latest that has a handshake.
-        wanted = request.params["protocolVersion"]
-        self.version = request.version = (
-            wanted if wanted in LEGACY_VERSIONS else LAST_LEGACY
-        )
+        """Take what the client says in `initialize`."""
+        # "MUST respond with the same version. Otherwise [...] another": the latest that
+        # has a handshake.
+        version = request.params["protocolVersion"]
+        if version not in LEGACY_VERSIONS:
+            version = LAST_LEGACY
+        self.version = request.version = version
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
 
     def _receive_notification(self, message: Json) -> Notification:
-        method, params = message["method"], message.get("params")
+        method = message["method"]
+        params = message.get("params")
         row = method_row(method)
         if params is not None and not isinstance(params, dict):
             raise InvalidParams(
@@ -2956,10 +3028,10 @@ class Protocol:
 
     def end(self, request: Request) -> bool:
         """Take a request out of flight. Only who gets True may still speak about it."""
-        return (
-            self.in_flight.get(request.id) is request
-            and self.in_flight.pop(request.id, None) is request
-        )
+        # Its id may be another request's by now.
+        if self.in_flight.get(request.id) is not request:
+            return False
+        return self.in_flight.pop(request.id, None) is request
 
 
 ###############################################################################
