@@ -30,6 +30,7 @@ The rooms, in reading order. Each uses only the rooms above it.
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        JSON-RPC: bytes to messages and back, and the check of the envelope
      4. Methods         one table of everything that can be said, by whom, and in which revisions
+     5. Patterns        the regular expressions of schemas
      5. JSON Schema     a validator
      6. Content         text, images, audio, resources and links: the blocks of results
      7. Signatures      Python functions as tools: schemas, arguments, results, URI templates
@@ -78,7 +79,7 @@ import time
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property, lru_cache, partial, partialmethod, reduce
+from functools import cached_property, lru_cache, partial, partialmethod
 from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
@@ -882,564 +883,282 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 
 
 ###############################################################################
-# 5. JSON Schema ##############################################################
+# 5. Patterns #################################################################
 ###############################################################################
-# Each subschema is compiled once to a _Node, and _Run.check takes a value through the nodes. An error is
-# (path, expected, value), a path a linked pair (outer, key); texts are made last: a valid value costs little.
-MAX_STEPS = (
-    2_000_000  # what a schema or a value can make large is paid for: half a second
-)
-MAX_ERRORS = 100  # of one value: nobody acts on more
+# The regular expressions of schemas are those of ECMA 262, and a stranger may have
+# written both the pattern and the text. Where a pattern leaves a choice, Python's `re`
+# tries one way after another: to see that `aaa...!` does not match `^(a+)+$` takes it
+# 2**n tries. So `re` gets only what leaves no choice; an automaton takes all ways at
+# once. A pattern is cut into tokens, each is translated to a piece as `re` has it, the
+# pieces are parsed to parts, and for the parts the automaton gets its nodes.
+if TYPE_CHECKING:
+    # Pays for so many steps of work; raises when none are left.
+    Spend = Callable[[int], None]
+    # test(text, at, spend): how many characters it takes there; None: it does not fit.
+    Test = Callable[[str, int, Spend], Union[int, None]]
+
 MAX_NODES = 10_000  # of a pattern that repeats what repeats
+MAX_REMEMBERED = 20 * MAX_NODES  # in the steps that one pattern keeps: some MB
 
 
-def validate(value: Any, schema: Any) -> list[str]:
-    """Check a value against a JSON Schema (2020-12): a list of lines like `days: expected integer, got "x"`.
-    Raises ValueError for a wrong schema. Fetches nothing: a `$ref` must resolve inside. Ignores `format`."""
-    return Schema(schema).errors(value)
+class Pattern:
+    """An ECMA 262 pattern that no text makes endless. Safe from any thread.
 
-
-# A compiled subschema: `expected` is text, what makes it of path and value, or errors; `rows` are tuples of
-# (types, apply, argument, expected); `parts` its keywords, compiled; `steps` its cost; `uri` its document.
-_Node = namedtuple(
-    "_Node", "types expected rows parts steps uri", defaults=((), {}, 1, "")
-)
-
-
-class Schema:
-    """A compiled schema. Immutable, safe from any thread. Raises ValueError when it cannot be used."""
-
-    def __init__(self, schema: Any) -> None:
-        self.dynamic: dict[Any, Any] = {}  # (URI, dynamic anchor) -> node
-        self._nodes = {
-            id(True): _ANYTHING,
-            id(False): _NOTHING,
-        }  # id() of a subschema -> node
-        self._named: dict[Any, Any] = {
-            ("", ""): schema,
-            _METASCHEMA: _RULES,
-        }  # (URI, anchor) -> subschema
-        self._references: list[Any] = []  # (parts, keyword, URI), until all is named
-        try:
-            self.marks = "'unevaluated" in repr(
-                schema
-            )  # whether a keyword may ask what was looked at
-            self._root, _ = self._find("#", "")
-            for parts, keyword, base in self._references:
-                parts[keyword] = self._find(parts[keyword], base)
-        except RecursionError:
-            raise ValueError("schema: nested too deeply") from None
-        except ValueError as error:
-            raise ValueError(f"schema: {error}") from None
-        # Most arguments are objects of scalars: where nothing more is asked, a look at their types will do.
-        types, parts = self._root.types, self._root.parts
-        simple = dict in types and parts.keys() <= {
-            "type",
-            "properties",
-            "required",
-            "additionalProperties",
-        }
-        self._required = {*parts.get("required", ())} if simple else None
-        self._types = {
-            key: node.types
-            for key, node in parts.get("properties", {}).items()
-            if not node.rows
-        }
-
-    def errors(self, value: Any) -> list[str]:
-        """What is wrong with the value: at most MAX_ERRORS texts, none when it is valid."""
-        if (
-            self._required is not None
-            and type(value) is dict
-            and self._required <= value.keys()
-        ):
-            for name in value:
-                if type(value[name]) not in self._types.get(name, ()):
-                    break
-            else:
-                return []
-        try:
-            return [_tell(*error) for error in _Run(self).check(self._root, value)]
-        except RecursionError:
-            return ["nested too deeply for the schema"]
-        except (OverflowError, ValueError) as error:
-            return [str(error)]
-
-    def _find(self, ref: str, base: str) -> tuple[_Node, str | None]:
-        """The node that a reference names, and its dynamic anchor if that is the name. Raises ValueError."""
-        try:
-            uri, (anchor, *pointer) = _split(ref, base)
-            found = self._named[uri, anchor]
-            for part in pointer:
-                found = found[int(part) if isinstance(found, list) else part]
-        except (LookupError, TypeError, ValueError):
-            raise ValueError(
-                f"$ref {show(ref)} is not in this document, and nothing is fetched"
-            ) from None
-        if (
-            id(found) not in self._nodes
-        ):  # the root, or what stands where no schema is expected
-            for text in _META.errors(found) if found is not _RULES else ():
-                raise ValueError(text)
-        node = self._compile(found, uri)
-        return node, anchor if self.dynamic.get((uri, anchor)) is node else None
-
-    def _compile(self, schema: Any, base: str) -> Any:
-        """The node of a subschema in the document whose URI is `base`; of an array, the nodes in it."""
-        if isinstance(schema, list):
-            return [self._compile(each, base) for each in schema]
-        if isinstance(schema, str):
-            return schema  # a name in `dependencies`
-        if id(schema) in self._nodes:
-            return self._nodes[id(schema)]
-        base, (anchor, *_) = _split(schema.get("$id", ""), base)
-        if "$id" in schema:
-            self._named[base, anchor] = schema  # an anchor there: draft-07
-        for name in {"$anchor", "$dynamicAnchor"} & schema.keys():
-            self._named[base, schema[name]] = schema
-        parts, rows = dict(schema), {}
-        unknown = _Node(
-            (),
-            lambda path, _: (
-                "unknown" + suggest(str(path[1]), schema.get("properties", ()))
-            ),
-        )
-        for keyword, (rule, name, text, apply) in _KEYWORDS.items():
-            if keyword not in schema:
-                continue
-            given = schema[keyword]
-            if rule in (_NAMED, _OLD):
-                parts[keyword] = {
-                    key: self._compile(sub, base) for key, sub in given.items()
-                }
-            if rule in (_ONE, _MANY, _ONE_OR_MANY):
-                parts[keyword] = self._compile(given, base)
-            if given is False and name == "object":
-                parts[keyword] = unknown
-            if keyword in _PREPARE:
-                parts[keyword] = _PREPARE[keyword](parts[keyword])
-            if keyword.endswith(("$ref", "Ref")):
-                self._references.append((parts, keyword, base))
-            if apply:  # one row for those that `apply` takes together
-                row = (apply, name) if text is None else keyword
-                expected = (
-                    text.format(show(given, 300))
-                    if text
-                    else text
-                    if self.marks
-                    else ""
-                )
-                rows[row] = _TYPES[name], apply, parts[keyword], expected
-        names = (
-            [schema["type"]]
-            if isinstance(schema.get("type"), str)
-            else schema.get("type", ())
-        )
-        types, told = (
-            tuple(kind for name in names for kind in _TYPES[name]) or _EVERY,
-            " or ".join(names),
-        )
-        steps = 6 + sum(
-            len(value) for value in schema.values() if isinstance(value, (dict, list))
-        )
-        node = self._nodes[id(schema)] = _Node(
-            types, told, [*rows.values()], parts, steps, base
-        )
-        if "$dynamicAnchor" in schema:
-            self.dynamic[base, schema["$dynamicAnchor"]] = node
-        return node
-
-
-class _Run:
-    """One validation: `check` tells a value's errors; most below `attempt` is what _KEYWORDS applies."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema, self.left = schema, MAX_STEPS
-        self.path: Any = None  # where it is: (outer path, key)
-        self.scope: tuple[str, ...] = ()  # the documents entered
-        self.marks: list[
-            Any
-        ] = []  # (owner, key) of the members looked at, if schema.marks
-
-    def spend(self, steps: int) -> None:
-        self.left -= steps
-        if self.left < 0:
-            raise OverflowError("too much work for the schema")
-
-    def check(self, node: _Node, value: Any) -> Any:
-        types, expected, rows, parts, steps, uri = node
-        fits = (kind := type(value)) in types or (kind := _type(value)) in types
-        if fits and not rows:
-            return ()
-        self.spend(steps)
-        if not fits:
-            return (
-                expected
-                if isinstance(expected, list)
-                else [(self.path, expected, value)]
-            )
-        errors: list[Any] = []
-        path, scope, start = self.path, self.scope, len(self.marks)
-        if uri not in scope:
-            self.scope = (*scope, uri)
-        for types, apply, argument, expected in rows:
-            if kind not in types:
-                continue
-            self.start = start
-            found = apply(self, value, argument, parts)
-            if expected:
-                if not found:
-                    errors.append((path, expected, value))
-                continue
-            for key, item, sub in found:
-                self.left -= 1
-                if expected is None:
-                    self.marks.append((value, key))
-                if key is not None:
-                    self.path = path, key
-                errors += self.check(sub, item)
-                self.path = path
-                if len(errors) >= MAX_ERRORS:
-                    break
-        self.scope = scope
-        return errors[:MAX_ERRORS]
-
-    def attempt(self, node: _Node, value: Any) -> Any:
-        """The errors of a value. If there are any, what was looked at does not count."""
-        count, errors = len(self.marks), self.check(node, value)
-        self.spend(len(errors))
-        if errors:
-            del self.marks[count:]
-        return errors
-
-    def rest(self, value: Any, node: _Node, _: Any) -> list[Any]:
-        self.spend(
-            len(self.marks) - self.start
-        )  # what no other keyword of the subschema has looked at
-        seen = {key for owner, key in self.marks[self.start :] if owner is value}
-        members = value.items() if isinstance(value, dict) else enumerate(value)
-        return [(key, item, node) for key, item in members if key not in seen]
-
-    def properties(self, value: Json, _: Any, parts: Json) -> Iterator[Any]:
-        named, patterns = parts.get("properties", {}), parts.get("patternProperties")
-        others = (
-            (parts["additionalProperties"],) if "additionalProperties" in parts else ()
-        )
-        for name, item in value.items():
-            nodes = (named[name],) if name in named else ()
-            if patterns:
-                nodes += tuple(
-                    node for each, node in patterns if each.search(name, self.spend)
-                )
-            for node in nodes or others:
-                yield name, item, node
-
-    def items(self, value: list[Any], _: Any, parts: Json) -> Iterable[Any]:
-        old = isinstance(parts.get("items"), list)  # before 2020-12
-        first, rest = ("items", "additionalItems") if old else ("prefixItems", "items")
-        others = itertools.repeat(parts[rest]) if rest in parts else ()
-        return zip(
-            itertools.count(), value, itertools.chain(parts.get(first, ()), others)
-        )
-
-    def least(self, value: Any, size: int, _: Any) -> bool:
-        return len(value) >= size
-
-    def most(self, value: Any, size: int, _: Any) -> bool:
-        return len(value) <= size
-
-    def contains(self, value: list[Any], node: _Node, parts: Json) -> bool:
-        found = [
-            index for index, item in enumerate(value) if not self.attempt(node, item)
-        ]
-        self.marks += [(value, index) for index in found]
-        return bool(
-            parts.get("minContains", 1)
-            <= len(found)
-            <= parts.get("maxContains", len(found))
-        )
-
-    def multiple_of(self, value: Any, step: Any, _: Any) -> bool:
-        from fractions import (
-            Fraction,
-        )  # of the texts: in decimal, 0.3 is a multiple of 0.1
-
-        return (
-            abs(value) < float("inf")
-            and Fraction(str(value)) % Fraction(str(step)) == 0
-        )
-
-    def any_of(self, value: Any, nodes: list[_Node], parts: Json) -> list[Any]:
-        one, attempts = (
-            nodes is parts.get("oneOf"),
-            (self.attempt(node, value) for node in nodes),
-        )
-        failed = list(itertools.takewhile(bool, attempts))  # up to the first that fits
-        if one or self.schema.marks:
-            failed += filter(None, attempts)
-        passed = len(nodes) - len(failed)
-        if not passed:
-            return [(None, value, _Node((), self.nearest(failed, value)))]
-        text = f"matches {passed} alternatives of `oneOf`, must match one"
-        return (
-            [(None, value, _Node((), lambda path, value: text))]
-            if one and passed > 1
-            else []
-        )
-
-    def nearest(self, failed: list[Any], value: Any) -> Any:
-        """Why none fits: in one line if each expects one thing here, else as the nearest one has it."""
-        plain = [
-            errors[0][1]
-            for errors in failed
-            if len(errors) == 1 and errors[0][0] is self.path
-        ]
-        if len(plain) == len(failed) and all(
-            isinstance(expected, str) for expected in plain
-        ):
-            return [(self.path, " or ".join(dict.fromkeys(plain)), value)]
-        # What fails deeper down has matched where the others have not: in its type, or its tag.
-        return min(
-            failed,
-            key=lambda errors: (
-                any(path is self.path for path, _, _ in errors),
-                len(errors),
-            ),
-        )
-
-    def dynamic_ref(self, value: Any, _: Any, parts: Json) -> list[Any]:
-        node, anchor = parts[
-            "$dynamicRef"
-        ]  # if it has one: that of the outermost document entered
-        entered = (self.schema.dynamic.get((uri, anchor)) for uri in self.scope)
-        return [(None, value, next(filter(None, entered), node))]
-
-    def required(self, value: Json, names: list[str], _: Any) -> list[Any]:
-        return [(name, value, _MISSING) for name in names if name not in value]
-
-    def depends(self, value: Json, rules: Json, _: Any) -> Iterator[Any]:
-        for rule in [rule for name, rule in rules.items() if name in value]:
-            yield from (
-                self.required(value, rule, _)
-                if isinstance(rule, list)
-                else [(None, value, rule)]
-            )
-
-
-def _tell(path: Any, expected: Any, value: Any) -> str:
-    """An error's text: `a.b[0]: expected ...`, without a path at the root."""
-    text = (
-        expected(path, value)
-        if callable(expected)
-        else f"expected {expected}, got {show(value)}"
-    )
-    place = ""
-    while path:
-        path, key = path
-        if isinstance(key, str):
-            key = "." + (key if key.isprintable() and 0 < len(key) < 200 else show(key))
-        place = (key if isinstance(key, str) else f"[{key}]") + place
-    return f"{place[place.startswith('.') :]}: {text}" if place else text
-
-
-class _Pattern:
-    """An ECMA 262 pattern. Where it has a choice, Python's `re` tries one way after another, which a hostile
-    text makes endless; here all are gone at once (Thompson's construction). ValueError for what is none."""
+    Raises ValueError for what is none, and for what is too large.
+    """
 
     def __init__(self, pattern: str) -> None:
-        self._nodes: list[Any] = [
-            None
-        ]  # (test, or None; the nodes behind); number 0 is the end
-        self._steps: dict[
-            Any, Any
-        ] = {}  # (nodes, whether at the start, character) -> nodes
+        self._automaton: _Automaton | None = None
         try:
-            pieces = [_piece(token) for token in _TOKEN.findall(pattern)]
-            self._room = (
-                0 if {r"\b", r"\B", "(?=", "(?!"} & {*pieces} else 20 * MAX_NODES
-            )  # to keep them
-            self._plain: Any = re.compile("".join(pieces), re.ASCII)
+            pieces = [_translate(token) for token in _TOKEN.findall(pattern)]
+            # Compiled in any case: `re` knows best what is no pattern.
+            self._plain = re.compile("".join(pieces), re.ASCII)
             if any(piece == "|" or _REPEAT.fullmatch(piece) for piece in pieces):
-                self._plain, self._first = None, self._either(deque(pieces))(0)
+                self._automaton = _Automaton(pieces)
         except (re.error, ValueError, OverflowError, RecursionError) as error:
             raise ValueError(f"pattern {show(pattern)}: {error}") from None
 
-    def search(self, text: str, spend: Callable[[int], Any]) -> bool:
-        """Whether it matches somewhere in the text; spend(steps) is called for what that costs."""
-        if self._plain is not None:
+    def search(self, text: str, spend: Spend) -> bool:
+        """Whether it matches anywhere in the text. Raises what `spend` raises."""
+        if self._automaton is None:
             return self._plain.search(text) is not None
-        return self._run(text, 0, spend, self._first, [self._first])
+        return self._automaton.search(text, spend)
 
-    def _run(
-        self, text: str, start: int, spend: Any, first: int, again: Any = ()
-    ) -> bool:
-        spend(8 + len(text))
-        nodes = frozenset([first])
-        for at in range(start, len(text) + 1):
-            step = nodes, at == 0, text[at : at + 1]
-            nodes = (
-                self._steps[step]
-                if step in self._steps
-                else self._step(step, text, at, spend, again)
-            )
-            if 0 in nodes or not nodes:
-                return 0 in nodes
-        return False
 
-    def _step(
-        self, step: Any, text: str, at: int, spend: Any, again: Any
-    ) -> frozenset[int]:
-        todo, seen, behind = (
-            [*step[0]],
-            {0},
-            {*again},
-        )  # a match may also begin behind this character
-        while todo:
-            test, after = (
-                self._nodes[node] if (node := todo.pop()) not in seen else (None, ())
-            )
-            taken = (
-                test(text, at, spend) if test else 0
-            )  # so many characters, 0 or 1; None: no match
-            if taken is not None:
-                (behind.update if taken else todo.extend)(after)
-            if not node:
-                todo, behind = [], {0}
-            seen.add(node)
-        spend(16 * len(seen))
-        if self._room > 0:
-            self._steps[step], self._room = (
-                frozenset(behind),
-                self._room - len(behind) - 5,
-            )
-        return frozenset(behind)
+# A part of a pattern that occurs from `least` to `most` times; None is without end. The
+# other parts are a Test, and a group, as a list of alternatives, each a list of parts.
+_Repeated = namedtuple("_Repeated", "part least most")
+if TYPE_CHECKING:
+    from typing import List
 
-    def _node(self, test: Any, *behind: int) -> int:
-        self._nodes.append((test, behind))
-        if len(self._nodes) <= MAX_NODES:
-            return len(self._nodes) - 1
-        raise ValueError("too large")
+    Group = List[List[Union[Test, _Repeated, "Group"]]]
+    Part = Union[Test, _Repeated, Group]
 
-    def _either(self, pieces: deque[str]) -> Callable[[int], int]:
-        """What makes the nodes of the alternatives up to a `)`, given the node behind them."""
-        ways: list[list[Any]] = [[]]
-        while pieces and (piece := pieces.popleft()) != ")":
+
+class _Automaton:
+    """The nodes of a pattern, and texts run through them: Thompson's construction.
+
+    A node is a test and the numbers of the nodes behind it. The test looks at one place
+    of the text and says how many characters it takes there: 1, or 0 (`^`, a lookahead),
+    or None if it does not fit. A node without a test is a fork, and takes none. Who
+    comes to END has matched. `a(b|c)*d` becomes:
+
+                 .---------------------------.
+                 v                           |
+        a --> [fork] --> [fork] ---> b ------+
+                 |            '----> c ------'
+                 '-----> d --> END
+
+    A run does not follow one way through the nodes. It keeps the set of all nodes that
+    wait for the next character, and a step leads from that set to the next: it goes on
+    at once behind what takes no character (epsilon steps), and puts what stands behind
+    the tests that take the character into the new set. So no text costs more than its
+    length times the nodes. As the same few sets turn up again and again, steps are
+    remembered, and most characters cost no more than a look into a dict.
+    """
+
+    END = 0
+
+    def __init__(self, pieces: list[str]) -> None:
+        # number -> (test, numbers of the nodes behind); END has none.
+        self._nodes: list[tuple[Test | None, tuple[int, ...]]] = [(None, ())]
+        # (waiting nodes, whether the text begins here, character) -> waiting nodes
+        self._steps: dict[tuple[frozenset[int], bool, str], frozenset[int]] = {}
+        # How many numbers of nodes may still be remembered: none if a piece looks at
+        # more than one character, as then steps differ that look the same.
+        self._memory_left = MAX_REMEMBERED if _LOOKS_AROUND.isdisjoint(pieces) else 0
+        self._first = self._place(self._parse(deque(pieces)), self.END)
+
+    # From pieces to parts to nodes.
+    def _parse(self, pieces: deque[str]) -> Group:
+        """The group up to its `)`, or to the end. Takes its pieces away.
+
+        `re` has compiled the pattern, so the parentheses match.
+        """
+        sequence: list[Part] = []
+        group = [sequence]
+        while pieces:
+            piece = pieces.popleft()
+            repeat = _REPEAT.fullmatch(piece)
+            if piece == ")":
+                break
             if piece == "|":
-                ways.append([])
-            elif _REPEAT.fullmatch(piece):
-                ways[-1].append(partial(self._repeat, piece, ways[-1].pop()))
+                sequence = []
+                group.append(sequence)
+            elif repeat:
+                if not sequence:
+                    # In groups that only `re` knows: `(?i)`, `(?P<name>...)`.
+                    raise ValueError("nothing to repeat")
+                sequence.append(_Repeated(sequence.pop(), *_parse_bounds(repeat)))
             elif piece in ("(", "(?:"):
-                ways[-1].append(self._either(pieces))
+                sequence.append(self._parse(pieces))
             elif piece in ("(?=", "(?!"):
-                ways[-1].append(
-                    partial(
-                        self._node, partial(self._sees, self._either(pieces)(0), piece)
-                    )
-                )
+                # Its nodes are placed once, however often the lookahead itself is.
+                first = self._place(self._parse(pieces), self.END)
+                sequence.append(partial(self._look_ahead, first, piece == "(?="))
             else:
-                ways[-1].append(self._leaf(piece))
-        return lambda behind: self._node(
-            None,
-            *[
-                reduce(lambda node, make: make(node), reversed(way), behind)
-                for way in ways
-            ],
-        )
+                sequence.append(_make_test(piece))
+        return group
 
-    def _leaf(self, piece: str) -> Callable[[int], int]:
-        if piece[:3] == "(?<":
-            raise ValueError("a lookbehind beside repeats or alternatives")
-        match = re.compile(piece, re.ASCII).match
-        return partial(
-            self._node,
-            lambda text, at, _: (found := match(text, at)) and found.end() - at,
-        )
+    def _place(self, part: Part, behind: int) -> int:
+        """Add the nodes of a part in front of `behind`. The number of the first."""
+        if callable(part):
+            return self._add(part, behind)
+        if isinstance(part, _Repeated):
+            return self._place_repeated(part, behind)
+        firsts = []
+        for sequence in part:
+            first = behind
+            for inner in reversed(sequence):
+                first = self._place(inner, first)
+            firsts.append(first)
+        return self._add(None, *firsts)
 
-    def _sees(
-        self, first: int, piece: str, text: str, at: int, spend: Any
-    ) -> int | None:
-        return 0 if self._run(text, at, spend, first) == (piece == "(?=") else None
-
-    def _repeat(self, piece: str, make: Callable[[int], int], behind: int) -> int:
-        sign, least, comma, most = _REPEAT.findall(piece)[0]
-        first = self._node(None, behind)
-        if sign in ("*", "+") or comma and not most:
-            self._nodes[first] = None, (make(first), behind)
-        for _ in range(int(most or least or sign == "?") - int(least or 0)):
-            first = self._node(None, make(first), behind)
-        for _ in range(int(least or sign == "+")):
-            first = make(first)
+    def _place_repeated(self, repeated: _Repeated, behind: int) -> int:
+        part, least, most = repeated
+        first = self._add(None, behind)
+        if most is None:
+            # This fork leads out, or into the part, which leads back to it.
+            self._nodes[first] = (None, (self._place(part, first), behind))
+            most = least
+        for _ in range(most - least):
+            first = self._add(None, self._place(part, first), behind)
+        for _ in range(least):
+            first = self._place(part, first)
         return first
 
+    def _add(self, test: Test | None, *behind: int) -> int:
+        if len(self._nodes) >= MAX_NODES:
+            raise ValueError("too large")
+        self._nodes.append((test, behind))
+        return len(self._nodes) - 1
 
-def _piece(token: str) -> str:
-    """A piece of an ECMA 262 pattern as Python's `re` has it."""
-    if found := re.fullmatch(r"\\c(.)|\\u\{(\w+)}", token):
-        return re.escape(chr(ord(found[1]) % 32 if found[1] else int(found[2], 16)))
-    if token[0] != "[":
-        return "(" if re.match(r"\(\?<\w", token) else _PYTHON.get(token, token)
-    inner = re.sub(
-        r"(?s)\\.|[&~|[]", lambda each: _WITHIN.get(each[0], each[0]), token[1:-1]
-    )
-    return _PYTHON.get(token, f"[{inner}]")
+    # A text runs through the nodes.
+    def search(self, text: str, spend: Spend) -> bool:
+        """Whether a match begins anywhere in the text."""
+        return self._run(self._first, text, 0, spend, (self._first,))
+
+    def _look_ahead(
+        self, first: int, wanted: bool, text: str, at: int, spend: Spend
+    ) -> int | None:
+        """The test of a lookahead."""
+        fits = self._run(first, text, at, spend, ())
+        return 0 if fits == wanted else None
+
+    def _run(
+        self, first: int, text: str, start: int, spend: Spend, again: tuple[int, ...]
+    ) -> bool:
+        """Whether a way leads from the node `first`, at `start`, to END.
+
+        The nodes `again` wait behind each character: there, a match may begin, too.
+        """
+        spend(8 + len(text))
+        steps = self._steps
+        waiting = frozenset([first])
+        for at in range(start, len(text) + 1):
+            # At the end, the character is "": tests that take none have their turn.
+            step = (waiting, at == 0, text[at : at + 1])
+            behind = steps.get(step)
+            if behind is None:
+                behind = self._step(waiting, text, at, spend, again)
+                if self._memory_left > 0:
+                    self._memory_left -= len(behind) + 5
+                    steps[step] = behind
+            waiting = behind
+            if not waiting or self.END in waiting:
+                break
+        return self.END in waiting
+
+    def _step(
+        self,
+        waiting: frozenset[int],
+        text: str,
+        at: int,
+        spend: Spend,
+        again: tuple[int, ...],
+    ) -> frozenset[int]:
+        """The nodes that wait behind the character; END alone if a way leads there."""
+        behind = {*again}
+        seen: set[int] = set()
+        todo = [*waiting]
+        while todo:
+            number = todo.pop()
+            if number == self.END:
+                behind = {self.END}
+                break
+            if number in seen:
+                continue
+            seen.add(number)
+            test, after = self._nodes[number]
+            taken = test(text, at, spend) if test else 0
+            if taken:
+                behind.update(after)
+            elif taken == 0:
+                todo.extend(after)
+        spend(16 * (1 + len(seen)))
+        return frozenset(behind)
 
 
-def _type(value: Any) -> Any:
-    """Which of _EVERY a value's type is, or comes from: int for a whole float, and a bool is no number."""
-    if isinstance(value, float) and value.is_integer():
-        return int
-    return (
-        type(value)
-        if type(value) in _EVERY
-        else next(kind for kind in _EVERY if isinstance(value, kind))
-    )
+def _make_test(piece: str) -> Test:
+    """The test of a piece that is no sign: a character, a class, an anchor."""
+    if len(piece) == 1 and piece != "^":
+        return partial(_take_character, piece)
+    if piece.startswith("(?<"):
+        raise ValueError("a lookbehind beside repeats or alternatives")
+    return partial(_take_match, re.compile(piece, re.ASCII))
 
 
-def _key(value: Any, run: _Run | None = None) -> str:
-    """What equal values share, 1 and 1.0, but not 1 and true. Text: nobody can foresee its hash."""
-    if run:
-        run.spend(6)
-    if isinstance(value, dict):
-        return (
-            "{"
-            + ",".join(
-                sorted(f"{name!r}{_key(item, run)}" for name, item in value.items())
-            )
-            + "}"
-        )
-    if isinstance(value, list):
-        return "[" + ",".join([_key(item, run) for item in value]) + "]"
-    return (
-        hex(int(value))
-        if isinstance(value, (int, float)) and _type(value) is int
-        else repr(value)
-    )
+def _take_character(character: str, text: str, at: int, spend: Spend) -> int | None:
+    return 1 if text.startswith(character, at) else None
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """How an error text goes on after an unknown name: the nearest known one, or all of a few."""
-    import difflib
-
-    names = list(itertools.islice(known, 200))
-    near = difflib.get_close_matches(name, names, 1, 0.5) if len(name) < 100 else []
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
+def _take_match(piece: re.Pattern[str], text: str, at: int, spend: Spend) -> int | None:
+    match = piece.match(text, at)
+    return match and match.end() - at
 
 
-def _split(ref: str, base: str) -> tuple[str, list[str]]:
-    """A reference as a URI and its fragment's parts: an anchor or "", and the steps of a JSON pointer."""
-    uri, _, fragment = ref.partition("#")
-    if uri or "%" in fragment:
-        from urllib.parse import unquote, urljoin
-
-        base, fragment = urljoin(base, uri), unquote(fragment, errors="strict")
-    return base, [
-        part.replace("~1", "/").replace("~0", "~") for part in fragment.split("/")
-    ]
+def _parse_bounds(repeat: re.Match[str]) -> tuple[int, int | None]:
+    """How often at least, and at most (None: without end), from what _REPEAT found."""
+    sign, least, comma, most = repeat.groups()
+    if sign:
+        return _SIGNS[sign]
+    if most:
+        return int(least), int(most)
+    return int(least), None if comma else int(least)
 
 
-# How Python's `re` says what ECMA 262 says otherwise. (\d, \w and \b are ASCII by a flag.)
+def _translate(token: str) -> str:
+    """A token of an ECMA 262 pattern as Python's `re` has it."""
+    if token.startswith("\\c") and len(token) == 3:
+        return re.escape(chr(ord(token[2]) % 32))
+    if token.startswith("\\u{"):
+        return re.escape(chr(int(token[3:-1], 16)))
+    if token.startswith("(?<") and token.endswith(">"):
+        # A group with a name, by which nothing asks for it.
+        return "("
+    if token in _PYTHON:
+        return _PYTHON[token]
+    if token.startswith("["):
+        return "[" + _CLASS_TOKEN.sub(_translate_in_class, token[1:-1]) + "]"
+    return token
+
+
+def _translate_in_class(token: re.Match[str]) -> str:
+    return _PYTHON_IN_CLASS.get(token[0], token[0])
+
+
+# Escapes, classes in brackets, beginnings of groups, repeats, and single characters.
+_TOKEN = re.compile(
+    r"\\(?:[pu]\{\w+}|u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|c[A-Za-z]|.)|\[\^?(?:\\.|[^]\\])*]"
+    r"|\(\?(?:<\w+>|<?[=!]|:)|(?:[*+?]|\{\d+(?:,\d*)?})\??|.",
+    re.S,
+)
+_CLASS_TOKEN = re.compile(r"\\.|[&~|[]", re.S)
+_REPEAT = re.compile(r"(?:([*+?])|\{(\d+)(,?)(\d*)})\??")
+_SIGNS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+# The pieces that look at more than one character.
+_LOOKS_AROUND = {r"\b", r"\B", "(?=", "(?!"}
+# How `re` says what ECMA 262 says otherwise. (\d, \w and \b are ASCII by a flag.)
 _SPACES = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _PYTHON = {
     "$": r"\Z",
@@ -1453,16 +1172,603 @@ _PYTHON = {
     r"\p{Letter}": r"(?u:[^\W\d_])",
     r"\p{Nd}": r"(?u:\d)",
 }
-_WITHIN = {
-    r"\s": _SPACES,
-    **{sign: "\\" + sign for sign in "[&~|"},
-}  # in [...]; Python warns of these
-_TOKEN = re.compile(
-    r"\\(?:[pu]\{\w+}|u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|c[A-Za-z]|.)|\[\^?(?:\\.|[^]\\])*]"
-    r"|\(\?(?:<\w+>|<?[=!]|:)|(?:[*+?]|\{\d+(?:,\d*)?})\??|.",
-    re.S,
-)
-_REPEAT = re.compile(r"(?:([*+?])|\{(\d+)(,?)(\d*)})\??")
+# Within brackets; signs that `re` warns of get a backslash.
+_PYTHON_IN_CLASS = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\|"}
+
+
+###############################################################################
+# 5. JSON Schema ##############################################################
+###############################################################################
+# JSON Schema 2020-12, and what older drafts say otherwise; nothing is fetched, and
+# `format` is ignored. Schema and value may both be hostile. A schema is compiled once:
+#
+#     schema --_Compiler--> _Subschema, _Rows --_Run--> _Failures --_describe--> texts
+#
+# The table _KEYWORDS says for each keyword what its argument is and what it does. Texts
+# are made last, when it is known which failures count: a valid value costs little.
+MAX_STEPS = 2_000_000  # of work for one value: half a second, whatever it is made of
+MAX_ERRORS = 100  # of one value: nobody acts on more
+
+
+def validate(value: Any, schema: Any) -> list[str]:
+    """What is wrong with a value by a JSON Schema (2020-12): one line for each error.
+
+    A line looks like `days: expected integer, got "x"`; a valid value gives []. Raises
+    ValueError for a wrong schema. Nothing is fetched: a `$ref` must lead to somewhere
+    inside the schema. `format` is ignored. Safe from any thread.
+    """
+    return Schema(schema).errors(value)
+
+
+class Schema:
+    """A compiled schema. Immutable, safe from any thread.
+
+    Raises ValueError, with the place and the reason, when it cannot be used.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        try:
+            compiler = _Compiler(schema)
+            self.root = compiler.compile_document()
+        except RecursionError:
+            raise ValueError("schema: nested too deeply") from None
+        except ValueError as error:
+            raise ValueError(f"schema: {error}") from None
+        self.tracks_evaluated = compiler.tracks_evaluated
+        # (URI, dynamic anchor) -> _Subschema
+        self.dynamic = compiler.dynamic
+
+        # Most arguments are objects of scalars. If the schema asks for names and types
+        # alone, a look at them will do. If it asks for more, `_required` is None.
+        self._required: set[str] | None = None
+        # name -> the types whose values fit, whatever they are
+        self._fitting: dict[str, list[Any]] = {}
+        is_plain = isinstance(schema, dict) and schema.keys() <= _PLAIN_KEYWORDS
+        if is_plain and dict in self.root.rows:
+            self._required = set(schema.get("required", ()))
+            for name, property_schema in schema.get("properties", {}).items():
+                rows_by_type = compiler.compile(property_schema, "").rows
+                fitting = [kind for kind, rows in rows_by_type.items() if not rows]
+                self._fitting[name] = fitting
+
+    def errors(self, value: Any) -> list[str]:
+        """What is wrong with a value: at most MAX_ERRORS texts, none if it is valid."""
+        required = self._required
+        if required is not None and type(value) is dict and required <= value.keys():
+            fitting = self._fitting
+            for name in value:
+                if type(value[name]) not in fitting.get(name, ()):
+                    break
+            else:
+                # None is unknown, or of a type that needs a closer look.
+                return []
+
+        try:
+            failures = _Run(self).check(self.root, value)
+            return [_describe(failure) for failure in failures]
+        except RecursionError:
+            return ["nested too deeply for the schema"]
+        except (OverflowError, ValueError) as error:
+            # The budget is used up, or a number is beyond what Python converts.
+            return [str(error)]
+
+
+# Why a value does not fit. `path` is where: a linked pair (path of the outer value, key
+# in it), or None for the value given to validate. `expected` goes on after the word
+# "expected", or is a function of path and value that makes the whole text.
+_Failure = namedtuple("_Failure", "path expected value")
+
+# A compiled subschema. `rows` maps each Python type that fits to the rows of work for a
+# value of that type, often none; other values fail as `expected` says. `steps` is the
+# price of a check, `uri` the document that the subschema belongs to.
+_Subschema = namedtuple("_Subschema", "expected rows steps uri", defaults=(1, ""))
+
+# The work of one keyword, or of several that work together: see _Keyword.
+_Row = namedtuple("_Row", "role apply argument expects")
+
+# The role of a keyword is what its function, apply(run, value, argument), gives:
+#     asserts     whether the value is as `expects` says
+#     leads       triples (key, item, subschema): that member of the value must fit, or
+#                 if `key` is None, the value itself
+#     evaluates   such triples of members, which count as evaluated from then on: what
+#                 is left is for unevaluatedProperties and unevaluatedItems
+#     judges      failures
+#     serves      it has no function: other keywords, or _Compiler, use the argument
+_ASSERTS = "asserts"
+_LEADS = "leads"
+_EVALUATES = "evaluates"
+_JUDGES = "judges"
+_SERVES = "serves"
+
+
+class _Compiler:
+    """Makes the subschemas of one document, and of what its references lead to."""
+
+    def __init__(self, schema: Any) -> None:
+        # Whether a keyword may ask what others have evaluated: to track it takes time.
+        self.tracks_evaluated = "'unevaluated" in repr(schema)
+        # (URI, dynamic anchor) -> _Subschema
+        self.dynamic: dict[tuple[str, str | None], _Subschema] = {}
+        # (URI, anchor, or "" for all of the document) -> schema
+        self._named: dict[tuple[str, str], Any] = {
+            ("", ""): schema,
+            (_METASCHEMA, ""): _META_RULES,
+        }
+        # id(schema) -> _Subschema
+        self._compiled = {id(True): _ANYTHING, id(False): _NOTHING}
+        self._references: list[_Reference] = []
+
+    def compile_document(self) -> _Subschema:
+        root, _ = self._find("#", "")
+        # Now all is named. What a reference leads to may stand where no schema is
+        # expected, be compiled only now, and bring more references: the list grows.
+        for reference in self._references:
+            reference.subschema, reference.anchor = self._find(
+                reference.text, reference.base
+            )
+        return root
+
+    def _find(self, text: str, base: str) -> tuple[_Subschema, str | None]:
+        """What a reference leads to, and its dynamic anchor if it is named by one."""
+        try:
+            uri, anchor, pointer = _parse_reference(text, base)
+            schema = self._named[uri, anchor]
+            for step in pointer:
+                schema = schema[int(step) if isinstance(schema, list) else step]
+        except (LookupError, TypeError, ValueError):
+            raise ValueError(
+                f"$ref {show(text)} is not in this document, and nothing is fetched"
+            ) from None
+
+        # The root, and what stands where no schema is expected, must be a schema.
+        if id(schema) not in self._compiled and schema is not _META_RULES:
+            errors = _META.errors(schema)
+            if errors:
+                raise ValueError(errors[0])
+        subschema = self.compile(schema, uri)
+        if self.dynamic.get((uri, anchor)) is subschema:
+            return subschema, anchor
+        return subschema, None
+
+    def compile(self, schema: Any, base: str) -> _Subschema:
+        """The subschema of a schema in the document whose URI is `base`."""
+        if id(schema) in self._compiled:
+            return self._compiled[id(schema)]
+        if "$id" in schema:
+            base, anchor, _ = _parse_reference(schema["$id"], base)
+            # In draft-07, `"$id": "#name"` is an anchor.
+            self._named[base, anchor] = schema
+        for name in ("$anchor", "$dynamicAnchor"):
+            if name in schema:
+                self._named[base, schema[name]] = schema
+
+        # The arguments of keywords, compiled.
+        parts: Json = {}
+        for name, keyword in _KEYWORDS.items():
+            if name not in schema:
+                continue
+            argument = schema[name]
+            if argument is False and keyword.concerns == "object":
+                # Nothing is allowed, but the text can name what is.
+                unknown = partial(_unknown_text, schema.get("properties", ()))
+                parts[name] = _Subschema(unknown, {})
+            elif keyword.argument.compile:
+                parts[name] = keyword.argument.compile(self, argument, base)
+            else:
+                parts[name] = argument
+
+        subschema = self._assemble(schema, parts, base)
+        self._compiled[id(schema)] = subschema
+        if "$dynamicAnchor" in schema:
+            self.dynamic[base, schema["$dynamicAnchor"]] = subschema
+        return subschema
+
+    def _assemble(self, schema: Json, parts: Json, base: str) -> _Subschema:
+        """The subschema of these compiled parts."""
+        # keyword, or keywords that work together -> (types concerned, row)
+        rows: dict[Any, tuple[Any, _Row]] = {}
+        for name, part in parts.items():
+            keyword = _KEYWORDS[name]
+            if keyword.role is _SERVES:
+                continue
+            role = keyword.role
+            if role is _EVALUATES and not self.tracks_evaluated:
+                role = _LEADS
+            if keyword.together:
+                part = [parts.get(each) for each in keyword.together]
+            expects = keyword.expects
+            if expects:
+                expects = expects.format(show(schema[name], 300))
+            row = _Row(role, keyword.apply, part, expects)
+            rows[keyword.together or name] = (_TYPES[keyword.concerns], row)
+
+        names = schema.get("type", ())
+        if isinstance(names, str):
+            names = [names]
+        fitting = [kind for name in names for kind in _TYPES[name]]
+        # A value makes the work of those rows that concern its type.
+        rows_by_type: dict[Any, list[_Row]] = {kind: [] for kind in fitting or _EVERY}
+        for types, row in rows.values():
+            for kind in types:
+                if kind in rows_by_type:
+                    rows_by_type[kind].append(row)
+
+        expected = " or ".join(names)
+        steps = 6
+        for argument in schema.values():
+            if isinstance(argument, (dict, list)):
+                steps += len(argument)
+        return _Subschema(expected, rows_by_type, steps, base)
+
+    # How arguments are compiled, as _Argument asks for it.
+    def compile_each(self, schemas: list[Any], base: str) -> list[_Subschema]:
+        return [self.compile(schema, base) for schema in schemas]
+
+    def compile_one_or_each(self, schemas: Any, base: str) -> Any:
+        if isinstance(schemas, list):
+            return self.compile_each(schemas, base)
+        return self.compile(schemas, base)
+
+    def compile_named(self, schemas: Json, base: str) -> dict[str, _Subschema]:
+        return {name: self.compile(schema, base) for name, schema in schemas.items()}
+
+    def compile_patterns(self, schemas: Json, base: str) -> list[Any]:
+        return [
+            (Pattern(pattern), self.compile(schema, base))
+            for pattern, schema in schemas.items()
+        ]
+
+    def compile_dependencies(self, rules: Json, base: str) -> Json:
+        """By the name of a member: a subschema, or the names it depends on."""
+        named = {}
+        for name, rule in rules.items():
+            named[name] = rule if isinstance(rule, list) else self.compile(rule, base)
+        return named
+
+    def compile_reference(self, text: str, base: str) -> _Reference:
+        reference = _Reference(text, base)
+        self._references.append(reference)
+        return reference
+
+
+class _Reference:
+    """A `$ref`. Where it leads to is known when everything else has been compiled."""
+
+    subschema: _Subschema
+    # The dynamic anchor that it names, if it names one.
+    anchor: str | None
+
+    def __init__(self, text: str, base: str) -> None:
+        self.text = text
+        self.base = base
+
+
+def _parse_reference(text: str, base: str) -> tuple[str, str, list[str]]:
+    """A reference's URI, its anchor or "", and the steps of its JSON pointer."""
+    uri, _, fragment = text.partition("#")
+    if uri or "%" in fragment:
+        from urllib.parse import unquote, urljoin
+
+        base = urljoin(base, uri)
+        fragment = unquote(fragment, errors="strict")
+    anchor, *pointer = fragment.split("/")
+    pointer = [step.replace("~1", "/").replace("~0", "~") for step in pointer]
+    return base, anchor, pointer
+
+
+class _Run:
+    """One validation: `check` goes down through the value and the subschemas.
+
+    The methods after `distance` are for the table _KEYWORDS. Each gets a value of the
+    type that its keyword concerns, and the compiled argument. The role says what comes
+    back.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        # The budget: how many of MAX_STEPS are left.
+        self.left = MAX_STEPS
+        # Where the value at hand is, as in _Failure.
+        self.path: Any = None
+        # The URIs of the documents entered, the outermost first.
+        self.scope: tuple[str, ...] = ()
+        # (owner, key) of the members evaluated so far, if the schema tracks them. Those
+        # that the subschema at hand has evaluated begin at `start`.
+        self.evaluated: list[tuple[Any, Any]] = []
+        self.start = 0
+
+    def spend(self, steps: int) -> None:
+        """Pay for work. All that schema or value can make large is paid for here."""
+        self.left -= steps
+        if self.left < 0:
+            raise OverflowError("too much work for the schema")
+
+    def check(self, subschema: _Subschema, value: Any) -> list[_Failure]:
+        """Why a value does not fit: empty if it does. Runs for each part of a value."""
+        expected, rows_by_type, steps, uri = subschema
+        rows = rows_by_type.get(type(value))
+        if rows is None:
+            rows = rows_by_type.get(json_type(value))
+        if rows is None:
+            self.spend(steps)
+            return [_Failure(self.path, expected, value)]
+        if not rows:
+            return []
+
+        self.spend(steps)
+        failures: list[_Failure] = []
+        path = self.path
+        scope = self.scope
+        start = len(self.evaluated)
+        self.scope = scope if uri in scope else (*scope, uri)
+        for role, apply, argument, expects in rows:
+            self.start = start
+            if role is _ASSERTS:
+                if not apply(self, value, argument):
+                    failures.append(_Failure(path, expects, value))
+            elif role is _JUDGES:
+                failures += apply(self, value, argument)
+            else:
+                for key, item, inner in apply(self, value, argument):
+                    # Paid by hand: a call of `spend` would cost more than this step.
+                    self.left -= 1
+                    if role is _EVALUATES:
+                        self.evaluated.append((value, key))
+                    if key is not None:
+                        self.path = (path, key)
+                    failures += self.check(inner, item)
+                    self.path = path
+                    if len(failures) >= MAX_ERRORS:
+                        break
+        self.scope = scope
+        return failures[:MAX_ERRORS]
+
+    def attempt(self, subschema: _Subschema, value: Any) -> list[_Failure]:
+        """As check. If the value does not fit, what was evaluated does not count."""
+        count = len(self.evaluated)
+        failures = self.check(subschema, value)
+        if failures:
+            self.spend(len(failures))
+            del self.evaluated[count:]
+        return failures
+
+    def nearest(self, attempts: list[list[_Failure]], value: Any) -> list[_Failure]:
+        """Why none of the alternatives fits, from the failures of each.
+
+        In one line if each expects one thing here; else as the nearest one has it.
+        """
+        plain = [
+            failures[0].expected
+            for failures in attempts
+            if len(failures) == 1 and failures[0].path is self.path
+        ]
+        if len(plain) == len(attempts) and all(isinstance(each, str) for each in plain):
+            return [_Failure(self.path, " or ".join(dict.fromkeys(plain)), value)]
+        return min(attempts, key=self.distance)
+
+    def distance(self, failures: list[_Failure]) -> tuple[bool, int]:
+        """How far from fitting an alternative is, to compare.
+
+        What fails only deeper down fits here, where others do not: in its type or tag.
+        """
+        fails_here = any(failure.path is self.path for failure in failures)
+        return fails_here, len(failures)
+
+    # References.
+    def ref(self, value: Any, reference: _Reference) -> list[Any]:
+        return [(None, value, reference.subschema)]
+
+    def dynamic_ref(self, value: Any, reference: _Reference) -> list[Any]:
+        # A dynamic anchor is that of the outermost document entered that has it.
+        for uri in self.scope:
+            subschema = self.schema.dynamic.get((uri, reference.anchor))
+            if subschema:
+                return [(None, value, subschema)]
+        return [(None, value, reference.subschema)]
+
+    # Values of any type, and subschemas for the value itself.
+    def is_one_of(self, value: Any, keys: set[str]) -> bool:
+        return equality_key(value, self.spend) in keys
+
+    def equals(self, value: Any, key: str) -> bool:
+        return equality_key(value, self.spend) == key
+
+    def all_of(self, value: Any, subschemas: list[_Subschema]) -> list[Any]:
+        return [(None, value, subschema) for subschema in subschemas]
+
+    def any_of(self, value: Any, subschemas: list[_Subschema]) -> list[_Failure]:
+        attempts = []
+        for subschema in subschemas:
+            failures = self.attempt(subschema, value)
+            if failures:
+                attempts.append(failures)
+            elif not self.schema.tracks_evaluated:
+                return []
+        # If it is tracked what was evaluated, all are tried: each that fits adds to it.
+        if len(attempts) < len(subschemas):
+            return []
+        return self.nearest(attempts, value)
+
+    def one_of(self, value: Any, subschemas: list[_Subschema]) -> list[_Failure]:
+        attempts = [self.attempt(subschema, value) for subschema in subschemas]
+        attempts = [failures for failures in attempts if failures]
+        fitting = len(subschemas) - len(attempts)
+        if fitting == 1:
+            return []
+        if fitting == 0:
+            return self.nearest(attempts, value)
+        return [_Failure(self.path, partial(_several_text, fitting), value)]
+
+    def is_not(self, value: Any, subschema: _Subschema) -> bool:
+        return bool(self.attempt(subschema, value))
+
+    def if_then_else(self, value: Any, arguments: list[Any]) -> list[Any]:
+        condition, then, otherwise = arguments
+        branch = otherwise if self.attempt(condition, value) else then
+        if branch is None:
+            return []
+        return [(None, value, branch)]
+
+    # Numbers.
+    def at_least(self, value: float, limit: float) -> bool:
+        return value >= limit
+
+    def at_most(self, value: float, limit: float) -> bool:
+        return value <= limit
+
+    def more_than(self, value: float, limit: float) -> bool:
+        return value > limit
+
+    def less_than(self, value: float, limit: float) -> bool:
+        return value < limit
+
+    def multiple_of(self, value: Any, step: Any) -> bool:
+        from fractions import Fraction
+
+        if not abs(value) < float("inf"):
+            return False
+        # Of the texts: in decimal, 0.3 is a multiple of 0.1.
+        return Fraction(str(value)) % Fraction(str(step)) == 0
+
+    # Texts, arrays and objects.
+    def has_at_least(self, value: Any, size: int) -> bool:
+        return len(value) >= size
+
+    def has_at_most(self, value: Any, size: int) -> bool:
+        return len(value) <= size
+
+    def matches(self, text: str, pattern: Pattern) -> bool:
+        return pattern.search(text, self.spend)
+
+    # Arrays.
+    def items(self, value: list[Any], arguments: list[Any]) -> Iterable[Any]:
+        first, rest, additional = arguments
+        if isinstance(rest, list):
+            # Before 2020-12: an array in `items`, and `additionalItems` for the rest.
+            first, rest = rest, additional
+        subschemas = iter(first or ())
+        if rest is not None:
+            subschemas = itertools.chain(subschemas, itertools.repeat(rest))
+        return zip(itertools.count(), value, subschemas)
+
+    def contains(self, value: list[Any], arguments: list[Any]) -> bool:
+        subschema, least, most = arguments
+        fitting = []
+        for index, item in enumerate(value):
+            if not self.attempt(subschema, item):
+                fitting.append((value, index))
+        self.evaluated += fitting
+        if least is None:
+            least = 1
+        if most is None:
+            most = len(fitting)
+        return bool(least <= len(fitting) <= most)
+
+    def all_differ(self, value: list[Any], wanted: bool) -> bool:
+        if not wanted:
+            return True
+        return len({equality_key(item, self.spend) for item in value}) == len(value)
+
+    # Objects.
+    def properties(self, value: Json, arguments: list[Any]) -> Iterator[Any]:
+        named, patterns, additional = arguments
+        named = named or {}
+        for name, item in value.items():
+            known = name in named
+            if known:
+                yield name, item, named[name]
+            for pattern, subschema in patterns or ():
+                if pattern.search(name, self.spend):
+                    known = True
+                    yield name, item, subschema
+            if not known and additional is not None:
+                yield name, item, additional
+
+    def property_names(self, value: Json, subschema: _Subschema) -> list[Any]:
+        return [(name, name, subschema) for name in value]
+
+    def required(self, value: Json, names: list[str]) -> list[_Failure]:
+        return [
+            _Failure((self.path, name), _missing_text, value)
+            for name in names
+            if name not in value
+        ]
+
+    def depends(self, value: Json, rules: Json) -> list[_Failure]:
+        failures: list[_Failure] = []
+        for name, rule in rules.items():
+            if name not in value:
+                continue
+            if isinstance(rule, list):
+                self.spend(len(rule))
+                failures += self.required(value, rule)
+            else:
+                failures += self.check(rule, value)
+        return failures
+
+    # What no other keyword of the subschema has evaluated.
+    def unevaluated(self, value: Any, subschema: _Subschema) -> list[Any]:
+        self.spend(len(self.evaluated) - self.start)
+        seen = {key for owner, key in self.evaluated[self.start :] if owner is value}
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        return [(key, item, subschema) for key, item in members if key not in seen]
+
+
+# What the texts of errors are made of.
+def _describe(failure: _Failure) -> str:
+    """An error's text: `a.b[0]: expected ...`; without a path at the root."""
+    path, expected, value = failure
+    if callable(expected):
+        text = expected(path, value)
+    else:
+        text = f"expected {expected}, got {show(value)}"
+    place = _encode_path(path)
+    return f"{place}: {text}" if place else text
+
+
+def _encode_path(path: Any) -> str:
+    keys = []
+    while path:
+        path, key = path
+        keys.append(key)
+    place = ""
+    for key in reversed(keys):
+        if not isinstance(key, str):
+            place += f"[{key}]"
+            continue
+        name = key if key.isprintable() and 0 < len(key) < 200 else show(key)
+        place += f".{name}" if place else name
+    return place
+
+
+def _nothing_text(path: Any, value: Any) -> str:
+    return f"nothing is allowed here, got {show(value)}"
+
+
+def _missing_text(path: Any, value: Any) -> str:
+    return "required, but missing"
+
+
+def _unknown_text(known: Iterable[str], path: Any, value: Any) -> str:
+    return "unknown" + suggest(str(path[1]), known)
+
+
+def _several_text(count: int, path: Any, value: Any) -> str:
+    return f"matches {count} alternatives of `oneOf`, must match one"
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """How an error text goes on after an unknown name: the nearest known, or a few."""
+    import difflib
+
+    names = list(itertools.islice(known, 200))
+    near = difflib.get_close_matches(name, names, 1, 0.5) if len(name) < 100 else []
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
+
+
+# Types, and values that are equal.
 _EVERY = (dict, list, str, bool, int, float, type(None), object)
 _TYPES: dict[str, Any] = {
     "object": (dict,),
@@ -1474,189 +1780,198 @@ _TYPES: dict[str, Any] = {
     "null": (type(None),),
     "any": _EVERY,
 }
-_ANYTHING = _Node(_EVERY, "")
-_NOTHING = _Node((), lambda path, value: f"nothing is allowed here, got {show(value)}")
-_MISSING = _Node((), lambda path, value: "required, but missing")
-# The rules for a schema's own members: what holds one subschema, an array or an object of them, and the rest.
-_TEXT, _NUMBER, _COUNT = (
-    {"type": "string"},
-    {"type": "number"},
-    {"type": "integer", "minimum": 0},
+
+
+def json_type(value: Any) -> Any:
+    """Which of _EVERY a value counts as: int for a whole float, bool for a bool."""
+    if isinstance(value, float) and value.is_integer():
+        return int
+    if type(value) in _EVERY:
+        return type(value)
+    return next(kind for kind in _EVERY if isinstance(value, kind))
+
+
+def equality_key(value: Any, spend: Spend | None = None) -> str:
+    """What equal values share: 1 and 1.0, but not 1 and true.
+
+    It is text, as nobody can foresee its hash and choose values that collide.
+    """
+    if spend:
+        spend(6)
+    if isinstance(value, dict):
+        members = [f"{name!r}{equality_key(value[name], spend)}" for name in value]
+        return "{" + ",".join(sorted(members)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([equality_key(item, spend) for item in value]) + "]"
+    if isinstance(value, (int, float)) and json_type(value) is int:
+        return hex(int(value))
+    return repr(value)
+
+
+_ANYTHING = _Subschema("", dict.fromkeys(_EVERY, ()))
+_NOTHING = _Subschema(_nothing_text, {})
+
+# What the argument of a keyword is: the rule for it, which is a schema, and how it is
+# compiled: compile(compiler, argument, uri); None takes it as it is.
+_Argument = namedtuple("_Argument", "rule compile", defaults=(None,))
+_TEXT = {"type": "string"}
+_NUMBER = {"type": "number"}
+_A_TEXT = _Argument(_TEXT)
+_A_NUMBER = _Argument(_NUMBER)
+_A_STEP = _Argument({"type": "number", "exclusiveMinimum": 0})
+_A_COUNT = _Argument({"type": "integer", "minimum": 0})
+_A_FLAG = _Argument({"type": "boolean"})
+_A_PATTERN = _Argument(_TEXT, lambda _, pattern, uri: Pattern(pattern))
+_A_REFERENCE = _Argument(_TEXT, _Compiler.compile_reference)
+_A_CONSTANT = _Argument({}, lambda _, value, uri: equality_key(value))
+_CONSTANTS = _Argument(
+    {"type": "array"}, lambda _, values, uri: set(map(equality_key, values))
 )
-_ONE, _NAMES = {"$ref": "#"}, {"type": "array", "items": _TEXT}
-_MANY, _NAMED = (
-    {"type": "array", "items": _ONE},
-    {"type": "object", "additionalProperties": _ONE},
+_NAMES = _Argument({"type": "array", "items": _TEXT})
+_NAMES_BY_NAME = _Argument({"type": "object", "additionalProperties": _NAMES.rule})
+_TYPE_NAME = {"enum": [name for name in _TYPES if name != "any"]}
+_TYPE_OR_TYPES = _Argument(
+    {"anyOf": [_TYPE_NAME, {"type": "array", "minItems": 1, "items": _TYPE_NAME}]}
 )
-_ONE_OR_MANY = {"if": {"type": "array"}, "then": _MANY, "else": _ONE}
-_OLD = {
-    **_NAMED,
-    "additionalProperties": {**_ONE_OR_MANY, "then": _NAMES},
-}  # of `dependencies`
-_TYPE = {"enum": [name for name in _TYPES if name != "any"]}
-# A keyword's row: the rule for its argument; the type it concerns; what it expects, if apply(run, value,
-# argument, parts) tells whether that holds. Else it gives triples (key, item, node) to check; the key of the
-# value itself is None. None in place of "" marks the keys as seen, for unevaluated keywords.
-_KEYWORDS: dict[str, Any] = {
-    "$ref": (
-        _TEXT,
-        "any",
-        "",
-        lambda run, value, ref, parts: [(None, value, parts["$ref"][0])],
+_A_DIALECT = _Argument(
+    {
+        "type": "string",
+        "pattern": "^https?://json-schema.org/draft(/2020-12|/2019-09|-07)/schema#?$",
+    }
+)
+# One subschema, or several.
+_ONE = _Argument({"$ref": "#"}, _Compiler.compile)
+_EACH = _Argument({"type": "array", "items": _ONE.rule}, _Compiler.compile_each)
+_ONE_OR_EACH = _Argument(
+    {"if": {"type": "array"}, "then": _EACH.rule, "else": _ONE.rule},
+    _Compiler.compile_one_or_each,
+)
+_BY_NAME = _Argument(
+    {"type": "object", "additionalProperties": _ONE.rule}, _Compiler.compile_named
+)
+_BY_PATTERN = _Argument(_BY_NAME.rule, _Compiler.compile_patterns)
+_ONE_OR_NAMES = {**_ONE_OR_EACH.rule, "then": _NAMES.rule}
+_DEPENDENCIES = _Argument(
+    {"type": "object", "additionalProperties": _ONE_OR_NAMES},
+    _Compiler.compile_dependencies,
+)
+
+# A keyword: what its `argument` is, an _Argument; its `role`; which type of value it
+# `concerns`; the function that does its work, apply(run, value, argument); what it
+# `expects` if it asserts something, with the argument for {}. Keywords that work
+# `together` make one row; its argument is a list of theirs, None where one is absent.
+_Keyword = namedtuple(
+    "_Keyword",
+    "argument role concerns apply expects together",
+    defaults=(_SERVES, "any", None, "", ()),
+)
+_ITEMS = ("prefixItems", "items", "additionalItems")
+_CONTAINS = ("contains", "minContains", "maxContains")
+_PROPERTIES = ("properties", "patternProperties", "additionalProperties")
+_BRANCHES = ("if", "then", "else")
+
+# In the order in which errors are told.
+_KEYWORDS: dict[str, _Keyword] = {
+    "$ref": _Keyword(_A_REFERENCE, _LEADS, "any", _Run.ref),
+    "$recursiveRef": _Keyword(_A_REFERENCE, _LEADS, "any", _Run.ref),
+    "$dynamicRef": _Keyword(_A_REFERENCE, _LEADS, "any", _Run.dynamic_ref),
+    # Any value, numbers and texts.
+    "enum": _Keyword(_CONSTANTS, _ASSERTS, "any", _Run.is_one_of, "one of {}"),
+    "const": _Keyword(_A_CONSTANT, _ASSERTS, "any", _Run.equals, "{}"),
+    "minimum": _Keyword(_A_NUMBER, _ASSERTS, "number", _Run.at_least, "at least {}"),
+    "maximum": _Keyword(_A_NUMBER, _ASSERTS, "number", _Run.at_most, "at most {}"),
+    "exclusiveMinimum": _Keyword(
+        _A_NUMBER, _ASSERTS, "number", _Run.more_than, "more than {}"
     ),
-    "$recursiveRef": (
-        _TEXT,
-        "any",
-        "",
-        lambda run, value, ref, it: [(None, value, it["$recursiveRef"][0])],
+    "exclusiveMaximum": _Keyword(
+        _A_NUMBER, _ASSERTS, "number", _Run.less_than, "less than {}"
     ),
-    "$dynamicRef": (_TEXT, "any", "", _Run.dynamic_ref),
-    "enum": (
-        {"type": "array"},
-        "any",
-        "one of {}",
-        lambda run, value, keys, _: _key(value, run) in keys,
+    "multipleOf": _Keyword(
+        _A_STEP, _ASSERTS, "number", _Run.multiple_of, "a multiple of {}"
     ),
-    "const": ({}, "any", "{}", lambda run, value, key, _: _key(value, run) == key),
-    "minimum": (
-        _NUMBER,
-        "number",
-        "at least {}",
-        lambda run, value, limit, _: value >= limit,
+    "minLength": _Keyword(
+        _A_COUNT, _ASSERTS, "string", _Run.has_at_least, "at least {} characters"
     ),
-    "maximum": (
-        _NUMBER,
-        "number",
-        "at most {}",
-        lambda run, value, limit, _: value <= limit,
+    "maxLength": _Keyword(
+        _A_COUNT, _ASSERTS, "string", _Run.has_at_most, "at most {} characters"
     ),
-    "exclusiveMinimum": (
-        _NUMBER,
-        "number",
-        "more than {}",
-        lambda run, value, limit, _: value > limit,
+    "pattern": _Keyword(
+        _A_PATTERN, _ASSERTS, "string", _Run.matches, "text that matches {}"
     ),
-    "exclusiveMaximum": (
-        _NUMBER,
-        "number",
-        "less than {}",
-        lambda run, value, limit, _: value < limit,
+    # Arrays.
+    "minItems": _Keyword(
+        _A_COUNT, _ASSERTS, "array", _Run.has_at_least, "at least {} items"
     ),
-    "multipleOf": (
-        {**_NUMBER, "exclusiveMinimum": 0},
-        "number",
-        "a multiple of {}",
-        _Run.multiple_of,
+    "maxItems": _Keyword(
+        _A_COUNT, _ASSERTS, "array", _Run.has_at_most, "at most {} items"
     ),
-    "minLength": (_COUNT, "string", "at least {} characters", _Run.least),
-    "maxLength": (_COUNT, "string", "at most {} characters", _Run.most),
-    "pattern": (
-        _TEXT,
-        "string",
-        "text that matches {}",
-        lambda run, text, it, _: it.search(text, run.spend),
+    "uniqueItems": _Keyword(
+        _A_FLAG, _ASSERTS, "array", _Run.all_differ, "items that all differ"
     ),
-    "minItems": (_COUNT, "array", "at least {} items", _Run.least),
-    "maxItems": (_COUNT, "array", "at most {} items", _Run.most),
-    "uniqueItems": (
-        {"type": "boolean"},
-        "array",
-        "items that all differ",
-        lambda run, value, unique, _: (
-            not unique or len({_key(item, run) for item in value}) == len(value)
-        ),
-    ),
-    "prefixItems": (_MANY, "array", None, _Run.items),
-    "items": (_ONE_OR_MANY, "array", None, _Run.items),
-    "contains": (
+    "prefixItems": _Keyword(_EACH, _EVALUATES, "array", _Run.items, together=_ITEMS),
+    "items": _Keyword(_ONE_OR_EACH, _EVALUATES, "array", _Run.items, together=_ITEMS),
+    "contains": _Keyword(
         _ONE,
+        _ASSERTS,
         "array",
-        "items that match {}, in the number allowed",
         _Run.contains,
+        "items that match {}, in the number allowed",
+        together=_CONTAINS,
     ),
-    "minProperties": (_COUNT, "object", "at least {} members", _Run.least),
-    "maxProperties": (_COUNT, "object", "at most {} members", _Run.most),
-    "additionalProperties": (_ONE, "object", None, _Run.properties),
-    **dict.fromkeys(
-        ("patternProperties", "properties"), (_NAMED, "object", None, _Run.properties)
+    # Objects.
+    "minProperties": _Keyword(
+        _A_COUNT, _ASSERTS, "object", _Run.has_at_least, "at least {} members"
     ),
-    "propertyNames": (
-        _ONE,
-        "object",
-        "",
-        lambda run, value, sub, _: [(name, name, sub) for name in value],
+    "maxProperties": _Keyword(
+        _A_COUNT, _ASSERTS, "object", _Run.has_at_most, "at most {} members"
     ),
-    "required": (_NAMES, "object", "", _Run.required),
-    "dependentRequired": (
-        {**_NAMED, "additionalProperties": _NAMES},
-        "object",
-        "",
-        _Run.depends,
+    "additionalProperties": _Keyword(
+        _ONE, _EVALUATES, "object", _Run.properties, together=_PROPERTIES
     ),
-    "dependentSchemas": (_NAMED, "object", "", _Run.depends),
-    "dependencies": (_OLD, "object", "", _Run.depends),
-    "allOf": (
-        _MANY,
-        "any",
-        "",
-        lambda run, value, subs, _: [(None, value, sub) for sub in subs],
+    "patternProperties": _Keyword(
+        _BY_PATTERN, _EVALUATES, "object", _Run.properties, together=_PROPERTIES
     ),
-    **dict.fromkeys(("anyOf", "oneOf"), (_MANY, "any", "", _Run.any_of)),
-    "not": (
-        _ONE,
-        "any",
-        "anything but what matches {}",
-        lambda run, value, sub, _: run.attempt(sub, value),
+    "properties": _Keyword(
+        _BY_NAME, _EVALUATES, "object", _Run.properties, together=_PROPERTIES
     ),
-    "if": (
-        _ONE,
-        "any",
-        "",
-        lambda run, value, sub, parts: [
-            (
-                None,
-                value,
-                parts.get("else" if run.attempt(sub, value) else "then", _ANYTHING),
-            )
-        ],
-    ),
-    "unevaluatedProperties": (_ONE, "object", None, _Run.rest),
-    "unevaluatedItems": (_ONE, "array", None, _Run.rest),
-    # What other keywords, or _compile, make use of:
-    **dict.fromkeys(("$anchor", "$dynamicAnchor", "$id"), (_TEXT, "", "", None)),
-    **dict.fromkeys(("$defs", "definitions"), (_NAMED, "", "", None)),
-    **dict.fromkeys(("additionalItems", "else", "then"), (_ONE, "", "", None)),
-    **dict.fromkeys(("maxContains", "minContains"), (_COUNT, "", "", None)),
-    "type": (
-        {"anyOf": [_TYPE, {"type": "array", "minItems": 1, "items": _TYPE}]},
-        "",
-        "",
-        None,
-    ),
-    "$schema": (
-        {
-            "pattern": "^https?://json-schema.org/draft(/2020-12|/2019-09|-07)/schema#?$",
-            **_TEXT,
-        },
-        "",
-        "",
-        None,
-    ),
+    "propertyNames": _Keyword(_ONE, _LEADS, "object", _Run.property_names),
+    "required": _Keyword(_NAMES, _JUDGES, "object", _Run.required),
+    "dependentRequired": _Keyword(_NAMES_BY_NAME, _JUDGES, "object", _Run.depends),
+    "dependentSchemas": _Keyword(_BY_NAME, _JUDGES, "object", _Run.depends),
+    "dependencies": _Keyword(_DEPENDENCIES, _JUDGES, "object", _Run.depends),
+    # The value itself.
+    "allOf": _Keyword(_EACH, _LEADS, "any", _Run.all_of),
+    "anyOf": _Keyword(_EACH, _JUDGES, "any", _Run.any_of),
+    "oneOf": _Keyword(_EACH, _JUDGES, "any", _Run.one_of),
+    "not": _Keyword(_ONE, _ASSERTS, "any", _Run.is_not, "anything but what matches {}"),
+    "if": _Keyword(_ONE, _LEADS, "any", _Run.if_then_else, together=_BRANCHES),
+    # After all that may evaluate members.
+    "unevaluatedProperties": _Keyword(_ONE, _EVALUATES, "object", _Run.unevaluated),
+    "unevaluatedItems": _Keyword(_ONE, _EVALUATES, "array", _Run.unevaluated),
+    # What other keywords, or the compiler, make use of.
+    "$anchor": _Keyword(_A_TEXT),
+    "$dynamicAnchor": _Keyword(_A_TEXT),
+    "$id": _Keyword(_A_TEXT),
+    "$defs": _Keyword(_BY_NAME),
+    "definitions": _Keyword(_BY_NAME),
+    "additionalItems": _Keyword(_ONE),
+    "else": _Keyword(_ONE),
+    "then": _Keyword(_ONE),
+    "maxContains": _Keyword(_A_COUNT),
+    "minContains": _Keyword(_A_COUNT),
+    "type": _Keyword(_TYPE_OR_TYPES),
+    "$schema": _Keyword(_A_DIALECT),
 }
-_PREPARE: dict[str, Any] = {  # what is made of a keyword's argument beforehand
-    "patternProperties": lambda nodes: [
-        (_Pattern(pattern), node) for pattern, node in nodes.items()
-    ],
-    "pattern": _Pattern,
-    "enum": lambda values: set(map(_key, values)),
-    "const": _key,
-}
-_METASCHEMA = ("https://json-schema.org/draft/2020-12/schema", "")
-_RULES: Json = {
+# What a schema may have if a look at names and types is to do: see Schema.
+_PLAIN_KEYWORDS = {"type", "properties", "required", "additionalProperties"}
+
+# The schema of schemas: what the table says about arguments.
+_METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
+_META_RULES: Json = {
     "type": ["object", "boolean"],
-    "properties": {key: row[0] for key, row in _KEYWORDS.items()},
+    "properties": {name: keyword.argument.rule for name, keyword in _KEYWORDS.items()},
 }
-_META = Schema(_RULES)
+_META = Schema(_META_RULES)
 
 
 ###############################################################################
@@ -2074,10 +2389,14 @@ class Scope:
 
     def _choice(self, members: Any) -> Hint:
         wire = [to_plain(member) for member in members]
-        found, kinds = dict(zip(map(_key, wire), members)), {*map(_type, wire)}
+        found, kinds = (
+            dict(zip(map(equality_key, wire), members)),
+            {*map(json_type, wire)},
+        )
         kind = TYPE_NAMES.get(kinds.pop()) if len(kinds) == 1 else None
         return Hint(
-            add_given({}, type=kind, enum=wire), lambda value: found[_key(value)]
+            add_given({}, type=kind, enum=wire),
+            lambda value: found[equality_key(value)],
         )
 
     def _union(self, args: Any) -> Hint:
@@ -2490,7 +2809,7 @@ def unwrap_result(result: Json) -> Any:
         return value
     # A wrapped value, and an object that happens to look like one, differ in the text beside them.
     with suppress(LookupError, ValueError, TypeError, RecursionError):
-        if _key(json.loads(blocks[0]["text"])) == _key(value):
+        if equality_key(json.loads(blocks[0]["text"])) == equality_key(value):
             return value
     return value["result"]
 
@@ -3558,7 +3877,7 @@ class Connection:
         if (
             waiter is not None
             and waiter.wants_progress
-            and _type(params.get("progress")) in (int, float)
+            and json_type(params.get("progress")) in (int, float)
         ):
             put_bounded(waiter.inbox, ("progress", params))
         return True

@@ -1097,6 +1097,7 @@ class TestSchema:
                 'pattern "(?<=a)b+": a lookbehind beside repeats',
             ),
             ({"pattern": "\\u{110000}"}, 'pattern "\\\\u{110000}": '),
+            ({"pattern": "(?i)a|b"}, 'pattern "(?i)a|b": nothing to repeat'),
             (
                 {"dependencies": {"a": 1}},
                 "dependencies.a: expected object or boolean, got 1",
