@@ -151,16 +151,6 @@ NEWEST = MODERN_VERSIONS[-1]
 # The only revision with JSON-RPC batches.
 BATCH_VERSION = "2025-03-26"
 
-# Members that a revision does not know yet are left out of what it is sent.
-MEMBER_SINCE = {
-    "annotations": "2025-03-26",
-    "title": "2025-06-18",
-    "outputSchema": "2025-06-18",
-    "_meta": "2025-06-18",
-    "icons": "2025-11-25",
-    "websiteUrl": "2025-11-25",
-}
-
 # The protocol's own keys in `_meta`: basic/index.md#meta.
 META = "io.modelcontextprotocol/"
 META_VERSION = META + "protocolVersion"
@@ -1977,18 +1967,179 @@ _META = Schema(_META_RULES)
 ###############################################################################
 # 6. Content ##################################################################
 ###############################################################################
-# What tools, prompts and resources give: text, images, audio, embedded resources and
-# links, as blocks of the wire, and as each revision knows them (server/tools.md).
+# What tools, prompts and resources give, in the form of the wire. First Python values
+# as JSON, and back. Then blocks, which results, messages and contents are made of:
+# text, images, audio, embedded resources and links (server/tools.md#tool-result). Last,
+# two tables of the members and blocks that came later, with what a revision gets that
+# does not know them. Functions and type hints are the next room's business.
+
+
 def _base64(data: bytes) -> str:
     import binascii
 
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
-class _Wire(dict):  # type: ignore[type-arg]
-    """An object just as the wire has it; each subclass is a constructor that knows the members."""
+# Python values as JSON, and back
+def to_plain(value: Any) -> Any:
+    """A Python value as JSON has it, the way its hint's schema says.
+
+    Raises TypeError for a value, at any depth, that has no form in JSON.
+    """
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    if hasattr(type(value), "__members__"):  # an Enum's
+        return to_plain(value.value)
+    if hasattr(value, "_asdict"):  # a NamedTuple
+        return to_plain(value._asdict())
+    if isinstance(value, dict):
+        return {str(to_plain(key)): to_plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(each) for each in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(to_plain, value), key=encode_json)
+    if hasattr(type(value), "__dataclass_fields__"):
+        from dataclasses import fields
+
+        names = [field.name for field in fields(value)]
+        return {name: to_plain(getattr(value, name)) for name in names}
+    return _plain_scalar(value)
 
 
+def _plain_scalar(value: Any) -> Any:
+    if isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, bytes):
+        return _base64(value)
+    if hasattr(value, "isoformat"):  # a date, a time, or both
+        return value.isoformat()
+    if hasattr(value, "total_seconds"):  # a timedelta
+        seconds = f"{value.total_seconds():f}".rstrip("0").rstrip(".")
+        return f"PT{seconds}S"
+    if any(class_name(base) in _TEXT_CLASSES for base in type(value).__mro__):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def class_name(cls: type) -> str:
+    """A class as the tables call it: "int", "Mapping", "datetime.date", "pathlib.Path".
+
+    Its name will do: who has a class of these has imported its module, which we would
+    have to, at some cost, to compare the classes themselves.
+    """
+    root = cls.__module__.partition(".")[0]
+    if root in ("builtins", "collections", "typing", "typing_extensions"):
+        return cls.__qualname__
+    return f"{root}.{cls.__qualname__}"
+
+
+# What a conversion may raise for a value that the schema has let pass.
+REFUSALS = (ValueError, TypeError, ArithmeticError)
+
+
+def convert_scalar(parse: Callable[[Any], Any], expected: str, wire: Any) -> Any:
+    """parse(wire), or a ValueError that says what was expected."""
+    try:
+        return parse(wire)
+    except REFUSALS:
+        raise ValueError(f"expected {expected}, got {show(wire)}") from None
+
+
+def _parse_base64(cls: Any, wire: str) -> bytes:
+    import base64
+
+    return base64.b64decode(wire, validate=True)
+
+
+def _parse_iso(cls: Any, wire: str) -> Any:
+    """A date, a time, or both. Before 3.11, fromisoformat does not know Z."""
+    return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
+
+
+# P, days, T, hours, minutes, seconds: each may be left out, but not all of them.
+_DURATION = (
+    r"^P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?\Z"
+)
+
+
+def _parse_duration(cls: Any, wire: str) -> Any:
+    """A timedelta. Months and years are of no known length: those are refused."""
+    [(days, hours, minutes, seconds)] = re.findall(_DURATION, wire)
+    return cls(
+        days=float(days or 0),
+        hours=float(hours or 0),
+        minutes=float(minutes or 0),
+        seconds=float(seconds or 0),
+    )
+
+
+# The classes whose values are no containers: the schema; what an error text calls a
+# value of it, "" where a value is taken as it comes; and parse(class, wire), None where
+# calling the class does it. Text keeps a Decimal's digits.
+_Scalar = namedtuple("_Scalar", "schema expected parse", defaults=("", None))
+SCALARS = {
+    **dict.fromkeys(("object", "Any", "a TypeVar"), _Scalar({})),
+    **dict.fromkeys(("NoneType", "a NoneType"), _Scalar({"type": "null"})),
+    "str": _Scalar({"type": "string"}),
+    "bool": _Scalar({"type": "boolean"}),
+    "int": _Scalar({"type": "integer"}, "integer"),
+    "float": _Scalar({"type": "number"}, "number"),
+    "bytes": _Scalar(
+        {"type": "string", "contentEncoding": "base64"}, "base64", _parse_base64
+    ),
+    "datetime.date": _Scalar(
+        {"type": "string", "format": "date"}, "an ISO 8601 date", _parse_iso
+    ),
+    "datetime.time": _Scalar(
+        {"type": "string", "format": "time"}, "an ISO 8601 time", _parse_iso
+    ),
+    "datetime.datetime": _Scalar(
+        {"type": "string", "format": "date-time"},
+        "an ISO 8601 date and time",
+        _parse_iso,
+    ),
+    "datetime.timedelta": _Scalar(
+        {"type": "string", "format": "duration"},
+        "an ISO 8601 duration like PT1H30M",
+        _parse_duration,
+    ),
+    "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID"),
+    "pathlib.Path": _Scalar({"type": "string"}, "a path"),
+    "pathlib.PurePath": _Scalar({"type": "string"}, "a path"),
+    "decimal.Decimal": _Scalar(
+        {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d+)?$"}, "a number"
+    ),
+}
+# Those of them whose str() is their form on the wire.
+_TEXT_CLASSES = {"uuid.UUID", "pathlib.PurePath", "decimal.Decimal"}
+
+
+# Blocks and messages
+def to_block(item: Any) -> Json:
+    """A block for text, a content object, or a block as on the wire; or a TypeError."""
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    if isinstance(item, dict) and isinstance(item.get("type"), str):
+        return item
+    raise TypeError(
+        f"content: expected text, an Image or other content, got {type(item).__name__}"
+    )
+
+
+def to_any_block(value: Any) -> Json:
+    """A block for any value: what to_block does not take, as JSON in text."""
+    if isinstance(value, str):
+        return {"type": "text", "text": value}
+    if isinstance(value, dict) and isinstance(value.get("type"), str):
+        return value
+    return {"type": "text", "text": encode_json(to_plain(value))}
+
+
+class _Content(Json):
+    """An object just as the wire has it; each subclass is a constructor of one kind."""
+
+
+# By what the bytes of an image, or of sound, begin with.
 _MAGIC = {
     "image/png": rb"\x89PNG\r\n",
     "image/jpeg": rb"\xff\xd8\xff",
@@ -2003,30 +2154,29 @@ _MAGIC = {
 }
 
 
-class _Media(_Wire):
+class _Media(_Content):
+    kind: str
+
     def __init__(
         self,
         data: bytes | None = None,
         *,
-        path: Any = None,
+        path: str | os.PathLike[str] | None = None,
         mime_type: str | None = None,
         annotations: Json | None = None,
         meta: Json | None = None,
     ) -> None:
-        kind = "image" if isinstance(self, Image) else "audio"
-        if (data is None) == (path is None):
-            raise TypeError(f"{kind}: give either data or path=")
-        if data is None:
+        if path is not None and data is None:
             with open(path, "rb") as file:
                 data = file.read()
-        for name, magic in _MAGIC.items():
-            if name.startswith(kind) and re.match(magic, data, re.DOTALL):
-                mime_type = mime_type or name
+        elif path is not None or data is None:
+            raise TypeError(f"{self.kind}: give either data or path=")
+        mime_type = mime_type or _tell_mime_type(self.kind, data)
         if not mime_type:
-            raise ValueError(f"{kind}: cannot tell the MIME type; give mime_type=")
+            raise ValueError(f"{self.kind}: cannot tell the MIME type; give mime_type=")
         add_given(
             self,
-            type=kind,
+            type=self.kind,
             data=_base64(data),
             mimeType=mime_type,
             annotations=annotations,
@@ -2034,16 +2184,58 @@ class _Media(_Wire):
         )
 
 
+def _tell_mime_type(kind: str, data: bytes) -> str | None:
+    for mime_type, magic in _MAGIC.items():
+        if mime_type.startswith(kind) and re.match(magic, data, re.DOTALL):
+            return mime_type
+    return None
+
+
 class Image(_Media):
-    """An image to return: bytes, or the file at `path`. The MIME type is told from the bytes."""
+    """An image to return from a tool, a prompt or a resource.
+
+    See server/tools.md#image-content.
+
+    data: its bytes, or instead of them
+    path: the file that holds them; it is read at once.
+    mime_type: such as "image/png"; told from the first bytes when left out.
+    annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
+    meta: the block's `_meta`, an object.
+
+    Raises TypeError unless it is given one of data and path, ValueError when the MIME
+    type cannot be told, OSError when the file cannot be read.
+    """
+
+    kind = "image"
 
 
 class Audio(_Media):
-    """Sound to return, likewise. Since 2025-03-26; older clients get a blob."""
+    """Sound to return from a tool, a prompt or a resource.
+
+    See server/tools.md#audio-content. Since 2025-03-26; older clients get it as an
+    embedded resource, a blob.
+
+    data: its bytes, or instead of them
+    path: the file that holds them; it is read at once.
+    mime_type: such as "audio/wav"; told from the first bytes when left out.
+    annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
+    meta: the block's `_meta`, an object.
+
+    Raises as Image does.
+    """
+
+    kind = "audio"
 
 
-class EmbeddedResource(_Wire):
-    """A resource's text or bytes inside a result: server/tools.md#embedded-resources."""
+class EmbeddedResource(_Content):
+    """A resource's text or bytes inside a result (server/tools.md#embedded-resources).
+
+    uri: the resource's URI.
+    text_or_bytes: what it holds; bytes go in base64.
+    mime_type: such as "text/markdown".
+    annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
+    meta: the block's `_meta`, an object.
+    """
 
     def __init__(
         self,
@@ -2054,22 +2246,35 @@ class EmbeddedResource(_Wire):
         annotations: Json | None = None,
         meta: Json | None = None,
     ) -> None:
-        held = (
-            {"text": text_or_bytes}
-            if isinstance(text_or_bytes, str)
-            else {"blob": _base64(text_or_bytes)}
-        )
+        resource = add_given({"uri": uri}, mimeType=mime_type)
+        if isinstance(text_or_bytes, str):
+            resource["text"] = text_or_bytes
+        else:
+            resource["blob"] = _base64(text_or_bytes)
         add_given(
             self,
             type="resource",
-            resource=add_given({"uri": uri}, mimeType=mime_type, **held),
+            resource=resource,
             annotations=annotations,
             _meta=meta,
         )
 
 
-class ResourceLink(_Wire):
-    """A link: server/tools.md#resource-links. Since 2025-06-18; older clients get its URI as text."""
+class ResourceLink(_Content):
+    """A link to a resource, which the client may read (server/tools.md#resource-links).
+
+    Since 2025-06-18; older clients get its URI as text.
+
+    uri: the resource's URI.
+    name: what programs call it.
+    title: what people call it.
+    description: what it holds.
+    mime_type: such as "text/markdown".
+    size: in bytes, before any encoding.
+    meta: the block's `_meta`, an object.
+    annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
+    icons: [{"src": URL, "mimeType": ..., "sizes": [...]}].
+    """
 
     def __init__(
         self,
@@ -2099,22 +2304,348 @@ class ResourceLink(_Wire):
         )
 
 
-class Message(_Wire):
-    """A message of a prompt or a conversation: text, a content object, a wire block, or a list of those."""
+class Message(_Content):
+    """A message of a prompt or a conversation (server/prompts.md#promptmessage).
+
+    content: text, an Image or other content, a block as on the wire, or a list of them.
+    role: who says it, "user" or "assistant".
+
+    Raises ValueError for another role, TypeError for other content.
+    """
 
     def __init__(self, content: Any, role: str = "user") -> None:
         if role not in ("user", "assistant"):
             raise ValueError(f"role: user or assistant, not {show(role)}")
-        many = isinstance(content, (list, tuple))
-        add_given(
-            self,
-            role=role,
-            content=[_block(item) for item in content] if many else _block(content),
+        if isinstance(content, (list, tuple)):
+            content = [to_block(item) for item in content]
+        else:
+            content = to_block(content)
+        add_given(self, role=role, content=content)
+
+
+def prompt_messages(value: Any) -> list[Json]:
+    """The messages of prompts/get for what a prompt returned.
+
+    That is a Message, what a Message's content may be, a message as on the wire, or a
+    list of those. Raises TypeError or ValueError for anything else.
+    """
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [_to_message(item) for item in items]
+
+
+def _to_message(item: Any) -> Message:
+    if isinstance(item, dict) and "role" in item:
+        return Message(item.get("content"), item["role"])
+    return Message(item)
+
+
+def read_contents(uri: str, value: Any, mime_type: str | None) -> Json:
+    """One of the contents of resources/read, for what a resource's function returned.
+
+    `mime_type` is the registered one. Raises TypeError or ValueError for a value that
+    has no form in JSON.
+    """
+    if isinstance(value, EmbeddedResource):
+        return {**add_given({}, mimeType=mime_type), **value["resource"]}
+    if isinstance(value, _Media):
+        usual = value["mimeType"]
+        held = {"blob": value["data"]}
+    elif isinstance(value, str):
+        usual = "text/plain"
+        held = {"text": value}
+    elif isinstance(value, bytes):
+        usual = "application/octet-stream"
+        held = {"blob": _base64(value)}
+    else:
+        usual = "application/json"
+        held = {"text": encode_json(to_plain(value))}
+    return {"uri": uri, "mimeType": mime_type or usual, **held}
+
+
+# As each revision knows it
+def _audio_as_blob(block: Json) -> Json:
+    resource = {"uri": "data:", "mimeType": block["mimeType"], "blob": block["data"]}
+    return {"type": "resource", "resource": resource}
+
+
+def _link_as_text(block: Json) -> Json:
+    return to_block(block["uri"])
+
+
+# The members that came later: a revision is not sent what it does not know.
+MEMBER_SINCE = {
+    "annotations": "2025-03-26",
+    "title": "2025-06-18",
+    "outputSchema": "2025-06-18",
+    "structuredContent": "2025-06-18",
+    "_meta": "2025-06-18",
+    "icons": "2025-11-25",
+    "websiteUrl": "2025-11-25",
+}
+# The kinds of blocks that came later, and what a revision before them gets. A new kind
+# is a row here, and a class above.
+BLOCK_SINCE: dict[str, tuple[str, Callable[[Json], Json]]] = {
+    "audio": ("2025-03-26", _audio_as_blob),
+    "resource_link": ("2025-06-18", _link_as_text),
+}
+# From here on, a tool's result goes as it is.
+_RESULT_SINCE = max(
+    MEMBER_SINCE["structuredContent"], *(since for since, _ in BLOCK_SINCE.values())
+)
+
+
+def fit_members(wire: Json, version: str) -> Json:
+    """An object without the members that this revision does not know."""
+    return {
+        name: value
+        for name, value in wire.items()
+        if MEMBER_SINCE.get(name, OLDEST) <= version
+    }
+
+
+def fit_block(block: Json, version: str) -> Json:
+    """A block, or what stands for it in a revision that does not know its kind."""
+    if block["type"] in BLOCK_SINCE:
+        since, older = BLOCK_SINCE[block["type"]]
+        if version < since:
+            return older(block)
+    return block
+
+
+def fit_result(result: Json, version: str) -> Json:
+    """The result of a tool, as this revision knows it."""
+    if version >= _RESULT_SINCE:
+        return result
+    fitted = fit_members(result, version)
+    fitted["content"] = [fit_block(block, version) for block in result["content"]]
+    return fitted
+
+
+# On the receiving side
+def unwrap_result(result: Json) -> Any:
+    """The Python value in a result of tools/call.
+
+    That is its structured content; without any, its text when there is only text, else
+    its blocks: the only one, or a list.
+    """
+    blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
+    if "structuredContent" in result:
+        return _unwrap_structured(result["structuredContent"], blocks)
+    texts = [
+        str(block.get("text", "")) for block in blocks if block.get("type") == "text"
+    ]
+    if not blocks:
+        return None
+    if len(texts) == len(blocks):
+        return "\n".join(texts)
+    return blocks[0] if len(blocks) == 1 else blocks
+
+
+def _unwrap_structured(value: Any, blocks: list[Json]) -> Any:
+    """The value inside {"result": value}, if a server wrapped it; else as it is."""
+    if not isinstance(value, dict) or list(value) != ["result"]:
+        return value
+    # A wrapped value, and an object that happens to look like one, differ in the text
+    # beside them: it is the value's JSON without the wrapping.
+    with suppress(LookupError, ValueError, TypeError, RecursionError):
+        if equality_key(json.loads(blocks[0]["text"])) == equality_key(value):
+            return value
+    return value["result"]
+
+
+###############################################################################
+# 7. Signatures ###############################################################
+###############################################################################
+# From a Python function to what the wire says of it, and back. In reading order:
+#     read_parameters   what the function declares: parameters, defaults, hints
+#     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
+#     parse_doc         a docstring -> what it says of the function and each parameter
+#     Signature         all of these: arguments as they came -> keyword arguments
+#     Output            what the function returned -> a result
+#     UriTemplate       a URI -> arguments
+# All is done once, at registration, but Signature.bind, Output.result and
+# UriTemplate.match, which each call pays for. Nothing here knows servers, requests or
+# revisions. Hints are known by their names and attributes, so that no module needs to
+# be imported for its classes.
+
+
+# What functions and classes declare
+# In place of a default: a value must come; it may stay away.
+REQUIRED = object()
+ABSENT = object()
+
+# A parameter, or a class's member. Its hint may be text.
+_Parameter = namedtuple("_Parameter", "name hint default")
+
+# A function's parameters, its return hint, and the names that its hints may use.
+_Declaration = namedtuple("_Declaration", "parameters returns names")
+
+
+def read_parameters(fn: Any, bound: int = 0) -> _Declaration:
+    """What a callable declares, without its first `bound` parameters.
+
+    It reads the code object: `inspect` would add 5 to 11 ms to a server's start. Raises
+    TypeError for a callable that is not written in Python, and for parameters that
+    cannot be given by name.
+    """
+    while hasattr(fn, "__wrapped__"):
+        fn = fn.__wrapped__
+    if hasattr(fn, "__func__"):  # a method
+        fn = fn.__func__
+        bound = 1
+    elif not hasattr(fn, "__code__"):  # an object that can be called
+        fn = type(fn).__call__
+        bound = 1
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        raise TypeError(
+            "expected a Python function, or an object whose class defines __call__"
         )
 
+    # First the positional names, then keyword-only ones, *args, **kwargs, local ones.
+    names = code.co_varnames
+    count = code.co_argcount + code.co_kwonlyargcount
+    # The flags 4 and 8 say that there are *args and **kwargs.
+    stars = bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    positional_only = names[bound : code.co_posonlyargcount]
+    nameless = positional_only + names[count : count + stars]
+    if nameless:
+        raise TypeError(
+            f"{nameless[0]}: *args, **kwargs and positional-only parameters have no "
+            "name on the wire; give each parameter a name"
+        )
 
+    # The defaults are those of the last positional parameters.
+    last = fn.__defaults__ or ()
+    defaults = dict(zip(names[code.co_argcount - len(last) :], last))
+    defaults.update(fn.__kwdefaults__ or {})
+    hints = getattr(fn, "__annotations__", None) or {}
+    parameters = [
+        _Parameter(name, hints.get(name, object), defaults.get(name, REQUIRED))
+        for name in names[bound:count]
+    ]
+    return _Declaration(parameters, hints.get("return", object), _names_around(fn))
+
+
+def _names_around(fn: Any) -> Json:
+    """What the hints of a function may use: its module's names, and those of the
+    functions around it that it uses itself."""
+    names = dict(fn.__globals__)
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
+        with suppress(ValueError):  # nothing was assigned to it yet
+            names[name] = cell.cell_contents
+    return names
+
+
+def _read_class(cls: Any) -> list[_Parameter]:
+    """The members of a dataclass or NamedTuple, as it is constructed, or a TypedDict.
+
+    Raises TypeError for any other class.
+    """
+    parameters: list[_Parameter]
+    if hasattr(cls, "__dataclass_fields__"):
+        parameters, _, _ = read_parameters(cls.__init__, 1)
+        return parameters
+    if hasattr(cls, "_field_defaults"):
+        parameters, _, _ = read_parameters(cls.__new__, 1)
+        return parameters
+    if not hasattr(cls, "__total__"):
+        raise TypeError(
+            f"{getattr(cls, '__name__', cls)} has no JSON Schema; use a plain type, an "
+            "Enum, a TypedDict, a NamedTuple or a dataclass"
+        )
+    hints = cls.__annotations__
+    # Python 3.8 does not remember which base a key came from.
+    required = getattr(cls, "__required_keys__", hints if cls.__total__ else ())
+    return [
+        _Parameter(name, hint, REQUIRED if name in required else ABSENT)
+        for name, hint in hints.items()
+    ]
+
+
+# Types on the wire
+def _as_it_comes(wire: Any) -> Any:
+    return wire
+
+
+class WireType(Json):
+    """What a Python type is on the wire: its JSON Schema is this dict.
+
+    convert(value) is the way back: the Python value for one that the schema allows. It
+    may raise one of REFUSALS all the same.
+    """
+
+    def __init__(
+        self, schema: Json, convert: Callable[[Any], Any] = _as_it_comes
+    ) -> None:
+        super().__init__(schema)
+        self.convert = convert
+
+    def kinds(self) -> set[Any]:
+        """The JSON types that the schema allows, and None where it does not say."""
+        alternatives = self.get("anyOf", [self])
+        return {
+            "object" if "$ref" in each else each.get("type") for each in alternatives
+        }
+
+
+def _convert_members(converters: list[Any], wire: Json) -> Json:
+    """The members of an object, those that are there; all errors at once."""
+    made = {}
+    errors = []
+    for name, convert in converters:
+        if name not in wire:
+            continue
+        try:
+            made[name] = convert(wire[name])
+        except REFUSALS as error:
+            errors.append(f"{name}: " + " ".join(str(error).split()))
+    if errors:
+        raise ValueError("; ".join(errors))
+    return made
+
+
+class _Union:
+    """Converts to the first of several types that fits: what is no date may be a str.
+
+    The types' schemas are compiled at the first use: only then are all $defs known.
+    """
+
+    def __init__(
+        self, types: list[WireType], document: Callable[[WireType], WireType]
+    ) -> None:
+        self._types = types
+        self._document = document
+        self._schemas: list[Schema] = []
+
+    def convert(self, wire: Any) -> Any:
+        if not self._schemas:
+            self._schemas = [Schema(self._document(each)) for each in self._types]
+        refusal: Exception = ValueError("it fits no alternative")
+        for wire_type, schema in zip(self._types, self._schemas):
+            if schema.errors(wire):
+                continue
+            try:
+                return wire_type.convert(wire)
+            except REFUSALS as error:
+                refusal = error
+        raise refusal
+
+
+# From hints to types on the wire
 class Param:
-    """What a schema says beyond the type: `Annotated[int, Param("how many", ge=1, header="In-Http-Too")]`."""
+    """What a schema says of a parameter beyond its type, as a note in its hint:
+
+        days: Annotated[int, Param("how many", ge=1, header="Days")]
+
+    description: for the model and for people; a plain str as the note says only this.
+    ge, gt, le, lt: a number is >=, >, <= or < this.
+    min_length, max_length: of a text, a list, or an object (its members).
+    pattern: a regular expression that a text contains; anchor it with ^ and $.
+    examples: values, for the model.
+    header: over HTTP a client repeats the value in the header Mcp-Param-HEADER, for
+        proxies to route by (basic/transports/streamable-http.md).
+    """
 
     def __init__(
         self,
@@ -2145,178 +2676,43 @@ class Param:
         )
 
 
-def _block(item: Any) -> Json:
-    """A content block for text, a content object, or a wire block. Raises TypeError for anything else."""
-    if isinstance(item, str):
-        return {"type": "text", "text": item}
-    if isinstance(item, dict) and isinstance(item.get("type"), str):
-        return item
-    raise TypeError(
-        f"content: expected text, an Image or other content, got {type(item).__name__}"
-    )
+class HintReader:
+    """Reads type hints, all for one schema, and says what they are on the wire.
 
+    A class that contains itself cannot be written out in its place: that would never
+    end. So while a class is being described it is open, and where it comes up again a
+    reference takes its place. For
 
-def prompt_messages(value: Any) -> list[Json]:
-    """The messages of prompts/get for what a prompt returned. Raises TypeError for what it may not return."""
-    return [
-        Message(item.get("content"), item["role"])
-        if isinstance(item, dict) and "role" in item
-        else Message(item)
-        for item in (value if isinstance(value, (list, tuple)) else [value])
-    ]
+        class Tree:
+            value: int
+            children: List[Tree]
 
+        describe(Tree)               Tree is open, its type still empty
+          describe(int)              {"type": "integer"}
+          describe(List[Tree])
+            describe(Tree)           it is open: $defs gets its type, as "Tree", and
+                                     {"$ref": "#/$defs/Tree"} stands here
+        Tree's type is complete      it was referred to, so the same stands here, too
 
-def read_contents(uri: str, value: Any, mime_type: str | None) -> Json:
-    if isinstance(value, EmbeddedResource):
-        return {**add_given({}, mimeType=mime_type), **value["resource"]}
-    if isinstance(value, _Media):
-        kind, held = value["mimeType"], {"blob": value["data"]}
-    elif isinstance(value, str):
-        kind, held = "text/plain", {"text": value}
-    elif isinstance(value, bytes):
-        kind, held = "application/octet-stream", {"blob": _base64(value)}
-    else:
-        kind, held = "application/json", {"text": encode_json(to_plain(value))}
-    return {"uri": uri, "mimeType": mime_type or kind, **held}
-
-
-# As a revision knows them; older ones have no audio (a blob then), no links (text then), and fewer members.
-def fit_block(block: Json, version: str) -> Json:
-    if block["type"] == "resource_link" and version < "2025-06-18":
-        return _block(block["uri"])
-    if block["type"] != "audio" or version >= "2025-03-26":
-        return block
-    resource = {"uri": "data:", "mimeType": block["mimeType"], "blob": block["data"]}
-    return {"type": "resource", "resource": resource}
-
-
-def fit_members(wire: Json, version: str) -> Json:
-    return {
-        name: value
-        for name, value in wire.items()
-        if MEMBER_SINCE.get(name, OLDEST) <= version
-    }
-
-
-def fit_result(result: Json, version: str) -> Json:
-    if version >= "2025-06-18":
-        return result
-    result.pop("structuredContent", None)
-    return {
-        **result,
-        "content": [fit_block(block, version) for block in result["content"]],
-    }
-
-
-###############################################################################
-# 7. Signatures ###############################################################
-###############################################################################
-# From a Python function to what the wire says of it, and back: hints to schemas,
-# arguments to values, returned values to results; also URI templates. Hints are known by
-# names and marks: datetime and its like import slowly.
-REQUIRED, ABSENT = (
-    object(),
-    object(),
-)  # in place of a default: a value must come; it may stay away
-_REFUSALS = (ValueError, TypeError, ArithmeticError)  # what a conversion may raise
-
-
-class Hint(dict):  # type: ignore[type-arg]
-    """A type hint's JSON Schema; make(value) is the Python value of what it allows, or raises _REFUSALS."""
-
-    def __init__(
-        self, schema: Json, make: Callable[[Any], Any] = lambda value: value
-    ) -> None:
-        super().__init__(schema)
-        self.make = make
-
-    def kinds(self) -> set[Any]:  # the JSON types that it allows, as far as it says
-        return {
-            "object" if "$ref" in each else each.get("type")
-            for each in self.get("anyOf", [self])
-        }
-
-
-# A class: its schema, and what an error text calls it ("": taken as it comes). Text keeps a Decimal's digits.
-_SCALARS: dict[str, tuple[Json, str]] = {
-    **dict.fromkeys(("object", "Any", "a TypeVar"), ({}, "")),
-    **dict.fromkeys(("NoneType", "a NoneType"), ({"type": "null"}, "")),
-    "str": (_TEXT, ""),
-    "bool": ({"type": "boolean"}, ""),
-    "int": ({"type": "integer"}, "integer"),
-    "float": (_NUMBER, "number"),
-    "bytes": ({"type": "string", "contentEncoding": "base64"}, "base64"),
-    "datetime.date": ({"type": "string", "format": "date"}, "an ISO 8601 date"),
-    "datetime.time": ({"type": "string", "format": "time"}, "an ISO 8601 time"),
-    "datetime.datetime": (
-        {"type": "string", "format": "date-time"},
-        "an ISO 8601 date and time",
-    ),
-    "datetime.timedelta": (
-        {"type": "string", "format": "duration"},
-        "an ISO 8601 duration like PT1H30M",
-    ),
-    "uuid.UUID": ({"type": "string", "format": "uuid"}, "a UUID"),
-    "pathlib.Path": (_TEXT, "a path"),
-    "pathlib.PurePath": (_TEXT, "a path"),
-    "decimal.Decimal": (
-        {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d+)?$"},
-        "a number",
-    ),
-}
-_ARRAYS: dict[str, Any] = {
-    "tuple": tuple,
-    **dict.fromkeys(("set", "MutableSet"), set),
-    **dict.fromkeys(("frozenset", "Set"), frozenset),
-    **dict.fromkeys(
-        ("list", "Sequence", "MutableSequence", "Collection", "Iterable"), list
-    ),
-}
-_DURATION = (
-    r"^P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?\Z"
-)
-
-
-def _read(cls: Any, wire: Any) -> Any:
-    """A scalar of its form on the wire; months and years are of no known length. Raises one of _REFUSALS."""
-    if cls is bytes:
-        import base64
-
-        return base64.b64decode(wire, validate=True)
-    if hasattr(cls, "fromisoformat"):  # before 3.11 it does not know Z
-        return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
-    if not hasattr(cls, "total_seconds"):
-        return cls(wire)
-    [(days, hours, minutes, seconds)] = re.findall(_DURATION, wire)
-    return cls(
-        float(days or 0),
-        float(seconds or 0),
-        minutes=float(minutes or 0),
-        hours=float(hours or 0),
-    )
-
-
-def _name(form: Any) -> str:
-    """A hint's key in the tables: "int", "Mapping", "datetime.date"; "a UnionType" for an instance."""
-    if not isinstance(form, type):
-        return getattr(form, "_name", None) or "a " + type(form).__name__
-    root = form.__module__.partition(".")[0]
-    bare = root in ("builtins", "collections", "typing", "typing_extensions")
-    return form.__qualname__ if bare else f"{root}.{form.__qualname__}"
-
-
-class Scope:
-    """Describes the hints of one schema: what names they may use, and which classes contain themselves."""
+    A class that nothing referred to is closed again, and its type stands in its place.
+    """
 
     def __init__(self, names: Json) -> None:
-        self.names = names
-        self.defs: dict[str, Hint] = {}  # for $defs
-        self._open: dict[Any, Hint] = {}  # class -> its meaning, as far as known
+        # What a hint that is text may use; other names inside of a class.
+        self._names = names
+        # The types of the classes that were referred to, by their names there.
+        self._defs: dict[str, WireType] = {}
+        # Those of the classes that are being described, or were referred to.
+        self._open: dict[Any, WireType] = {}
 
-    def document(self, hint: Hint) -> Hint:
-        """A described hint with its $defs, and no $ref at the root: a tool's schema must have "type"."""
-        root = self.defs[hint["$ref"][len("#/$defs/") :]] if "$ref" in hint else hint
-        return Hint({**root, "$defs": self.defs}, root.make) if self.defs else root
+    def document(self, described: WireType) -> WireType:
+        """A described type with its $defs. A tool's schema must have "type" at its
+        root, so a reference there is replaced by what it names."""
+        if "$ref" in described:
+            described = self._defs[described["$ref"][len("#/$defs/") :]]
+        if not self._defs:
+            return described
+        return WireType({**described, "$defs": self._defs}, described.convert)
 
     def evaluate(self, hint: Any) -> Any:
         """A hint as an object, if it is text. Raises TypeError when it cannot be."""
@@ -2324,362 +2720,403 @@ class Scope:
         if not isinstance(text, str):
             return hint
         try:
-            try:
-                return eval(text, self.names)
-            except TypeError:
-                return eval(*_respell(text, self.names))
+            return _evaluate(text, self._names)
         except Exception as error:
             raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
 
-    def describe(self, hint: Any) -> Hint:
-        """The meaning of a hint, anew. Raises TypeError, with the remedy, for what the wire cannot say."""
+    def describe(self, hint: Any) -> WireType:
+        """What a hint is on the wire, each time anew.
+
+        Raises TypeError, with the remedy, for what the wire cannot say.
+        """
         hint = self.evaluate(hint)
-        form, args = (
-            getattr(hint, "__origin__", None) or hint,
-            getattr(hint, "__args__", ()),
-        )
-        name = _name(form)
+        # List[int] is made of an origin, list, and arguments, int.
+        origin = getattr(hint, "__origin__", None) or hint
+        name = _hint_name(origin)
         if hasattr(hint, "__metadata__"):
-            return self._annotated(form, hint.__metadata__)
-        if name in _SCALARS:
-            return self._scalar(form, *_SCALARS[name])
-        if name in _ARRAYS:
-            return self._array(_ARRAYS[name], args)
-        if name in ("dict", "Mapping", "MutableMapping"):
-            return self._mapping(*(args or (str, object)))
-        if name in ("Union", "a UnionType"):
-            return self._union(args)
-        if name in ("Required", "NotRequired", "ReadOnly"):
-            return self.describe(*args)
-        if name == "Literal" or hasattr(form, "__members__"):
-            return self._choice(args or tuple(form))
-        if hasattr(form, "__supertype__"):
-            return self.describe(form.__supertype__)  # a NewType
-        if hasattr(form, "__value__"):
-            return self.describe(form.__value__)  # type X = ...
-        return self._object(form, _members(form))
+            return self._annotated(origin, hint.__metadata__)
+        if name in SCALARS:
+            return self._scalar(origin, SCALARS[name])
+        if name in _GENERICS:
+            return _GENERICS[name](self, getattr(hint, "__args__", ()))
+        if hasattr(origin, "__members__"):
+            return self._choice(origin)  # an Enum
+        if hasattr(origin, "__supertype__"):
+            return self.describe(origin.__supertype__)  # a NewType
+        if hasattr(origin, "__value__"):
+            return self.describe(origin.__value__)  # type X = ...
+        return self._instance(origin)
 
-    def _annotated(self, hint: Any, notes: Any) -> Hint:
-        found, nouns = (
-            self.describe(hint),
-            {"string": "Length", "array": "Items", "object": "Properties"},
-        )
-        measured = [noun for kind, noun in nouns.items() if kind in found.kinds()] or [
-            "Length"
-        ]
-        for note in (Param(note) if isinstance(note, str) else note for note in notes):
-            for member, value in note.wire.items() if isinstance(note, Param) else ():
-                found.update(
-                    (member.replace("Length", noun), value) for noun in measured
-                )  # maxItems ...
-        return found
-
-    def _scalar(self, cls: Any, schema: Json, expected: str) -> Hint:
-        read = (
-            cls if expected in ("integer", "number") else lambda wire: _read(cls, wire)
-        )
-
-        def make(value: Any) -> Any:
-            try:
-                return read(value)
-            except _REFUSALS:
-                raise ValueError(f"expected {expected}, got {show(value)}") from None
-
-        return Hint(schema, make) if expected else Hint(schema)
-
-    def _choice(self, members: Any) -> Hint:
-        wire = [to_plain(member) for member in members]
-        found, kinds = (
-            dict(zip(map(equality_key, wire), members)),
-            {*map(json_type, wire)},
-        )
-        kind = TYPE_NAMES.get(kinds.pop()) if len(kinds) == 1 else None
-        return Hint(
-            add_given({}, type=kind, enum=wire),
-            lambda value: found[equality_key(value)],
-        )
-
-    def _union(self, args: Any) -> Hint:
-        hints = [self.describe(each) for each in args]
-        checks: list[Schema] = []  # compiled at the first use: then `defs` is complete
-
-        def make(value: Any) -> Any:
-            checks[:] = checks or [Schema(self.document(hint)) for hint in hints]
-            why: Exception = ValueError("it fits no alternative")
-            for hint in (
-                hint for hint, check in zip(hints, checks) if not check.errors(value)
-            ):
-                try:
-                    return hint.make(value)
-                except _REFUSALS as error:
-                    why = error  # but text that is no date may be a str
-            raise why
-
-        return Hint({"anyOf": hints}, make)
-
-    def _array(self, make: Callable[[Any], Any], args: Any) -> Hint:
-        hints = [self.describe(each) for each in args if each is not ...]
-        if make is tuple and args and ... not in args:
-            schema = {
-                "type": "array",
-                "prefixItems": hints,
-                "minItems": len(hints),
-                "maxItems": len(hints),
-            }
-            return Hint(
-                schema,
-                lambda value: tuple(
-                    hint.make(each) for hint, each in zip(hints, value)
-                ),
-            )
-        item = hints[0] if hints else Hint({})
-        schema = add_given(
-            {"type": "array"},
-            items=item or None,
-            uniqueItems=make in (set, frozenset) or None,
-        )
-        return Hint(schema, lambda value: make(map(item.make, value)))
-
-    def _mapping(self, key: Any, value: Any) -> Hint:
-        name, item = self.describe(key), self.describe(value)
-        if name not in ({}, {"type": "string"}):
-            raise TypeError("dict keys: use dict[str, ...]")
-        return Hint(
-            add_given({"type": "object"}, additionalProperties=item or None),
-            lambda value: {name: item.make(each) for name, each in value.items()},
-        )
-
-    def _object(self, cls: Any, members: Json) -> Hint:
-        """A dataclass, NamedTuple or TypedDict; as a reference where it contains itself."""
-        if cls in self._open:
-            name, hint = cls.__name__, self._open[cls]
-            while self.defs.setdefault(name, hint) is not hint:
-                name += "_"  # another class of that name
-            return Hint({"$ref": "#/$defs/" + name}, lambda value: hint.make(value))
-        hint = self._open[cls] = Hint({})
-        outer, self.names = self.names, dict(self.names)
-        for base in reversed(cls.__mro__):
-            self.names.update(vars(sys.modules.get(base.__module__, sys)))
-        self.names[cls.__name__] = cls
-        hint.update(found := self.members(members))
-        hint.make = lambda value: cls(**found.make(value))
-        self.names = outer
-        return (
-            self._object(cls, members)
-            if hint in self.defs.values()
-            else self._open.pop(cls)
-        )
-
-    def members(self, members: Json, hidden: Any = ABSENT) -> Hint:
-        """The object of {name: (hint, default)} without `hidden` hints. JSON cannot say every default."""
-        hints, required = {}, []
-        for name, (hint, default) in members.items():
+    def members(
+        self, parameters: Iterable[_Parameter], hidden: Any = ABSENT
+    ) -> WireType:
+        """An object with these members, but for those whose hint is `hidden` or
+        Optional[hidden]. Raises TypeError naming the one that the wire cannot say."""
+        members = {}
+        required = []
+        for name, hint, default in parameters:
             try:
                 hint = self.evaluate(hint)
                 if hidden in (hint, *getattr(hint, "__args__", ())):
                     continue
-                found = hints[name] = self.describe(hint)
+                member = self.describe(hint)
             except TypeError as error:
                 raise TypeError(f"{name}: {error}") from None
-            with suppress(
-                *_REFUSALS
-            ):  # of `x: str = None`, nothing: its type has no null
-                if default is not None or found.kinds() & {"null", None}:
-                    found["default"] = json.loads(encode_json(to_plain(default)))
-            told = {"Required": REQUIRED, "NotRequired": ABSENT}
-            if told.get(_name(getattr(hint, "__origin__", None)), default) is REQUIRED:
+            _publish_default(member, default)
+            # A TypedDict may say it of a member, whatever it says of all.
+            mark = _hint_name(getattr(hint, "__origin__", None))
+            if _MARKS.get(mark, default) is REQUIRED:
                 required.append(name)
+            members[name] = member
+        schema = add_given(
+            {"type": "object", "properties": members}, required=required or None
+        )
+        converters = [(name, member.convert) for name, member in members.items()]
+        return WireType(schema, partial(_convert_members, converters))
 
-        def make(value: Json) -> Json:
-            made, errors = {}, []
-            for name in filter(value.__contains__, hints):
-                try:
-                    made[name] = hints[name].make(value[name])
-                except _REFUSALS as error:
-                    errors.append(f"{name}: " + " ".join(str(error).split()))
-            if errors:
-                raise ValueError("; ".join(errors))
-            return made
+    def _annotated(self, hint: Any, notes: Iterable[Any]) -> WireType:
+        described = self.describe(hint)
+        kinds = described.kinds()
+        nouns = [noun for kind, noun in _COUNTED.items() if kind in kinds]
+        for note in notes:
+            if isinstance(note, str):
+                note = Param(note)
+            if not isinstance(note, Param):
+                continue
+            for keyword, value in note.wire.items():
+                for noun in nouns or ["Length"]:
+                    described[keyword.replace("Length", noun)] = value
+        return described
 
-        return Hint(
-            add_given(
-                {"type": "object", "properties": hints}, required=required or None
-            ),
-            make,
+    def _scalar(self, cls: Any, row: Any) -> WireType:
+        if not row.expected:
+            return WireType(row.schema)
+        parse = partial(row.parse, cls) if row.parse else cls
+        return WireType(row.schema, partial(convert_scalar, parse, row.expected))
+
+    def _choice(self, members: Iterable[Any]) -> WireType:
+        plain = [(to_plain(member), member) for member in members]
+        by_key = {equality_key(value): member for value, member in plain}
+        types = {json_type(value) for value, _ in plain}
+        kind = TYPE_NAMES.get(types.pop()) if len(types) == 1 else None
+        schema = add_given({}, type=kind, enum=[value for value, _ in plain])
+        return WireType(schema, lambda wire: by_key[equality_key(wire)])
+
+    def _array(self, args: Any, make: Callable[[Any], Any]) -> WireType:
+        item = self.describe(args[0]) if args else WireType({})
+        unique = make in (set, frozenset)
+        schema = add_given(
+            {"type": "array"}, items=item or None, uniqueItems=unique or None
+        )
+        return WireType(schema, lambda wire: make(map(item.convert, wire)))
+
+    def _tuple(self, args: Any) -> WireType:
+        if not args or ... in args:
+            return self._array(args, tuple)
+        items = [self.describe(each) for each in args]
+        size = len(items)
+        schema = {
+            "type": "array",
+            "prefixItems": items,
+            "minItems": size,
+            "maxItems": size,
+        }
+        return WireType(
+            schema,
+            lambda wire: tuple(item.convert(each) for item, each in zip(items, wire)),
+        )
+
+    def _mapping(self, args: Any) -> WireType:
+        key, value = args or (str, object)
+        if self.describe(key) not in ({}, {"type": "string"}):
+            raise TypeError("dict keys: use dict[str, ...]")
+        item = self.describe(value)
+        return WireType(
+            add_given({"type": "object"}, additionalProperties=item or None),
+            lambda wire: {name: item.convert(each) for name, each in wire.items()},
+        )
+
+    def _union(self, args: Any) -> WireType:
+        types = [self.describe(each) for each in args]
+        return WireType({"anyOf": types}, _Union(types, self.document).convert)
+
+    def _instance(self, cls: Any) -> WireType:
+        """A dataclass, NamedTuple or TypedDict; or a reference to it, as above."""
+        parameters = _read_class(cls)
+        if cls in self._open:
+            return self._refer_to(cls)
+        instance = WireType({})
+        self._open[cls] = instance
+        outer_names = self._names
+        self._names = {**outer_names, **_names_in(cls)}
+        members = self.members(parameters)
+        self._names = outer_names
+        instance.update(members)
+        instance.convert = lambda wire: cls(**members.convert(wire))
+        if any(each is instance for each in self._defs.values()):
+            return self._refer_to(cls)
+        return self._open.pop(cls)
+
+    def _refer_to(self, cls: Any) -> WireType:
+        instance = self._open[cls]
+        name = cls.__name__
+        while self._defs.setdefault(name, instance) is not instance:
+            name += "_"  # another class has that name
+        # It looks `convert` up when it is called: the instance may be still empty.
+        return WireType(
+            {"$ref": "#/$defs/" + name}, lambda wire: instance.convert(wire)
         )
 
 
+# What TypedDicts may say of a member.
+_MARKS = {"Required": REQUIRED, "NotRequired": ABSENT}
+
+# What Param's lengths count, by the JSON type: minLength, minItems, minProperties.
+_COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
+
+# The hints that take arguments, by the names of their origins.
+_GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
+    "tuple": HintReader._tuple,
+    "Union": HintReader._union,
+    "a UnionType": HintReader._union,
+    "Literal": HintReader._choice,
+    **dict.fromkeys(
+        ("list", "Sequence", "MutableSequence", "Collection", "Iterable"),
+        lambda reader, args: reader._array(args, list),
+    ),
+    **dict.fromkeys(
+        ("set", "MutableSet"), lambda reader, args: reader._array(args, set)
+    ),
+    **dict.fromkeys(
+        ("frozenset", "Set"), lambda reader, args: reader._array(args, frozenset)
+    ),
+    **dict.fromkeys(("dict", "Mapping", "MutableMapping"), HintReader._mapping),
+    **dict.fromkeys(
+        ("Required", "NotRequired", "ReadOnly"),
+        lambda reader, args: reader.describe(*args),
+    ),
+}
+
+
+def _hint_name(origin: Any) -> str:
+    """A hint's name in the tables: of a class its class_name, of typing's special forms
+    the one they have, such as "Union"; "a UnionType" for what is only an instance."""
+    if isinstance(origin, type):
+        return class_name(origin)
+    return getattr(origin, "_name", None) or "a " + type(origin).__name__
+
+
+def _publish_default(member: WireType, default: Any) -> None:
+    # Of `x: str = None`, nothing: its type has no null.
+    if default is None and not member.kinds() & {"null", None}:
+        return
+    # JSON cannot say every default: neither REQUIRED, for one, nor ABSENT.
+    with suppress(*REFUSALS):
+        member["default"] = json.loads(encode_json(to_plain(default)))
+
+
+def _names_in(cls: Any) -> Json:
+    """What the hints of a class's members may use: its modules' names, and its own."""
+    names: Json = {}
+    for base in reversed(cls.__mro__):
+        names.update(getattr(sys.modules.get(base.__module__), "__dict__", {}))
+    names[cls.__name__] = cls
+    return names
+
+
+def _evaluate(text: str, names: Json) -> Any:
+    try:
+        return eval(text, names)
+    except TypeError:
+        code, names = _respell(text, names)
+        return eval(code, names)
+
+
 def _respell(text: str, names: Json) -> tuple[Any, Json]:
-    """What eval takes for what this Python cannot: X | Y before 3.10, list[X] before 3.9, "X" | None."""
+    """What eval takes for what this Python cannot: X | Y before 3.10, list[X] before
+    3.9, "X" | None in any."""
     import ast
     import typing
 
     class Respell(ast.NodeTransformer):
+        """Writes a call of a function named `|` for each X | Y."""
+
         def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
             self.generic_visit(node)
             return ast.Call(ast.Name("|", ast.Load()), [node.left, node.right], [])
 
     tree = ast.fix_missing_locations(Respell().visit(ast.parse(text, mode="eval")))
-    older = {
-        name.lower(): getattr(typing, name)
-        for name in ("List", "Dict", "Tuple", "Set", "FrozenSet")
+    subscriptable = {
+        "list": typing.List,
+        "dict": typing.Dict,
+        "tuple": typing.Tuple,
+        "set": typing.Set,
+        "frozenset": typing.FrozenSet,
+        "|": lambda left, right: typing.Union[left, right],
     }
-    return compile(tree, "<hint>", "eval"), {
-        **names,
-        **older,
-        "|": lambda *either: typing.Union[either],
-    }
+    return compile(tree, "<hint>", "eval"), {**names, **subscriptable}
 
 
-def read_parameters(fn: Any, skip: int = 0) -> tuple[Json, Any, Json]:
-    """A function's parameters, {name: (hint, default)}; its return hint; the hints' names. Or a TypeError."""
-    while hasattr(fn, "__wrapped__"):
-        fn = fn.__wrapped__
-    if hasattr(fn, "__func__") or not hasattr(fn, "__code__"):
-        fn, skip = getattr(fn, "__func__", type(fn).__call__), 1
-    code = getattr(fn, "__code__", None)
-    if code is None:
-        raise TypeError(
-            "expected a Python function, or an object whose class defines __call__"
-        )
-    names, count = code.co_varnames, code.co_argcount + code.co_kwonlyargcount
-    stars = bool(code.co_flags & 4) + bool(
-        code.co_flags & 8
-    )  # *args, **kwargs: their names come last
-    for name in names[skip : code.co_posonlyargcount] + names[count : count + stars]:
-        told = "*args, **kwargs and positional-only parameters have no name on the wire"
-        raise TypeError(f"{name}: {told}; give each parameter a name")
-    last = fn.__defaults__ or ()
-    defaults = {
-        **dict(zip(names[code.co_argcount - len(last) :], last)),
-        **(fn.__kwdefaults__ or {}),
-    }
-    cells = zip(code.co_freevars, fn.__closure__ or ())
-    scope = {
-        **fn.__globals__,
-        **{name: cell.cell_contents for name, cell in cells if cell != type(cell)()},
-    }
-    hints = getattr(fn, "__annotations__", None) or {}
-    members = {
-        name: (hints.get(name, object), defaults.get(name, REQUIRED))
-        for name in names[skip:count]
-    }
-    return members, hints.get("return", object), scope
+def describe_hint(hint: Any, names: Json) -> WireType:
+    """The whole schema of one hint, whose text may use `names`. Raises TypeError."""
+    reader = HintReader(names)
+    return reader.document(reader.describe(hint))
 
 
-def _members(cls: Any) -> Json:
-    """The members of a dataclass or NamedTuple, as it is constructed, or a TypedDict. Raises TypeError."""
-    if hasattr(cls, "__dataclass_fields__"):
-        return read_parameters(cls.__init__, 1)[0]
-    if hasattr(cls, "_field_defaults"):
-        return read_parameters(cls.__new__, 1)[0]
-    if not hasattr(cls, "__total__"):
-        told = "has no JSON Schema; use a plain type, an Enum, a TypedDict, a NamedTuple or a dataclass"
-        raise TypeError(f"{getattr(cls, '__name__', cls)} {told}")
-    must = getattr(
-        cls, "__required_keys__", cls.__annotations__ if cls.__total__ else ()
-    )
-    return {
-        name: (hint, REQUIRED if name in must else ABSENT)
-        for name, hint in cls.__annotations__.items()
-    }
-
-
-def read_doc(fn: Any, hints: dict[str, Hint]) -> str | None:
-    """A docstring, or None, without its parameters, which go to `hints`. As Google, NumPy or Sphinx write."""
-    text = re.sub(
-        r"(?m) +$", "", (getattr(fn, "__doc__", None) or "").expandtabs().strip()
-    )
-    text = text.replace("\n" + min(re.findall(r"\n( *)\S", text), default=""), "\n")
-    numpy = "\n---" in text  # the type stands behind the name, and the text below
-
-    def take(entry: re.Match[str]) -> str:
-        head, _, name, first, below = entry.groups()
-        if name not in hints:
-            return head + re.sub(_DOC_ENTRY, take, below)
-        hints[name].setdefault(
-            "description", " ".join((below if numpy else first + below).split())
-        )
-        return ""
-
-    return re.sub(_DOC_ENTRY, take, re.sub(_DOC_HEADS, "", text)).strip() or None
-
-
-_DOC_HEADS = (
+# Docstrings, as Google, NumPy or Sphinx write them:
+#
+#     Args:                         Parameters                    :type days: int
+#         days (int): How many,     ----------                    :param days: How many,
+#             at most 5.            days : int                        at most 5.
+#                                       How many, at most 5.
+_DOC_HEADINGS = (
     r"(?m)^(?:Args|Arguments|Params|(?:Other )?Parameters)(?::|\n-+)$\n|^:type .*$\n?"
 )
-_DOC_ENTRY = (
-    r"(?m)^(( *)(?::param (?:[^:\n]* )?)?\*{0,2}(\w+) *(?:\(.*?\))? *:(?!:)(.*))"
-    r"((?:\n(?:\2 .*)?$)*\n?)"
-)  # lines below: deeper ones, and empty ones
+_DOC_ENTRY = re.compile(
+    r"(?P<indent> *)"
+    r"(?::param (?:[^:]* )?)?"  # Sphinx's, with or without a type
+    r"\*{0,2}(?P<name>\w+) *"
+    r"(?:\(.*?\))? *:(?!:)"  # Google's type
+    r"(?P<text>.*)"
+)
+
+
+def parse_doc(doc: str, names: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """A docstring without its entries for `names`, and the texts of those, by name.
+
+    An entry goes on with the lines below it, as long as they are deeper, or empty. Of
+    two for one name the first counts.
+    """
+    text = _dedent(doc)
+    # NumPy's have the type behind the name, and the text below.
+    numpy = "\n---" in text
+    lines = deque(re.sub(_DOC_HEADINGS, "", text).split("\n"))
+    others = []
+    entries: dict[str, str] = {}
+    while lines:
+        line = lines.popleft()
+        entry = _DOC_ENTRY.match(line)
+        if entry is None or entry["name"] not in names:
+            others.append(line)
+            continue
+        parts = [] if numpy else [entry["text"]]
+        deeper = entry["indent"] + " "
+        while lines and (lines[0] == "" or lines[0].startswith(deeper)):
+            parts.append(lines.popleft())
+        entries.setdefault(entry["name"], " ".join(" ".join(parts).split()))
+    return "\n".join(others).strip(), entries
+
+
+def _dedent(doc: str) -> str:
+    """A docstring without the margin that all lines have but the first, which stands
+    behind the quotes, and without spaces at the ends of lines."""
+    first, *rest = [line.rstrip(" ") for line in doc.expandtabs().strip().split("\n")]
+    indents = [len(line) - len(line.lstrip(" ")) for line in rest if line]
+    margin = min(indents, default=0)
+    return "\n".join([first, *(line[margin:] for line in rest)])
+
+
+# Functions
+# Of one call, as many errors as a model can act on; of a result, as people can.
+_ARGUMENT_ERRORS = 20
+_RESULT_ERRORS = 5
 
 
 class Signature:
-    """A function as the wire sees it; `context` is the name of the parameter that takes the Context."""
+    """A function as the wire sees it, and the binding of its arguments.
+
+    fn, name: the function.
+    description: what its docstring says of it, without its parameters; or None.
+    schema: the JSON Schema of the arguments.
+    context: the name of the parameter that takes the Context, which is no argument; or
+        None.
+
+    Raises TypeError, naming function and parameter, for what the wire cannot say. If it
+    is given a `schema`, arguments are checked by that one, and not converted.
+    """
 
     def __init__(
         self, fn: Callable[..., Any], context_type: type, schema: Json | None = None
     ) -> None:
-        self.fn, self.name = fn, getattr(fn, "__name__", type(fn).__name__)
+        self.fn = fn
+        self.name: str = getattr(fn, "__name__", type(fn).__name__)
         try:
-            members, _, names = read_parameters(fn)
-            scope = Scope(names)
-            found = scope.members(members, context_type)
+            parameters, _, names = read_parameters(fn)
+            reader = HintReader(names)
+            members = reader.members(parameters, context_type)
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
-        hints: dict[str, Hint] = found["properties"]
-        self.context = next((name for name in members if name not in hints), None)
-        self.description = read_doc(fn, hints)
+        arguments: dict[str, WireType] = members["properties"]
+
+        hidden = (each.name for each in parameters if each.name not in arguments)
+        self.context: str | None = next(hidden, None)
+
+        description, entries = parse_doc(getattr(fn, "__doc__", None) or "", arguments)
+        self.description = description or None
+        for name, text in entries.items():
+            arguments[name].setdefault("description", text)
+
         self.schema: Json = schema or {
-            **scope.document(found),
+            **reader.document(members),
             "additionalProperties": False,
         }
-        self._check, self._make = Schema(self.schema), dict if schema else found.make
+        self._check = Schema(self.schema)
+        self._convert: Callable[[Json], Json] = dict if schema else members.convert
+        # The arguments that may be lists or objects.
         self._nested = {
-            name for name in hints if {"array", "object"} & hints[name].kinds()
+            name
+            for name, each in arguments.items()
+            if {"array", "object"} & each.kinds()
         }
 
     def bind(self, arguments: Json, texts: Iterable[str] = ()) -> Json:
-        """The keyword arguments, or InvalidParams. Lists, objects and `texts` may come as JSON in text."""
+        """The keyword arguments for a call's arguments. Raises InvalidParams.
+
+        At times models write lists and objects as JSON in text. So text that does not
+        fit is read as JSON, if its argument may be a list or an object, or is named in
+        `texts`.
+        """
         errors = self._check.errors(arguments)
-        if errors:  # each begins with the argument's name
-            wrong = (
-                {error.partition(":")[0] for error in errors}
-                & {*self._nested, *texts}
-                & arguments.keys()
-            )
-            arguments = {
-                **arguments,
-                **{name: _parse_text(arguments[name]) for name in wrong},
-            }
+        if errors:
+            arguments = self._reread(arguments, errors, texts)
             errors = self._check.errors(arguments)
         if errors:
-            raise InvalidParams("; ".join(errors[:20]))
+            raise InvalidParams("; ".join(errors[:_ARGUMENT_ERRORS]))
         try:
-            return self._make(arguments)
+            return self._convert(arguments)
         except ValueError as error:
             raise InvalidParams(str(error)) from None
 
     def bind_text(self, arguments: Json) -> Json:
-        return self.bind(arguments, arguments)  # "3" may be a 3
+        """As bind, for arguments that are all text: "3" may be a 3."""
+        return self.bind(arguments, arguments)
 
     def completions(self, name: str) -> list[str]:
-        """The values that an argument's type allows, when they are few and known: Literal, Enum, bool."""
+        """The values that an argument's type allows, where they are few and known:
+        those of a Literal, an Enum, a bool, or an Optional one."""
         schema = self.schema["properties"][name]
-        values = [
-            value
-            for each in schema.get("anyOf", [schema])
-            for value in each.get(
-                "enum", (True, False) if each.get("type") == "boolean" else ()
-            )
-        ]
+        values: list[Any] = []
+        for alternative in schema.get("anyOf", [schema]):
+            if "enum" in alternative:
+                values += alternative["enum"]
+            elif alternative.get("type") == "boolean":
+                values += [True, False]
         return [
             value if isinstance(value, str) else encode_json(value) for value in values
         ]
 
+    def _reread(self, arguments: Json, errors: list[str], texts: Iterable[str]) -> Json:
+        # Each error begins with the argument's name.
+        wrong = {error.partition(":")[0] for error in errors}
+        candidates = wrong & self._nested.union(texts) & arguments.keys()
+        return {
+            **arguments,
+            **{name: _parse_text(arguments[name]) for name in candidates},
+        }
+
 
 def _parse_text(text: Any) -> Any:
-    """What a text says in JSON, unless that is text again."""
+    """What a text says in JSON, unless that is text again; anything else as it is."""
     try:
         value = parse_message(text.encode("utf-8", "surrogatepass"))
     except (AttributeError, McpError):
@@ -2687,203 +3124,221 @@ def _parse_text(text: Any) -> Any:
     return text if isinstance(value, str) else value
 
 
-def to_plain(value: Any) -> Any:
-    """A Python value as JSON has it, the way its hint's schema says. Raises TypeError if there is none."""
-    if value is None or type(value) in (str, int, float, bool):
-        return value
-    if hasattr(type(value), "__members__"):
-        return to_plain(value.value)  # an Enum's
-    if hasattr(value, "_asdict"):
-        return to_plain(value._asdict())
-    if isinstance(value, dict):
-        return {str(to_plain(key)): to_plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(each) for each in value]
-    if isinstance(value, (set, frozenset)):
-        return sorted(map(to_plain, value), key=encode_json)
-    if hasattr(type(value), "__dataclass_fields__"):
-        from dataclasses import fields
-
-        return {
-            field.name: to_plain(getattr(value, field.name)) for field in fields(value)
-        }
-    if isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, bytes):
-        return _base64(value)
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if hasattr(value, "total_seconds"):
-        return f"PT{value.total_seconds():f}".rstrip("0").rstrip(".") + "S"
-    if any(_name(base) in _SCALARS for base in type(value).__mro__[:-1]):
-        return str(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
-
-
 class Output:
-    """What a tool returns: text and content as blocks; else structured content, and JSON in a text block."""
+    """What a tool returns, as a result of tools/call (server/tools.md#tool-result).
+
+    `mode` is one of these:
+        TEXT        blocks: text and content as they are, other values as JSON in text
+        STRUCTURED  structured content, checked by `schema`, and as JSON in text, too
+        BY_VALUE    each value decides: text, None, content, and a list with content in
+                    it go as TEXT, all others as STRUCTURED
+
+    `schema` is the outputSchema, or None. It describes an object, as it must: any other
+    value is wrapped, {"result": value}.
+    """
+
+    TEXT = "text"
+    STRUCTURED = "structured"
+    BY_VALUE = "by value"
 
     def __init__(
         self, fn: Any, schema: Json | None, structured: bool | None, name: str
     ) -> None:
+        """Take `schema`, else what the return hint of `fn` says, unless `structured` is
+        False. Raises TypeError if it is True, and the hint has no schema."""
         if schema is None and structured is not False:
-            _, returns, names = read_parameters(fn)
-            scope = Scope(names)
-            try:
-                found = scope.document(scope.describe(returns))
-            except TypeError as error:
-                if structured:
-                    raise TypeError(f"{name}: return: {error}") from None
-                found = Hint({})
-            # What says too little leaves it to each value: a list may hold images.
-            said = (
-                found.get("type") if found.keys() <= {"type", "description"} else "more"
-            )
-            if structured or said not in (None, "null", "array", "string"):
-                schema = found
-        self.structured = True if schema else structured  # None: each value decides
-        self.wrapped = bool(schema and schema.get("type") != "object")
-        if schema and self.wrapped:
-            inner = dict(schema)
-            outer = add_given({}, **{"$defs": inner.pop("$defs", None)})
-            schema = {
-                "type": "object",
-                "properties": {"result": inner},
-                "required": ["result"],
-                **outer,
-            }
-        self.schema, self._check = schema or None, Schema(schema or {})
+            schema = _describe_returned(fn, structured, name)
+        if schema or structured:
+            self.mode = self.STRUCTURED
+        elif structured is None:
+            self.mode = self.BY_VALUE
+        else:
+            self.mode = self.TEXT
+        self._wraps = bool(schema and schema.get("type") != "object")
+        if schema and self._wraps:
+            schema = _wrap_schema(schema)
+        self.schema = schema or None
+        self._check = Schema(schema or {})
 
     def result(self, value: Any) -> Json:
-        """The result of tools/call for a returned value. Raises TypeError or ValueError if it is unfit."""
-        if self.structured is not True and isinstance(value, str):
-            return {"content": [_block(value)]}
-        items = (
-            value
-            if isinstance(value, (list, tuple))
-            else []
-            if value is None
-            else [value]
-        )
-        textual = value is None or any(isinstance(item, _Wire) for item in items)
-        if self.structured is False or self.structured is None and textual:
-            return {
-                "content": [
-                    _block(
-                        item
-                        if isinstance(object_or_empty(item).get("type", item), str)
-                        else encode_json(to_plain(item))
-                    )
-                    for item in items
-                ]
-            }
+        """The result for a returned value. Raises TypeError or ValueError for a value
+        that has no form in JSON, or does not match the schema."""
+        if self.mode is self.STRUCTURED:
+            return self._structured(value)
+        if isinstance(value, str):
+            return {"content": [{"type": "text", "text": value}]}
+        if value is None:
+            return {"content": []}
+        items = value if isinstance(value, (list, tuple)) else [value]
+        content = [item for item in items if isinstance(item, _Content)]
+        if self.mode is self.BY_VALUE and not content:
+            return self._structured(value)
+        return {"content": [to_any_block(item) for item in items]}
+
+    def _structured(self, value: Any) -> Json:
         plain = to_plain(value)
-        wrapped = (
-            {"result": plain} if self.wrapped or not isinstance(plain, dict) else plain
-        )
-        errors = self._check.errors(wrapped)
+        structured = plain
+        if self._wraps or not isinstance(plain, dict):
+            structured = {"result": plain}
+        errors = self._check.errors(structured)
         if errors:
             raise ValueError(
-                "the result does not match its outputSchema: " + "; ".join(errors[:5])
+                "the result does not match its outputSchema: "
+                + "; ".join(errors[:_RESULT_ERRORS])
             )
         return {
             "content": [{"type": "text", "text": encode_json(plain)}],
-            "structuredContent": wrapped,
+            "structuredContent": structured,
         }
 
 
-def unwrap_result(result: Json) -> Any:
-    """The Python value in a result of tools/call: its structured content, else its text, else its blocks."""
-    blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
-    if "structuredContent" not in result:
-        texts = [
-            str(block.get("text", ""))
-            for block in blocks
-            if block.get("type") == "text"
-        ]
-        if len(texts) == len(blocks):
-            return "\n".join(texts) if texts else None
-        return blocks[0] if len(blocks) == 1 else blocks
-    value = result["structuredContent"]
-    if not isinstance(value, dict) or list(value) != ["result"]:
-        return value
-    # A wrapped value, and an object that happens to look like one, differ in the text beside them.
-    with suppress(LookupError, ValueError, TypeError, RecursionError):
-        if equality_key(json.loads(blocks[0]["text"])) == equality_key(value):
-            return value
-    return value["result"]
+def _describe_returned(fn: Any, structured: bool | None, name: str) -> Json | None:
+    """The schema of a function's return hint; None, unless `structured` asks for it,
+    where the hint says too little, or what JSON Schema cannot say."""
+    _, hint, names = read_parameters(fn)
+    try:
+        described = describe_hint(hint, names)
+    except TypeError as error:
+        if structured:
+            raise TypeError(f"{name}: return: {error}") from None
+        return None
+    # Text goes as text, and a list of anything may hold images.
+    vague = described.get("type") in (None, "null", "array", "string")
+    if vague and described.keys() <= {"type", "description"} and not structured:
+        return None
+    return described
+
+
+def _wrap_schema(schema: Json) -> Json:
+    inner = dict(schema)
+    definitions = inner.pop("$defs", None)  # a $ref names them from the root
+    wrapped = {
+        "type": "object",
+        "properties": {"result": inner},
+        "required": ["result"],
+    }
+    return add_given(wrapped, **{"$defs": definitions})
+
+
+# URI templates
+# One {expression}: its operator, "", "+" or "?"; its names; the text behind it.
+_Expression = namedtuple("_Expression", "operator names text")
+
+_EXPRESSION = r"(?a){([+?]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)}"
+
+# In a value that is one step of a path, what leads elsewhere: an absolute path, a
+# drive, a step `..`, NUL.
+_ELSEWHERE = re.compile(r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0")
 
 
 class UriTemplate:
-    """RFC 6570's {x}, {+x} and {?a,b}. Only {+x} matches slashes, `..` and their like: check its value. Of
-    two in a step of the path, the first ends where the text between them first stands: no URI takes long."""
+    r"""A URI with expressions in it, and the values that a URI has in their places:
+    some of RFC 6570, backwards. Raises ValueError for a template that is none.
+
+        template   = *( text / expression )
+        expression = "{" name "}"                 one step of the path, or a part of it
+                   / "{+" name "}"                anything, slashes too; once
+                   / "{?" name *( "," name ) "}"  values of the query; at the end
+        name       = a letter or "_", then letters, digits and "_"; each name once
+
+    Between two expressions of the path there is text. Only {+x} matches slashes, `..`
+    and their like: check its value.
+
+    No URI takes long to match. Where two expressions share a step of the path, the
+    first ends where the text between them first stands, and no other end is tried:
+
+        x://{a}.{b}     x://(?=(?P<a>[^/?#]+?)\.)(?P=a)\.(?P<b>[^/?#]+)
+                            ^                    ^
+                            looks ahead to the   goes there: a look-ahead that has
+                            first "."            fitted is not tried anew, however
+                                                 the rest may fail
+    """
 
     def __init__(self, template: str) -> None:
-        self.template, pattern = template, ""  # the pattern, from its end on
-        self.names: dict[str, str] = {}  # name -> its operator: "", "+" or "?"
-        valid = re.fullmatch(
-            r"(?a)([^{}]|{[+?]?[A-Za-z_]\w*(,[A-Za-z_]\w*)*})*", template
-        )
-        first, *parts = re.split(
-            "{([+?]?)(.*?)}", template
-        )  # text, operator, names, text, and so on
-        while parts and valid:
-            *parts, operator, names, text = parts
-            each, end = names.split(","), re.escape(text)
-            wrong = (
-                (text or pattern)
-                if operator == "?"
-                else each[1:] or pattern and not text
-            )
-            if (
-                wrong
-                or self.names.keys() & each
-                or operator == "+" in self.names.values()
-            ):
-                valid = None
-            self.names = {**dict.fromkeys(each, operator), **self.names}
-            step = f"(?P<{names}>{'.+?' if operator else '[^/?#]+'})"
-            if pattern and not operator:
-                step = f"(?={step[:-1]}?){end})(?P={names})"
-            if operator != "?":
-                pattern = step + end + pattern
-        if not valid:
-            raise ValueError(
-                f"URI template {show(template)}: only {{x}}, {{+x}} once, {{?a,b}} "
-                "at the end, each name once, and text between them"
-            )
-        self._regex = re.compile(re.escape(first) + pattern, re.DOTALL)
-        self.query = [name for name, operator in self.names.items() if operator == "?"]
+        self.template = template
+        text, expressions = _parse_template(template)
+        path = [each for each in expressions if each.operator != "?"]
+        query = expressions[len(path) :]
+        fault = _find_fault(path, query)
+        if fault:
+            raise ValueError(f"URI template {show(template)}: {fault}")
+        # name -> operator
+        self.names: dict[str, str] = {
+            name: each.operator for each in expressions for name in each.names
+        }
+        # The names of the query.
+        self.query: list[str] = [name for each in query for name in each.names]
+        self._path = _compile_path(text, path)
 
     def match(self, uri: str) -> Json | None:
-        """The values in a URI, decoded, without the query's absent names; None when it does not fit."""
-        path, _, query = uri.partition("?") if self.query else (uri, "", "")
-        if len(uri) > MAX_URI or (found := self._regex.fullmatch(path)) is None:
+        """The values in a URI, decoded, in the order of the names, without those that
+        its query does not have; None when the URI does not fit."""
+        if len(uri) > MAX_URI:
+            return None
+        path, query = uri, ""
+        if self.query:
+            path, _, query = uri.partition("?")
+        fit = self._path.fullmatch(path)
+        if fit is None:
             return None
         from urllib.parse import parse_qsl, unquote
 
         try:
-            texts = {
-                **dict(parse_qsl(query, True, errors="strict") if query else ()),
-                **{
-                    name: unquote(text, errors="strict")
-                    for name, text in found.groupdict().items()
-                },
-            }
+            values: dict[str, str] = {}
+            if query:
+                values.update(parse_qsl(query, keep_blank_values=True, errors="strict"))
+            for name, text in fit.groupdict().items():
+                values[name] = unquote(text, errors="strict")
         except UnicodeDecodeError:
             return None
-        if any(
-            _ELSEWHERE.search(texts[key])
-            for key in texts
-            if self.names.get(key, "+") != "+"
-        ):
-            return None
-        return {name: texts[name] for name in self.names if name in texts}
+        for name, operator in self.names.items():
+            if operator != "+" and _ELSEWHERE.search(values.get(name, "")):
+                return None
+        return {name: values[name] for name in self.names if name in values}
 
 
-_ELSEWHERE = re.compile(
-    r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
-)  # absolute, a drive, .., NUL
+def _parse_template(template: str) -> tuple[str, list[_Expression]]:
+    """The text before the first expression, and the expressions. Raises ValueError."""
+    first, *rest = re.split(_EXPRESSION, template)
+    if any(brace in text for text in (first, *rest[2::3]) for brace in "{}"):
+        raise ValueError(
+            f"URI template {show(template)}: expressions are {{x}}, {{+x}} and {{?a,b}}"
+        )
+    parts = zip(rest[0::3], rest[1::3], rest[2::3])
+    return first, [
+        _Expression(operator, names.split(","), text) for operator, names, text in parts
+    ]
+
+
+def _find_fault(path: list[_Expression], query: list[_Expression]) -> str | None:
+    """What breaks a rule of UriTemplate; `query` begins with the first {?x}."""
+    names = [name for each in path + query for name in each.names]
+    if any(each.operator != "?" or each.text for each in query):
+        return "{?a,b} may stand only at the end"
+    if any(len(each.names) > 1 for each in path):
+        return "only {?a,b} may have several names"
+    if len(set(names)) < len(names):
+        return "each name may stand there only once"
+    if [each.operator for each in path].count("+") > 1:
+        return "{+x} may stand there only once"
+    if not all(each.text for each in path[:-1]):
+        return "{a} and {b} need text between them"
+    return None
+
+
+def _compile_path(first: str, path: list[_Expression]) -> re.Pattern[str]:
+    pattern = re.escape(first)
+    for expression in path:
+        [name] = expression.names
+        text = re.escape(expression.text)
+        if expression.operator == "+":
+            step = f"(?P<{name}>.+?)"
+        elif expression is path[-1]:
+            step = f"(?P<{name}>[^/?#]+)"
+        else:
+            step = f"(?=(?P<{name}>[^/?#]+?){text})(?P={name})"
+        pattern += step + text
+    return re.compile(pattern, re.DOTALL)
 
 
 ###############################################################################
@@ -4467,11 +4922,10 @@ class Signer:
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict, and how its content becomes a
     Python value. Raises ValueError for what elicitation does not allow."""
-    convert = Hint({}).make
+    convert = WireType({}).convert
     if not isinstance(schema, dict):
-        scope = Scope({})
-        hint = scope.document(scope.describe(schema))
-        schema, convert, fields = hint, hint.make, hint.get("properties", {})
+        hint = describe_hint(schema, {})
+        schema, convert, fields = hint, hint.convert, hint.get("properties", {})
         for (
             name,
             sub,
@@ -7303,7 +7757,7 @@ def _call_where(ctx: Context, run_on: Callback, job: Job) -> Any:
 def _failed(text: str, content: list[Any] | None = None) -> Json:
     """The result of a tool that failed. A lone surrogate in the text must not cost the model all of it."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return {"content": [_block(item) for item in content or [text]], "isError": True}
+    return {"content": [to_block(item) for item in content or [text]], "isError": True}
 
 
 ###############################################################################

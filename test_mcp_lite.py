@@ -1480,6 +1480,16 @@ class TestSignatures:
             ({"type": 5}, '{"type":5}'),
         ):
             assert output.result(value) == {"content": [{"type": "text", "text": text}]}
+        image = Image(PNG)
+        text = {"type": "text", "text": "a"}
+        for structured in (False, None):
+            output = mcp_lite.Output(lambda: 0, None, structured, "x")
+            assert output.result(["a", image, 7])["content"] == [
+                text,
+                image,
+                {"type": "text", "text": "7"},
+            ]
+            assert output.result(None) == {"content": []}
 
     def test_methods_and_callables_are_functions_too(self):
         """self is no parameter; an object with __call__ and a wrapped function count."""
@@ -1870,6 +1880,15 @@ class TestSignatures:
             ("One line.", "One line.", None),
             (None, None, None),
             ("city: not known", "city: not known", None),
+            ("days: 1\ndays: 2\n  b\n\n  c\nNote: d", "Note: d", "1"),
+            (
+                "Sum.\n\n    Args:\n        **days: How\n\n\t\tmany.",
+                "Sum.",
+                "How many.",
+            ),
+            ("Returns:\n  days: x\nArgs:", "Returns:\nArgs:", "x"),
+            ("A.\n\n:type days: int\n:param days:", "A.", ""),
+            ("a::b and days::x", "a::b and days::x", None),
             (
                 """The weather.
 
@@ -1926,7 +1945,7 @@ class TestSignatures:
         found = mcp_lite.Signature(fn, Context)
         assert found.description == description
         assert found.schema["properties"]["days"].get("description") == days
-        if days:
+        if "Where." in (doc or ""):
             assert found.schema["properties"]["town"]["description"] == "Where."
 
     def test_completions(self):
@@ -2091,8 +2110,40 @@ class TestSignatures:
     )
     def test_wrong_templates_are_refused(self, wrong):
         """A template that cannot be read fails when it is registered."""
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="URI template"):
             mcp_lite.UriTemplate(wrong)
+
+    @pytest.mark.parametrize(
+        "wrong, said",
+        [
+            ("x://{a*}", "expressions are {x}, {+x} and {?a,b}"),
+            ("x://{?a}/b", "{?a,b} may stand only at the end"),
+            ("x://{?a}{b}", "{?a,b} may stand only at the end"),
+            ("x://{a,b}", "only {?a,b} may have several names"),
+            ("x://{a}/{a}", "each name may stand there only once"),
+            ("x://{+a}/{+b}", "{+x} may stand there only once"),
+            ("x://{a}{b}", "{a} and {b} need text between them"),
+        ],
+    )
+    def test_what_is_wrong_with_a_template_is_told(self, wrong, said):
+        """One rule each, with the template."""
+        with pytest.raises(ValueError) as error:
+            mcp_lite.UriTemplate(wrong)
+        assert str(error.value) == f'URI template "{wrong}": {said}'
+
+    def test_a_form_may_have_optional_members(self):
+        """What elicitation writes differently in the schema is converted all the same."""
+
+        @dataclasses.dataclass
+        class Form:
+            name: str
+            day: typing.Optional[datetime.date] = None
+
+        schema, convert = mcp_lite.elicitation_schema(Form)
+        assert schema["properties"]["day"] == {"type": "string", "format": "date"}
+        day = datetime.date(2026, 1, 2)
+        assert convert({"name": "Bo", "day": "2026-01-02"}) == Form("Bo", day)
+        assert convert({"name": "Bo"}) == Form("Bo")
 
 
 class TestFraming:
