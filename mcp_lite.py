@@ -84,11 +84,17 @@ from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from http.client import HTTPConnection, HTTPResponse
     from http.server import BaseHTTPRequestHandler as _Handling
+    from socket import SocketIO
+    from socket import socket as Socket
     from socketserver import ThreadingTCPServer as _Listening
+    from ssl import SSLContext
     from typing import Any, Dict, Union
+    from urllib.parse import SplitResult
 
     Json = Dict[str, Any]  # a JSON object
+    Headers = Dict[str, Union[str, bytes]]  # of an HTTP request
     RequestId = Union[str, int]
     MaybeText = Union[str, None]
     Callback = Union[Callable[..., Any], None]
@@ -6425,223 +6431,549 @@ class HttpServer(_Listening):
 ###############################################################################
 # 15. HTTP client #############################################################
 ###############################################################################
-# A client's side of both HTTP transports: each message is a POST, on a worker's thread, and what comes back,
-# JSON or a stream of events, is fed to the Connection. Knows sockets and sessions, not what is said.
+# A client's side of both HTTP transports: each message is a POST, and what comes back,
+# JSON or a stream of events, is fed to the Connection. Knows the way to the server,
+# sessions and streams; what is said there is not its business.
+
+
+# The way there
+_Proxy = namedtuple("_Proxy", "host port headers")
+
+
+def find_proxy(url: SplitResult) -> _Proxy | None:
+    """The proxy that the environment has for a URL, with the headers that it wants."""
+    is_local = url.hostname in ("localhost", "127.0.0.1", "::1")
+    if is_local or not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+
+    # Slow to import, and mostly not needed.
+    from urllib.parse import unquote, urlsplit
+    from urllib.request import getproxies, proxy_bypass
+
+    address = getproxies().get(url.scheme)
+    if not address or proxy_bypass(str(url.hostname)):
+        return None
+    proxy = urlsplit(address if "://" in address else "//" + address)
+    headers = {}
+    if proxy.username:
+        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        headers["Proxy-Authorization"] = "Basic " + _base64(login.encode("utf-8"))
+    return _Proxy(str(proxy.hostname), proxy.port, headers)
+
+
+def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
+    default_port = {"http": 80, "https": 443}.get(url.scheme)
+    return url.scheme, url.hostname, url.port or default_port
+
+
+def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
+    """Where a reference leads from a URL. None when that is the same URL, or another
+    host, which must not see our headers: they may hold secrets; or no URL at all."""
+    from urllib.parse import urljoin, urlsplit
+
+    with suppress(ValueError):
+        target = urlsplit(urljoin(url.geturl(), reference.strip()))
+        if target != url and _origin(target) == _origin(url):
+            return target
+    return None
+
+
+# Connections
+def _is_reset(witness: SocketIO) -> bool:
+    """Whether the peer tells, by a reset, that it refuses what came when it had closed.
+    One that has taken it, and closes then, sends none."""
+    import select
+
+    poll = select.poll()
+    poll.register(witness, 0)
+    return bool(poll.poll(500))
+
+
+class _HttpPool:
+    """The HTTP connections to one server, which are kept alive. Safe from any thread.
+
+    A connection has one owner at each moment, who alone uses and closes it:
+
+        connect --> a round trip --end--> idle --begin--> another round trip --> ...
+                    a round trip --shut, by any thread--> closed by who was in it
+
+    While a round trip may be shut it is in `_busy`, and who removes it from there has
+    decided what becomes of its connection. So nobody who is late can shut the next
+    round trip on the same connection, and none that was shut becomes idle.
+    """
+
+    def __init__(
+        self,
+        url: SplitResult,
+        ssl_context: SSLContext | None,
+        timeout: float,
+        is_wanted: Callable[[RequestId | None], bool],
+    ) -> None:
+        self.proxy = find_proxy(url)
+        self._url = url
+        self._ssl_context = ssl_context
+        self._timeout = timeout
+        # Whether somebody waits for the answer to a request; for None, whether the
+        # transport is open. Turns false before shut_request(), or close(), is called.
+        self._is_wanted = is_wanted
+        # No lock guards these: each step is one operation on one of them.
+        # Kept alive, the latest last.
+        self._idle: list[HTTPConnection] = []
+        # Those that may be shut, each with its socket.
+        self._busy: dict[_RoundTrip, Socket] = {}
+
+    def begin(self, request_id: RequestId | None) -> _RoundTrip:
+        """A round trip, maybe for a request, on the latest idle connection that still
+        lives, else a new one. Raises ConnectionError if it is not wanted any more."""
+        connection = self._pop_alive()
+        was_kept = connection is not None
+        if connection is None:
+            connection = self._connect()
+        trip = _RoundTrip(self, connection, was_kept, request_id)
+        self._busy[trip] = connection.sock
+        # Who gives up after this look finds the round trip, and shuts it.
+        if not self._is_wanted(request_id):
+            trip.end()
+            raise ConnectionError("given up")
+        return trip
+
+    def _pop_alive(self) -> HTTPConnection | None:
+        """The latest idle connection that the server has not closed."""
+        with suppress(IndexError):
+            connection = self._idle.pop()
+            # Nothing is expected there: data, or its end, is no good.
+            while is_ready(connection.sock):
+                connection.close()
+                connection = self._idle.pop()
+            return connection
+        return None
+
+    def _connect(self) -> HTTPConnection:
+        import http.client
+        import socket
+
+        url = self._url
+        timeout = self._timeout
+        host = str(url.hostname)
+        hop = self.proxy or _Proxy(host, url.port, {})
+        connection = http.client.HTTPConnection(hop.host, hop.port, timeout=timeout)
+        if url.scheme == "https":
+            connection = http.client.HTTPSConnection(
+                hop.host, hop.port, timeout=timeout, context=self._ssl_context
+            )
+            if self.proxy is not None:
+                connection.set_tunnel(host, url.port or 443, hop.headers)
+        try:
+            connection.connect()
+        except BaseException:
+            connection.close()
+            raise
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
+
+    def shut(self, trip: _RoundTrip) -> None:
+        """Cut a round trip off, under the thread that is in it, unless it is over."""
+        sock = self._busy.pop(trip, None)
+        if sock is not None:
+            shut(sock)
+
+    def shut_request(self, request_id: RequestId) -> None:
+        """Cut off what is under way for a request."""
+        for trip in list(self._busy):
+            if trip.request_id == request_id:
+                self.shut(trip)
+
+    def give_back(self, trip: _RoundTrip, is_reusable: bool) -> bool:
+        """Keep the connection of a round trip for the next one, or close it. False if
+        the round trip was shut."""
+        was_shut = self._busy.pop(trip, None) is None
+        if was_shut or not is_reusable:
+            trip.connection.close()
+            return not was_shut
+        self._idle.append(trip.connection)
+        if not self._is_wanted(None):
+            # It may have come too late for close().
+            self._close_idle()
+        return True
+
+    def close(self) -> None:
+        """Close the idle connections and shut the busy ones."""
+        for trip in list(self._busy):
+            self.shut(trip)
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+
+class _RoundTrip:
+    """One HTTP request and its response, on a connection that is its own meanwhile.
+
+        begun --send--> answered, its head is read --end--> over
+                    '-> refused unread: another round trip sends it again
+
+    One thread takes it through this; any other may shut it, by its pool.
+    """
+
+    # A server that refuses a request unread does so within so many seconds.
+    AT_ONCE = 0.5
+    # To wait for what a stream has after the answer.
+    REST_SECONDS = 0.1
+
+    def __init__(
+        self,
+        pool: _HttpPool,
+        connection: HTTPConnection,
+        was_kept: bool,
+        request_id: RequestId | None,
+    ) -> None:
+        self.connection = connection
+        self.request_id = request_id
+        self._pool = pool
+        self._was_kept = was_kept
+        self._response: HTTPResponse | None = None
+        self._timer: threading.Timer | None = None
+
+    def send(
+        self,
+        method: str,
+        target: str,
+        headers: Headers,
+        body: bytes | None,
+        patience: float | None,
+    ) -> HTTPResponse | None:
+        """Send the request, and read the head of the response. None: to be sent again.
+
+        What was taken is never sent again, because a tool may have run; only what the
+        server refused unread, told by a reset at once on a connection that was kept
+        alive. After `patience` seconds, if there are any, the round trip is shut.
+        """
+        sock = self.connection.sock
+        began = time.monotonic()
+        witness = None
+        try:
+            if self._was_kept and os.name == "posix":
+                # Keeps the descriptor open when http.client closes the socket.
+                witness = sock.makefile("rb", 0)
+            if patience is not None:
+                self._timer = start_timer(patience, self._pool.shut, self)
+            sock.settimeout(None)
+            # Who refuses a large body may answer before it has read it.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self.connection.request(method, target, body, headers)
+            self._response = self.connection.getresponse()
+        except BaseException as error:
+            at_once = time.monotonic() - began < self.AT_ONCE
+            was_shut = not self.end()
+            was_refused_unread = (
+                isinstance(error, ConnectionError)
+                and at_once
+                and not was_shut
+                and witness is not None
+                and _is_reset(witness)
+            )
+            if not was_refused_unread:
+                raise
+        finally:
+            if witness is not None:
+                witness.close()
+        return self._response
+
+    def end(self) -> bool:
+        """Let go of the connection: it is kept for the next round trip if the response
+        was read to its end. False if this was shut."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+        response = self._response
+        if response is None:
+            return self._pool.give_back(self, False)
+        self._read_rest(response)
+        # http.client has closed the socket if the server said that it closes it.
+        is_reusable = response.isclosed() and self.connection.sock is not None
+        # The response alone still holds such a socket.
+        response.close()
+        return self._pool.give_back(self, is_reusable)
+
+    def _read_rest(self, response: HTTPResponse) -> None:
+        """Read what a stream has after the answer: mostly its end."""
+        if response.isclosed() or self.connection.sock is None:
+            return
+        with suppress(Exception):
+            self.connection.sock.settimeout(self.REST_SECONDS)
+            response.read1(CHUNK)
+            if response.length == 0:
+                response.close()
+
+
+# Messages and streams
+class _ClientSession:
+    """What a server knows a client by in the legacy era, and how its own stream stands.
+
+    A session is nameless until `initialize` was answered. A 404 then says that the
+    server has forgotten it: another session takes its place. Its own stream, on which
+    the server speaks by itself:
+
+        UNASKED --`initialized` was sent--> ASKED --it is open, or refused--> SETTLED
+
+    Over HTTP+SSE this is the only stream, and asked for before `initialize`.
+    """
+
+    UNASKED = "unasked"
+    ASKED = "asked"
+    SETTLED = "settled"
+
+    def __init__(self, session_id: str | None = None, opening: bytes = b"") -> None:
+        # None as well where a server has none.
+        self.id = session_id
+        # The `initialize` that opened it, and opens the next one.
+        self.opening = opening
+        self.stream = self.UNASKED
+        self.settled = threading.Event()
+
+    def headers(self) -> Headers:
+        """What a request says to be part of this session."""
+        return {} if self.id is None else {"Mcp-Session-Id": self.id}
+
+    def settle(self) -> None:
+        """It is known what becomes of the stream: nobody waits on."""
+        self.stream = self.SETTLED
+        self.settled.set()
+
+
+class _EventSource(EventParser):
+    """The events for one request, or of a session's own stream (no request), over as
+    many responses as it takes."""
+
+    def __init__(self, session: _ClientSession, request_id: RequestId | None) -> None:
+        super().__init__()
+        self.session = session
+        self.request_id = request_id
+
+
+class _Post:
+    """A message on its way to the server, and what was done to get it there."""
+
+    def __init__(self, line: bytes) -> None:
+        self.line = line
+        # {}: the answers to a batch of questions.
+        self.message = object_or_empty(parse_message(line))
+        self.row = method_row(self.message.get("method"))
+        self.is_answer = "method" not in self.message
+        # None: what is no request.
+        self.request_id: RequestId | None = None
+        if not self.is_answer:
+            self.request_id = self.message.get("id")
+        self.opens_session = self.row.handshake and self.request_id is not None
+        # Where a redirect leads.
+        self.url: SplitResult | None = None
+        # Its session was lost, and it is sent again in the next one.
+        self.is_renewed = False
+
+
+class _Rejection:
+    """What a server says to a POST that it does not take."""
+
+    def __init__(
+        self,
+        url: SplitResult,
+        session: _ClientSession,
+        response: HTTPResponse,
+        body: bytes,
+    ) -> None:
+        self.url = url
+        self.session = session
+        self.status = response.status
+        self.location = response.headers.get("Location", "")
+        self._reason = response.reason
+        self._body = body
+
+    def parse_error(self) -> McpError | None:
+        """The JSON-RPC error in the body, if there is one."""
+        with suppress(ParseError):
+            answer = object_or_empty(parse_message(self._body))
+            error = object_or_empty(answer.get("error"))
+            if "code" in error:
+                return McpError.from_wire(error)
+        return None
+
+    def to_error(self) -> McpError:
+        """The exception that says it in the server's words."""
+        error = self.parse_error()
+        if error is not None:
+            return error
+        told = f"HTTP {self.status} {self._reason}"
+        if self.location:
+            # A query may hold secrets.
+            told += f" to {show(self.location.partition('?')[0], 300)}"
+        words = self._body.decode("utf-8", "replace")[:500].strip()
+        return McpError(-32603, f"{told}: {words}", {"status": self.status})
+
+
+def _content_type(response: HTTPResponse) -> str:
+    header = response.headers.get("Content-Type", "")
+    return header.partition(";")[0].strip().lower()
+
+
+def _read_body(response: HTTPResponse) -> bytes:
+    """A body, or if it is longer than MAX_MESSAGE, somewhat more than that of it."""
+    # In pieces: up to 3.9, read(limit) takes memory for all of the limit.
+    body = bytearray()
+    for piece in iter(partial(response.read1, CHUNK), b""):
+        body += piece
+        if len(body) > MAX_MESSAGE:
+            break
+    return bytes(body)
+
+
 class HttpTransport(Transport):
-    """Carries messages to a URL and back. The connection's endpoint tells what headers mirror;
-    `on_new_session()` is called when the server has forgotten the old session."""
+    """Carries messages to a URL and back, by both HTTP transports: basic/transports.md.
+
+    Each message is a POST: a notification's on the thread that writes, so that they
+    stay in order; any other one's on a worker. Streams are read by workers, too. The
+    connection's endpoint tells what headers mirror; `on_new_session()` is called when
+    the server had forgotten the old session. How the answer to a request comes:
+
+        POST --> JSON
+        POST --> events, the answer among them
+        POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
+        POST --> nothing: HTTP+SSE (2024-11-05), where all answers come on one stream
+
+    Streams are resumed in the legacy era only. There, what the server says by itself
+    comes on the session's own stream, got by one GET after the other as long as the
+    session lasts. The life of a session:
+
+        nameless --`initialize` was answered--> open --a 404--> lost
+                                                 ^                |
+                                                 '-- `initialize`, once for all threads
+    """
+
+    # What the server speaks.
+    STREAMABLE_HTTP = "streamable HTTP"
+    HTTP_SSE = "HTTP+SSE"
 
     feeds = True
+    # Known from start() on.
+    connection: Connection
 
     def __init__(
         self,
         url: str,
         headers: dict[str, str],
-        ssl_context: Any,
+        ssl_context: SSLContext | None,
         timeout: float,
         log: _Log,
         on_new_session: Job,
     ) -> None:
         from urllib.parse import urlsplit
 
-        self.connection: Any = None
-        self._url, self._headers, self._ssl, self._timeout = (
-            urlsplit(url),
-            headers,
-            ssl_context,
-            timeout,
-        )
-        self._log, self._on_new_session = log, on_new_session
-        self._proxy = _proxy_of(self._url)
-        self._workers, self._closed = (
-            Workers("mcp-http", MAX_CONNECTIONS, do_nothing, log),
-            threading.Event(),
-        )
-        # Dicts and lists of which one operation at a time is enough:
-        self._idle: list[Any] = []  # connections kept alive, the latest last
-        self._busy: dict[
-            Any, Any
-        ] = {}  # connections in use -> socket, for which request, its Timer
-        self._session_id: str | None = None
-        self._opening = b""  # the `initialize` that opened the session
-        self._renewals: dict[
-            str, threading.Event
-        ] = {}  # lost session -> set when there is a new one
-        self._streaming: Any = (
-            None  # a session's own: an Event, set when open, or refused
-        )
-        self._single = False  # the old HTTP+SSE: all answers come on that stream
+        # Where to POST; redirects and HTTP+SSE may change its path.
+        self._url = urlsplit(url)
+        self._headers = headers
+        self._timeout = timeout
+        self._log = log
+        self._on_new_session = on_new_session
+        self._closed = threading.Event()
+        self._workers = Workers("mcp-http", MAX_CONNECTIONS, do_nothing, log)
+        self._pool = _HttpPool(self._url, ssl_context, timeout, self._is_wanted)
+        self._dialect = self.STREAMABLE_HTTP
+        self._session = _ClientSession()
+        # Lost session -> set when there is a new one, or none to be had. Who puts it
+        # there opens the new one.
+        self._renewals: dict[_ClientSession, threading.Event] = {}
 
     def start(self, connection: Connection) -> None:
         self.connection = connection
 
     def write(self, data: bytes) -> None:
-        """Send messages, a line each. Notifications are sent here, in order, and may raise OSError."""
+        """Send messages, a line each. Blocks for notifications only."""
         for line in data.splitlines():
-            message = object_or_empty(
-                parse_message(line)
-            )  # {}: the answers to a batch of questions
-            cancels = method_row(message.get("method")).cancels
-            legacy = self.connection.protocol.version < FIRST_MODERN
-            if "id" in message or not message or cancels and legacy:
-                self._workers.submit(partial(self._send, line, message))
-            elif not cancels:
-                self._send(line, message)
+            post = _Post(line)
+            if post.row.cancels:
+                self._cancel(post)
+            elif post.is_answer or post.request_id is not None:
+                self._workers.submit(partial(self._send, post))
+            else:
+                self._send(post)
                 # The first one is `initialized`: now the server may speak.
-                if self._streaming is None and legacy:
+                if self._is_legacy() and self._session.stream == _ClientSession.UNASKED:
                     self._open_stream(PROBE_SECONDS)
-            # Modern: closing the response is the cancellation. Legacy: it is told, and we stop reading, too.
-            for sock, owner, _ in list(self._busy.values()) if cancels else ():
-                if owner == message["params"]["requestId"]:
-                    shut(sock)
 
     def close(self) -> None:
         """End the session, and every request, whatever the sockets do."""
-        if self._session_id is not None:
+        if self._session.id is not None:
             with suppress(Exception), self._exchange(
-                "DELETE", {}, patience=EXIT_SECONDS
+                "DELETE", self._url, self._session.headers(), patience=EXIT_SECONDS
             ):
                 pass
-        for event in filter(None, (self._closed, self._streaming)):
-            event.set()  # nobody waits on
-        for sock, *_ in list(self._busy.values()):
-            shut(sock)
+        self._closed.set()
+        self._session.settle()
+        self._pool.close()
         self._workers.close(EXIT_SECONDS)
-        for conn in [*self._busy, *self._idle]:
-            conn.close()
 
-    # One exchange
-    def _connect(self) -> Any:
-        import http.client
-        import socket
+    def _is_legacy(self) -> bool:
+        return self.connection.protocol.version < FIRST_MODERN
 
-        secure, far = self._url.scheme == "https", str(self._url.hostname)
-        host, port, login = self._proxy or (far, self._url.port, {})
-        conn: Any = http.client.HTTPConnection(host, port, timeout=self._timeout)
-        if secure:
-            conn = http.client.HTTPSConnection(
-                host, port, timeout=self._timeout, context=self._ssl
-            )
-        if secure and self._proxy:
-            conn.set_tunnel(far, self._url.port or 443, login)
-        try:
-            conn.connect()
-        except BaseException:
-            conn.close()
-            raise
-        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        return conn
+    def _is_open(self, request_id: RequestId | None) -> bool:
+        """Whether somebody waits for the answer still; true of what is no request."""
+        return request_id is None or request_id in self.connection.protocol.pending
 
-    def _pop_alive(self) -> Any:
-        """The latest connection kept alive that the server has not closed, or None."""
-        with suppress(
-            IndexError
-        ):  # nothing is expected there: data, or its end, is no good
-            while is_ready((conn := self._idle.pop()).sock):
-                conn.close()
-            return conn
-        return None
+    def _is_wanted(self, request_id: RequestId | None) -> bool:
+        """The same, but of nothing when this is closed."""
+        return not self._closed.is_set() and self._is_open(request_id)
 
     @contextmanager
     def _exchange(
         self,
         method: str,
-        headers: Json,
+        url: SplitResult,
+        headers: Headers,
         body: bytes | None = None,
         request_id: RequestId | None = None,
         patience: float | None = None,
-        opening: bool = False,
-        url: Any = None,
-    ) -> Iterator[Any]:
-        """Send a request; inside is its response, head read. It is shut after `patience`, if there is one."""
-        url, more = url or self._url, {**self._headers, **headers}
-        target = (url.path or "/") + (url.query and "?" + url.query)
-        if self._proxy and url.scheme == "http":
-            target, more = f"http://{url.netloc}{target}", {**more, **self._proxy[2]}
-        if self._session_id is not None and not opening:
-            more["Mcp-Session-Id"] = self._session_id
-        response, soon = None, min(0.5, (patience or 1.0) / 2)
-        while response is None:  # one that was kept alive may have died: then the next
-            conn, began, hold = (
-                (kept := self._pop_alive()) or self._connect(),
-                time.monotonic(),
-                None,
-            )
-            if kept and os.name == "posix":
-                hold = kept.sock.makefile("rb", 0)  # outlives kept.close()
-            late = (
-                start_timer(patience, shut, conn.sock) if patience is not None else None
-            )
-            self._busy[conn] = conn.sock, request_id, late
-            try:
-                if self._closed.is_set() or not self._is_open(request_id):
-                    raise ConnectionError("given up")
-                conn.sock.settimeout(None)
-                # Who refuses a large body may answer before it has read it.
-                with suppress(BrokenPipeError, ConnectionResetError):
-                    conn.request(method, target, body, more)
-                response = conn.getresponse()
-            except BaseException as error:
-                refused = (
-                    isinstance(error, ConnectionError)
-                    and time.monotonic() - began < soon
-                )
-                self._finish(conn)
-                given_up = self._closed.is_set() or not self._is_open(request_id)
-                # What was taken is not sent again: a tool may have run. What was not, is refused at once.
-                if given_up or not refused or hold is None or not _is_reset(hold):
-                    raise
-            finally:
-                if hold is not None:
-                    hold.close()
+    ) -> Iterator[HTTPResponse]:
+        """Send an HTTP request; inside is its response, head read. It ends when the
+        request `request_id` does, and after `patience` seconds, if there are any."""
+        target = url.path or "/"
+        if url.query:
+            target += "?" + url.query
+        headers = {**self._headers, **headers}
+        proxy = self._pool.proxy
+        if proxy is not None and url.scheme == "http":
+            target = f"http://{url.netloc}{target}"
+            headers.update(proxy.headers)
+
+        response = None
+        while response is None:
+            trip = self._pool.begin(request_id)
+            response = trip.send(method, target, headers, body, patience)
         try:
             yield response
         finally:
-            self._finish(conn, response)
+            trip.end()
 
-    def _finish(self, conn: Any, response: Any = None) -> None:
-        """Keep the connection for the next request, if the response was read to its end."""
-        *_, late = self._busy.pop(conn)
-        if late is not None:
-            late.cancel()  # or it would shut a connection in its next exchange
-        if late is not None:
-            late.join()
-        with suppress(Exception):  # what a stream has after the answer: mostly its end
-            if response is not None and not response.isclosed():
-                conn.sock.settimeout(0.1)
-                response.read1(CHUNK)
-                if response.length == 0:
-                    response.close()
-        if response is None or not response.isclosed() or conn.sock is None:
-            conn.close()
-        else:
-            self._idle.append(conn)
-        if response is not None:
-            response.close()  # which alone holds one that the server closes
-
-    def _send(self, line: bytes, message: Json) -> None:
-        """POST a message, and see its answer fed to the connection. A request's failure is its answer."""
-        request_id = message.get("id") if "method" in message else None
+    # One message
+    def _send(self, post: _Post) -> None:
+        """POST a message, and see its answer fed to the connection. A request's failure
+        is its answer."""
         try:
-            self._post(line, message, request_id)
+            self._post(post)
+            # Over HTTP+SSE the answer comes on the stream, in its own time.
+            is_due = self._dialect == self.STREAMABLE_HTTP
             if (
-                request_id is not None
-                and not self._single
-                and self._is_open(request_id)
+                is_due
+                and post.request_id is not None
+                and self._is_open(post.request_id)
             ):
                 raise ConnectionError("the server ended the response without an answer")
         except McpError as error:
-            self._fail(request_id, error)
-        except (
-            Exception
-        ) as error:  # http.client has exceptions of its own, beside OSError
-            self._fail(
-                request_id,
-                ConnectionClosed(f"{self._url.geturl()}: {error_text(error)}"),
-            )
-
-    def _is_open(self, request_id: RequestId | None) -> bool:
-        return request_id is None or request_id in self.connection.protocol.pending
+            self._fail(post.request_id, error)
+        except Exception as error:
+            # http.client has exceptions of its own, beside OSError.
+            told = f"{self._url.geturl()}: {error_text(error)}"
+            self._fail(post.request_id, ConnectionClosed(told))
 
     def _fail(self, request_id: RequestId | None, error: Exception) -> None:
         waiter = self.connection.protocol.pending.pop(request_id, None)
@@ -6650,272 +6982,267 @@ class HttpTransport(Transport):
         else:
             self._log.debug(f"HTTP: {error_text(error)}")
 
-    def _post(
-        self,
-        line: bytes,
-        message: Json,
-        request_id: RequestId | None,
-        again: bool = False,
-        moved: Any = None,
-    ) -> None:
-        if not self._is_open(request_id):
-            return None  # given up in the queue
-        handshake, session_id = (
-            method_row(message.get("method")).handshake,
-            self._session_id,
-        )
-        opening = handshake and request_id is not None
-        patience = (
-            self._timeout if request_id is None else None
-        )  # its caller knows when to give up
-        url, head = moved or self._url, self._headers_of(message)
-        with self._exchange(
-            "POST", head, line, request_id, patience, url=url
-        ) as response:
-            status, where = response.status, response.headers.get("Location", "")
-            if moved and status < 300:
-                self._url = moved
-            if opening and status < 300:
-                self._opening, self._session_id = (
-                    line,
-                    response.headers.get("Mcp-Session-Id"),
-                )
-            body = (
-                self._take(response, request_id)
-                if status < 300
-                else response.read(MAX_ERROR)
-            )
-        if status < 300:
-            return self._feed(body)  # now that the next call may have the connection
-        if status == 404 and session_id is not None and not (handshake or again):
-            self._renew(session_id, moved)
-            # An answer is lost with its question's session: in the new one, its id may mean another.
-            if "method" in message and self._session_id != session_id:
-                return self._post(line, message, request_id, True)
-        if status in (307, 308) and not moved and (there := _follow(url, where)):
-            return self._post(line, message, request_id, again, there)
-        error = _error_of(body)
-        # "400, 404 or 405 and [...] not a recognized modern JSON-RPC error: issue a GET request".
-        if (
-            opening
-            and status in (400, 404, 405)
-            and not self._single
-            and (error is None or error.code not in MODERN_ERRORS)
-        ):
-            self._single, self._url = True, url
-            self._open_stream(self._timeout)
-            if self.connection.closed is None:
-                return self._post(line, message, request_id)
-        told = f"HTTP {status} {response.reason}" + (
-            where and f" to {show(where.partition('?')[0], 300)}"
-        )
-        text = f"{told}: {body.decode('utf-8', 'replace')[:500].strip()}"
-        raise error or McpError(-32603, text, {"status": status})
+    def _cancel(self, post: _Post) -> None:
+        # Modern: closing the response is the cancellation. Legacy: it is told, and we
+        # stop reading, too.
+        if self._is_legacy():
+            self._workers.submit(partial(self._send, post))
+        request_id = object_or_empty(post.message.get("params")).get("requestId")
+        if request_id is not None:
+            self._pool.shut_request(request_id)
 
-    def _headers_of(self, message: Json) -> dict[str, str]:
+    def _post(self, post: _Post) -> None:
+        """POST a message until it is taken, and see what comes back fed.
+
+            POST --2xx--> taken
+                 --307, 308--> POST where that leads, once
+                 --404--> the session is lost: POST in the next one, once
+                 --400, 404, 405 to `initialize`--> POST where the HTTP+SSE stream says
+                 --else--> rejected: raises McpError
+
+        Raises what http.client does, too. A request that was given up is not sent.
+        """
+        while self._is_open(post.request_id):
+            rejection = self._post_once(post)
+            if rejection is None:
+                return
+            if not self._mend(post, rejection):
+                raise rejection.to_error()
+
+    def _post_once(self, post: _Post) -> _Rejection | None:
+        """POST a message, and feed what comes back; or return why it is not taken."""
+        url = post.url or self._url
+        session = self._session
+        source = _EventSource(session, post.request_id)
+        # A request's caller knows when to give up; nobody does for a notification.
+        patience = self._timeout if post.request_id is None else None
+        headers = {**self._post_headers(post.message), **session.headers()}
+        with self._exchange(
+            "POST", url, headers, post.line, post.request_id, patience
+        ) as response:
+            if response.status >= 300:
+                body = response.read(MAX_ERROR)
+                return _Rejection(url, session, response, body)
+            if post.url is not None:
+                # What is there now will be there for the next message.
+                self._url = post.url
+            if post.opens_session:
+                session.id = response.headers.get("Mcp-Session-Id")
+                session.opening = post.line
+            body = self._read_answer(response, source)
+
+        # Only now, when the next call may have the connection.
+        self._feed(body)
+        may_resume = bool(source.last_id) and self._is_legacy()
+        if may_resume and self._is_open(post.request_id):
+            self._resume(source, source.retry)
+        return None
+
+    def _post_headers(self, message: Json) -> Headers:
         meta = (message.get("params") or {}).get("_meta") or {}
         version = meta.get(META_VERSION) or self.connection.protocol.version or None
-        said = {
+        parameters = self.connection.endpoint.header_parameters
+        values = {
             "MCP-Protocol-Version": version,
-            **mirrored_headers(message, self.connection.endpoint.header_parameters),
+            **mirrored_headers(message, parameters),
+        }
+        encoded = {
+            name: encode_header(value)
+            for name, value in values.items()
+            if value is not None
         }
         return {
             "Content-Type": JSON_TYPE,
             "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
-            **{
-                name: encode_header(value)
-                for name, value in said.items()
-                if value is not None
-            },
+            **encoded,
         }
 
-    def _take(
-        self, response: Any, request_id: RequestId | None
-    ) -> bytes:  # JSON; events are fed
-        kind = (
-            (response.headers.get("Content-Type") or "")
-            .partition(";")[0]
-            .strip()
-            .lower()
-        )
-        if request_id is None:
-            return b""  # what answers a notification may be endless
-        if kind == EVENT_TYPE:
-            parser, session_id = EventParser(), self._session_id
-            self._read_events(response, parser, request_id)
-            if parser.last_id and self.connection.protocol.version < FIRST_MODERN:
-                self._come_back(parser, request_id, session_id)
-            return b""
-        body = bytearray()  # read(limit) takes memory for all of it, before 3.10
-        while (
-            kind == JSON_TYPE
-            and len(body) <= MAX_MESSAGE
-            and (part := response.read1(CHUNK))
-        ):
-            body += part
-        return b"" if self._single else bytes(body)
+    # What may help where a POST was rejected. Each returns whether to send it again.
+    def _redirect(self, post: _Post, rejection: _Rejection) -> bool:
+        if post.url is not None:
+            # Once is enough: it may go round in a circle.
+            return False
+        post.url = follow_reference(rejection.url, rejection.location)
+        return post.url is not None
 
-    def _feed(self, data: bytes) -> None:
-        if data:
-            self.connection.dispatch(
-                self.connection.receive(data if len(data) <= MAX_MESSAGE else None)
-            )
+    def _replace_session(self, post: _Post, rejection: _Rejection) -> bool:
+        # "When a client receives HTTP 404 [...], it MUST start a new session".
+        lost = rejection.session
+        if lost.id is None or post.row.handshake or post.is_renewed:
+            return False
+        self._renew(lost, post.url)
+        post.url = None
+        post.is_renewed = True
+        # An answer is lost with its question's session: in the new one, its id may mean
+        # another question.
+        return self._session is not lost and not post.is_answer
 
-    def _read_events(
-        self, response: Any, parser: EventParser, request_id: RequestId | None
-    ) -> None:
-        """Feed the connection with events, until the stream ends, or the request is answered."""
-        data = b" "
-        while data and self._is_open(request_id):
-            try:
-                data = response.read1(CHUNK)
-            except (
-                Exception
-            ) as error:  # http.client's own, OSError; ValueError: we closed it
-                self._log.debug(f"a stream broke: {error_text(error)}")
-                data = b""
-            for kind, text in parser.feed(data):
-                if kind == "message" and text:
-                    self._feed(text)
-                elif kind == "endpoint" and self._single:
-                    self._url = (
-                        _follow(self._url, text.decode("utf-8", "replace")) or self._url
-                    )
-                    self._streaming.set()  # the old HTTP+SSE
+    def _fall_back(self, post: _Post, rejection: _Rejection) -> bool:
+        """Take a server for one of 2024-11-05, which takes POSTs elsewhere."""
+        if not post.opens_session or self._dialect == self.HTTP_SSE:
+            return False
+        # "400, 404 or 405 and [...] not a recognized modern JSON-RPC error: issue a GET
+        # request".
+        error = rejection.parse_error()
+        if error is not None and error.code in MODERN_ERRORS:
+            return False
+        self._dialect = self.HTTP_SSE
+        self._url = rejection.url
+        self._open_stream(self._timeout)
+        post.url = None
+        return self.connection.closed is None
 
-    def _come_back(
-        self, parser: EventParser, request_id: RequestId | None, session_id: MaybeText
-    ) -> None:
-        """GET a session's stream, again and again: for the rest of an answer, or for all that is not one."""
-        delay, failures = parser.retry if request_id is not None else 0.0, 0
-        opened = self._streaming or threading.Event()
-        while (
-            not self._closed.wait(delay)
-            and self._is_open(request_id)
-            and self._session_id == session_id
-        ):
-            version = self.connection.protocol.version or OLDEST
-            head: Json = {"Accept": EVENT_TYPE, "MCP-Protocol-Version": version}
-            if parser.last_id:
-                head["Last-Event-ID"] = parser.last_id.encode("utf-8")
-            try:
-                with self._exchange("GET", head, None, request_id) as response:
-                    kind = response.headers.get("Content-Type", "")
-                    if response.status == 404 and opened.is_set():
-                        self._renew(str(session_id))
-                    if response.status != 200 or EVENT_TYPE not in kind:
-                        return
-                    if not self._single:
-                        opened.set()
-                    failures = 0
-                    self._read_events(response, parser, request_id)
-            except OSError:
-                if (failures := failures + 1) > MAX_VISITS:
-                    raise
-            if self._single:
-                return
-            delay = parser.retry * 2**failures
+    # By status, in the order in which they are tried.
+    _REMEDIES = {
+        307: (_redirect,),
+        308: (_redirect,),
+        400: (_fall_back,),
+        404: (_replace_session, _fall_back),
+        405: (_fall_back,),
+    }
 
-    def _open_stream(self, seconds: float) -> None:
-        """Have a worker read a session's own stream; wait until it is open, or refused."""
-        self._streaming = opened = threading.Event()
-        self._workers.submit(partial(self._listen, opened, self._session_id))
-        opened.wait(0.0 if self._closed.is_set() else seconds)
+    def _mend(self, post: _Post, rejection: _Rejection) -> bool:
+        for remedy in self._REMEDIES.get(rejection.status, ()):
+            if remedy(self, post, rejection):
+                return True
+        return False
 
-    def _listen(self, opened: threading.Event, session_id: MaybeText) -> None:
-        try:
-            self._come_back(EventParser(), None, session_id)
-        except OSError as error:
-            self._log.warning(f"cannot hear the server: {error_text(error)}")
-        finally:
-            opened.set()
-            if self._single:
-                self.connection.close(ConnectionClosed("the server closed the stream"))
-
-    def _renew(self, lost: str, url: Any = None) -> None:
-        """ "It MUST start a new session": once, whoever notices first that the old one is lost."""
-        if (
-            done := self._renewals.setdefault(lost, mine := threading.Event())
-        ) is not mine:
+    def _renew(self, lost: _ClientSession, moved: SplitResult | None) -> None:
+        """Open a session in place of a lost one, where the server has `moved` if it
+        has: once, on the thread that notices first. The others wait for it. Raises
+        ConnectionError, on that thread, if none is to be had."""
+        mine = threading.Event()
+        done = self._renewals.setdefault(lost, mine)
+        if done is not mine:
             done.wait(self._timeout)
             return
         try:
-            if self._session_id != lost:
-                return  # it has been, meanwhile
-            self.connection.cancel_all()  # what the lost one asked
-            head = self._headers_of({})
-            with self._exchange(
-                "POST", head, self._opening, None, self._timeout, True, url
-            ) as response:
-                response.read(CHUNK)
-                if response.status >= 300:
-                    raise ConnectionError(f"lost the session: HTTP {response.status}")
-                self._session_id, self._streaming = (
-                    response.headers.get("Mcp-Session-Id"),
-                    None,
-                )
-                self._url = url or self._url
-            self.write(encode_message(call_message("notifications/initialized", None)))
-            self._on_new_session()
+            # Who notices late finds it done.
+            if self._session is lost:
+                self._open_next_session(lost, moved or self._url)
         finally:
             self._renewals.pop(lost).set()
 
+    def _open_next_session(self, lost: _ClientSession, url: SplitResult) -> None:
+        # Nobody waits for the answers to what was asked in the lost one.
+        self.connection.cancel_all()
+        headers = self._post_headers({})
+        with self._exchange(
+            "POST", url, headers, lost.opening, patience=self._timeout
+        ) as response:
+            response.read(CHUNK)
+            if response.status >= 300:
+                raise ConnectionError(f"lost the session: HTTP {response.status}")
+            session_id = response.headers.get("Mcp-Session-Id")
+            self._session = _ClientSession(session_id, lost.opening)
+            self._url = url
+        self.write(encode_message(call_message("notifications/initialized", None)))
+        self._on_new_session()
 
-def _is_reset(hold: Any) -> bool:
-    """Whether the peer refuses what came after it had closed: told by a reset. Who took it, only closes."""
-    import select
+    # Responses
+    def _feed(self, data: bytes) -> None:
+        if data:
+            line = data if len(data) <= MAX_MESSAGE else None
+            self.connection.dispatch(self.connection.receive(line))
 
-    poll = select.poll()
-    poll.register(hold, 0)
-    return bool(poll.poll(500))
+    def _read_answer(self, response: HTTPResponse, source: _EventSource) -> bytes:
+        """Read what answers a request, and return it if it is JSON; events are fed."""
+        content_type = _content_type(response)
+        if source.request_id is None:
+            # What answers a notification may be endless.
+            return b""
+        if content_type == EVENT_TYPE:
+            self._read_events(response, source)
+        # Over HTTP+SSE, only what comes on the stream is an answer.
+        if content_type != JSON_TYPE or self._dialect == self.HTTP_SSE:
+            return b""
+        return _read_body(response)
 
+    def _read_events(self, response: HTTPResponse, source: _EventSource) -> None:
+        """Feed events, until the response ends, or the request is answered."""
+        while self._is_open(source.request_id):
+            try:
+                data = response.read1(CHUNK)
+            except Exception as error:
+                # http.client's own, OSError, or ValueError: it was closed.
+                self._log.debug(f"a stream broke: {error_text(error)}")
+                return
+            if not data:
+                return
+            for kind, text in source.feed(data):
+                if kind == "message":
+                    self._feed(text)
+                elif kind == "endpoint" and self._dialect == self.HTTP_SSE:
+                    # The first event of the old transport says where to POST.
+                    reference = text.decode("utf-8", "replace")
+                    self._url = follow_reference(self._url, reference) or self._url
+                    source.session.settle()
 
-def _follow(url: Any, where: str) -> Any:
-    """Where a reference leads from a URL; None if to another host: headers may hold secrets; or nowhere."""
-    from urllib.parse import urljoin, urlsplit
+    # Streams
+    def _open_stream(self, seconds: float) -> None:
+        """Have a worker read the session's own stream. Wait until it is open, or
+        refused, or for `seconds`."""
+        session = self._session
+        session.stream = session.ASKED
+        self._workers.submit(partial(self._listen, session))
+        if not self._closed.is_set():
+            session.settled.wait(seconds)
 
-    with suppress(ValueError):  # it is no reference
-        new, ports = (
-            urlsplit(urljoin(url.geturl(), where.strip())),
-            {"http": 80, "https": 443},
-        )
-        old, site = (
-            (each.scheme, each.hostname, each.port or ports.get(each.scheme))
-            for each in (url, new)
-        )
-        if old == site and new != url:
-            return new
-    return None
+    def _listen(self, session: _ClientSession) -> None:
+        try:
+            self._resume(_EventSource(session, None), 0.0)
+        except OSError as error:
+            self._log.warning(f"cannot hear the server: {error_text(error)}")
+        finally:
+            session.settle()
+            if self._dialect == self.HTTP_SSE:
+                self.connection.close(ConnectionClosed("the server closed the stream"))
 
+    def _resume(self, source: _EventSource, delay: float) -> None:
+        """GET a stream, in `delay` seconds and then again and again: for the rest of
+        an answer, or as long as the session lasts. Raises OSError if it is not had."""
+        failures = 0
+        while not self._closed.wait(delay):
+            is_over = self._session is not source.session
+            if is_over or not self._is_open(source.request_id):
+                return
+            try:
+                if not self._get_once(source):
+                    return
+                failures = 0
+            except OSError:
+                failures += 1
+                if failures > MAX_VISITS:
+                    raise
+            if self._dialect == self.HTTP_SSE:
+                # What it had to say is lost with it.
+                return
+            delay = source.retry * 2**failures
 
-def _error_of(body: bytes) -> McpError | None:
-    with suppress(ParseError):  # there may be none in the body
-        if "code" in (
-            error := object_or_empty(object_or_empty(parse_message(body)).get("error"))
-        ):
-            return McpError.from_wire(error)
-    return None
-
-
-def _proxy_of(url: Any) -> tuple[str, int | None, dict[str, str]] | None:
-    """The proxy that the environment has for a URL: host, port, and the headers that it wants."""
-    local = url.hostname in ("localhost", "127.0.0.1", "::1")
-    if local or not any(name.lower().endswith("_proxy") for name in os.environ):
-        return None
-    from urllib.parse import unquote, urlsplit  # slow to import, as what follows
-    from urllib.request import getproxies, proxy_bypass
-
-    found = getproxies().get(url.scheme)
-    if not found or proxy_bypass(url.hostname):
-        return None
-    proxy = urlsplit(found if "://" in found else "//" + found)
-    login = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}".encode(
-        "utf-8"
-    )
-    headers = (
-        {"Proxy-Authorization": f"Basic {_base64(login)}"} if proxy.username else {}
-    )
-    return str(proxy.hostname), proxy.port, headers
+    def _get_once(self, source: _EventSource) -> bool:
+        """GET a stream and feed its events until it ends. False if there is none."""
+        session = source.session
+        headers: Headers = {
+            "Accept": EVENT_TYPE,
+            "MCP-Protocol-Version": self.connection.protocol.version or OLDEST,
+            **session.headers(),
+        }
+        if source.last_id:
+            headers["Last-Event-ID"] = source.last_id.encode("utf-8")
+        with self._exchange(
+            "GET", self._url, headers, request_id=source.request_id
+        ) as response:
+            status = response.status
+            if status == 200 and _content_type(response) == EVENT_TYPE:
+                if self._dialect == self.STREAMABLE_HTTP:
+                    session.settle()
+                self._read_events(response, source)
+                return True
+        # Before that is settled, 404 only says that this server has no such stream.
+        is_settled = session.stream == session.SETTLED
+        if status == 404 and is_settled and session.id is not None:
+            self._renew(session, None)
+        return False
 
 
 ###############################################################################

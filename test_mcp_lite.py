@@ -6659,7 +6659,7 @@ class TestHttpClient:
         ) as client:
             for _ in range(3):
                 assert client.call("x") == "x"
-                eventually(lambda: client._connection.transport._idle)
+                eventually(lambda: client._connection.transport._pool._idle)
             assert {each["connection"] for each in seen} == {0}
 
     def test_what_was_given_up_is_not_sent_again(self):
@@ -6686,16 +6686,16 @@ class TestHttpClient:
         ran, connecting, cancelled = [], threading.Event(), threading.Event()
         server.add_tool(lambda: ran.append(1) or "x", name="run")
         with server.start_http() as http, Client(http.url) as client:
-            transport = client._connection.transport
-            connect = transport._connect
+            pool = client._connection.transport._pool
+            connect = pool._connect
 
             def slow():
                 connecting.set()
                 assert cancelled.wait(SECONDS)
                 return connect()
 
-            monkeypatch.setattr(transport, "_connect", slow)
-            monkeypatch.setattr(transport, "_pop_alive", lambda: None)
+            monkeypatch.setattr(pool, "_connect", slow)
+            monkeypatch.setattr(pool, "_pop_alive", lambda: None)
             call = client.start_call("run")
             assert connecting.wait(SECONDS)
             call.cancel()
@@ -6749,21 +6749,58 @@ class TestHttpClient:
                         time.sleep(0.001)
                 gone.set()
 
-        def choose(transport):
-            conn = pop_alive(transport)
+        def choose(pool):
+            conn = pop_alive(pool)
             if conn is not None:
                 chosen.set()
                 assert unread or gone.wait(SECONDS)
             return conn
 
-        pop_alive = mcp_lite.HttpTransport._pop_alive
-        monkeypatch.setattr(mcp_lite.HttpTransport, "_pop_alive", choose)
+        pop_alive = mcp_lite._HttpPool._pop_alive
+        monkeypatch.setattr(mcp_lite._HttpPool, "_pop_alive", choose)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             thread = threading.Thread(target=serve)
             thread.start()
             with Client(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp") as client:
                 assert client.call("x") == "x"
             thread.join(SECONDS)
+
+    def test_who_shuts_late_hits_nobody(self, monkeypatch):
+        """A connection that carries the next call is not shut for the one before."""
+        trips, begin = [], mcp_lite._HttpPool.begin
+
+        def begin_and_note(pool, request_id):
+            trips.append(begin(pool, request_id))
+            return trips[-1]
+
+        def call(seen, sock):
+            pool = client._connection.transport._pool
+            for trip in trips[:-1]:
+                pool.shut(trip)
+            return result_of(seen, **text_result("x"))
+
+        monkeypatch.setattr(mcp_lite._HttpPool, "begin", begin_and_note)
+        with web_server(modern_site(tools_call=call)) as (url, seen), Client(
+            url
+        ) as client:
+            assert [client.call("x") for _ in range(3)] == ["x"] * 3
+            assert {each["connection"] for each in seen} == {0} and len(trips) == 4
+
+    def test_what_was_shut_is_not_kept(self):
+        """Nor is what ends when the client is closed: every connection is closed then."""
+        call = modern_site(
+            tools_call=lambda seen, sock: result_of(seen, **text_result("x"))
+        )
+        with web_server(call) as (url, _), Client(url) as client:
+            pool = client._connection.transport._pool
+            eventually(lambda: len(pool._idle) == 1)
+            shut, late = pool.begin(None), pool.begin(None)
+            pool.shut(shut)
+            assert not shut.end() and not pool._idle
+            assert pool.give_back(late, True) and pool._idle and not pool._busy
+            late = pool.begin(None)
+            client.close()
+            assert not late.end() and not pool._idle and not pool._busy
 
     def test_a_dead_connection_is_replaced(self):
         """A connection that died while it was kept alive is no reason to fail."""
