@@ -37,7 +37,7 @@ The rooms, in reading order. Each uses only the rooms above it.
      8. Framing         bytes to lines and events, and the headers that mirror a message
      9. Protocol        one conversation without I/O, locks or clocks: what may be said now
     10. Connection      the same conversation with threads: workers, waiting, deadlines
-    11. Context         what a handler sees of its request, and how it asks the client
+    11. Context         what a handler sees, how it asks the client, where it runs
     12. stdio           byte streams, a server's standard streams kept clean, a server as a child process
     13. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
     14. HTTP server     sockets and WSGI: the shells around the endpoint
@@ -61,7 +61,7 @@ Who runs what, and how it ends:
     HTTP worker Client over HTTP         one POST or stream each                       when idle, or close()
 
 What guards what: Connection._lock the outgoing queue, a request's end and, over HTTP, the streams;
-Workers._lock jobs and threads; Server._lock registries and listeners; HttpEndpoint._lock sessions;
+Workers._lock jobs and threads; Registry._lock offers; ServerEndpoint._lock listeners; HttpEndpoint._lock sessions;
 HttpServer._lock connections. They are leaves: none is held while another is taken, during I/O, or while your
 code runs. What two threads may end lives in a dict or list: who removes it has won, the other does nothing.
 """
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer as _Listening
     from ssl import SSLContext
-    from typing import Any, Dict, Union
+    from typing import Any, Dict, Literal, TypeVar, Union, overload
     from urllib.parse import SplitResult
 
     Json = Dict[str, Any]  # a JSON object
@@ -100,14 +100,22 @@ if TYPE_CHECKING:
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
+    # What a decorator gets, and gives back.
+    Function = TypeVar("Function", bound=Callable[..., Any])
 else:
     # Mixed in when they are needed: slow to import.
     _Handling = _Listening = object
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = RequestId = MaybeText = Callback = object
+    Any = RequestId = MaybeText = Callback = Function = object
     Json = dict
     Job = Write = Callable
+
+    def overload(function):
+        """For type checkers only; what is defined last counts."""
+        return function
+
+
 __version__ = "0.1.0"
 __all__ = [
     "Audio",
@@ -4579,76 +4587,137 @@ class Connection:
 ###############################################################################
 # 11. Context #################################################################
 ###############################################################################
-# What a handler sees of its request. One call asks the client in either era: a legacy session gets a request,
-# and the handler waits; a modern request ends with the question as its result and comes again with the answer
-# (basic/patterns/mrtr.md), and what was answered before in `requestState`, signed.
+# What a handler sees of its request, how it asks the client, and where it runs.
+#
+# In a legacy session a question is a request to the client, and the handler waits for
+# the answer. A modern server sends no requests: the question is the result, and the
+# request comes again with the answer (basic/patterns/mrtr.md):
+#
+#     client                                server
+#     tools/call ----------------------->   runs the handler; ctx.elicit() has no answer
+#                                           on record, and leaves it: _InputRequired
+#     <--- "input_required", with inputRequests and requestState
+#     asks its user
+#     tools/call, with inputResponses
+#                and requestState ------>   load_answers(); runs the handler again from
+#                                           its top; ctx.elicit() returns the answer
+#     <--- "complete"
+#
+# requestState is what the server must remember between the two, in the client's
+# keeping: the answers so far, the values of once(), what was asked last; see Signer.
 class Context:
-    """A function's view of its request: declare a parameter of this type. Any thread may use it meanwhile.
-    `client_info`, not verified, and `client_capabilities` are what the client says of itself; `meta` is the
-    wire's `_meta`; `session_id` a legacy HTTP session's; `auth` the claims that `verify` returned, else None.
-    BEWARE, in the modern era a handler runs again from its top for every answer: what stands before a
-    question happens again. Ask first, act afterwards, or wrap the act in `once`. Questions without `key` are
-    told apart by their order, so it must be the same in each run."""
+    """A handler's view of its request: it gets one in a parameter of this type.
+
+    Any thread may use it while the request is in flight.
+
+        request_id            the request's id
+        meta                  its `_meta`, as it came
+        protocol_version      the revision that it is served in
+        client_info           what the client calls itself; nobody verified that
+        client_capabilities   what the client declared that it can do
+        session_id            of a legacy HTTP session, else None
+        auth                  the claims that `verify` returned for its token, else None
+        cancelled             whether it was cancelled, or its client is gone
+
+    What asks the client (elicit, elicit_url, sample, roots, ask) blocks, in a legacy
+    session. It raises MissingCapability if the client did not declare that it answers
+    such questions, InvalidParams if the answer is wrong, McpError if it is an error,
+    Cancelled if the request is, and Timeout after ten minutes.
+
+    BEWARE: in the modern era a handler runs again from its top for every answer, so
+    what stands before a question happens again. Ask first and act afterwards, or wrap
+    the act in `once`. Questions without a `key` are told apart by their order, so that
+    must be the same in each run.
+    """
 
     def __init__(
         self, connection: Connection, request: Request, signer: Signer
     ) -> None:
-        self.request_id, self.meta, self.protocol_version = (
-            request.id,
-            request.meta,
-            request.version,
-        )
-        self.client_info, self.client_capabilities = (
-            request.client_info,
-            request.capabilities,
-        )
-        self.session_id, self.auth = connection.session_id, request.auth
-        self._connection, self._request, self._signer = connection, request, signer
-        self._recorded: dict[
-            str, Any
-        ] = {}  # key -> [digest of the question, the answer]
-        self._once: Json = {}  # key -> value
-        self._asked = itertools.count(1)  # questions without a key
+        self.request_id = request.id
+        self.meta = request.meta
+        self.protocol_version = request.version
+        self.client_info = request.client_info
+        self.client_capabilities = request.capabilities
+        self.session_id = connection.session_id
+        self.auth = request.auth
+        self._connection = connection
+        self._request = request
+        self._signer = signer
+        # The modern era's record. Key -> [fingerprint of the question, its answer].
+        self._recorded: dict[str, Any] = {}
+        # Key -> value.
+        self._once: Json = {}
+        # Numbers the questions without a key.
+        self._next_number = itertools.count(1).__next__
 
     # Telling
+
     def progress(
         self, done: float, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell the client how far this is, if it asked: basic/patterns/progress.md. `done` must increase."""
-        request, token = self._request, self._request.progress_token
-        if token is None or not done > request.progress:
+        """Tell the client how far this is, if it asked: basic/patterns/progress.md.
+
+        done       increases with each call; where it does not, nothing is sent
+        total      what `done` will be at the end, where that is known
+        message    what is being done; clients know it since 2025-03-26
+
+        Raises ValueError or TypeError for what is no number of JSON's.
+        """
+        request = self._request
+        if request.progress_token is None or not done > request.progress:
             return
-        said = message if request.version >= "2025-03-26" else None
-        params = add_given(
-            {"progressToken": token, "progress": done}, total=total, message=said
-        )
+        params = {"progressToken": request.progress_token, "progress": done}
+        add_given(params, total=total)
+        if request.version >= "2025-03-26":
+            add_given(params, message=message)
         self._connection.notify("notifications/progress", params, request)
-        request.progress = done  # which was a number that JSON knows
+        # Only now: it could be encoded, so it is a number.
+        request.progress = done
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        """Log any value with a JSON form, if the client wants this level: server/utilities/logging.md."""
+        """Log to the client, if it wants this level: server/utilities/logging.md.
+
+        level     "debug", "info", "notice", "warning", "error", "critical", "alert" or
+                  "emergency"; else ValueError
+        data      any value with a JSON form; else TypeError
+        logger    the name of what logs
+        """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
-        wanted = (
-            self._request.log_level
-            if self._request.modern
-            else self._connection.protocol.log_level
-        )
-        # Modern: "MUST NOT emit `notifications/message` for a request that does not include this field".
-        if wanted and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted):
-            params = {
-                **add_given({"level": level}, logger=logger),
-                "data": to_plain(data),
-            }
-            self._connection.notify("notifications/message", params, self._request)
+        if self._request.modern:
+            wanted = self._request.log_level
+        else:
+            wanted = self._connection.protocol.log_level
+        # "MUST NOT emit `notifications/message` for a request that does not include
+        # this field": that of a modern request is "" then.
+        if not wanted or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
+            return
+        params: Json = {"level": level}
+        add_given(params, logger=logger)
+        params["data"] = to_plain(data)
+        self._connection.notify("notifications/message", params, self._request)
 
-    debug, info = partialmethod(log, "debug"), partialmethod(log, "info")
-    warning, error = partialmethod(log, "warning"), partialmethod(log, "error")
+    def debug(self, data: Any, logger: str | None = None) -> None:
+        """Log at the level "debug": log("debug", data, logger)."""
+        self.log("debug", data, logger)
 
-    # Cancellation
+    def info(self, data: Any, logger: str | None = None) -> None:
+        """Log at the level "info": log("info", data, logger)."""
+        self.log("info", data, logger)
+
+    def warning(self, data: Any, logger: str | None = None) -> None:
+        """Log at the level "warning": log("warning", data, logger)."""
+        self.log("warning", data, logger)
+
+    def error(self, data: Any, logger: str | None = None) -> None:
+        """Log at the level "error": log("error", data, logger)."""
+        self.log("error", data, logger)
+
+    # Cancellation: basic/patterns/cancellation.md
+
     @property
     def cancelled(self) -> bool:
-        """Whether the client has cancelled this request, or is gone. The answer will be dropped."""
+        """Whether it was cancelled, or its client is gone. The answer is dropped."""
         return self._request.cancelled
 
     def check_cancelled(self) -> None:
@@ -4657,15 +4726,28 @@ class Context:
             raise Cancelled("the request was cancelled")
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, but raise Cancelled at once when the request is cancelled."""
+        """Block for so many seconds. Raise Cancelled once the request is cancelled."""
         inbox: SimpleQueue[Any] = SimpleQueue()
         with self._waiting(inbox), suppress(Empty):
             get_within(inbox, max(0.0, seconds))
         self.check_cancelled()
 
+    def on_cancel(self, fn: Job) -> None:
+        """Have fn() called, on another thread, when the request is cancelled.
+
+        If it was already, fn() is called at once, on another thread, too.
+        """
+        self._request.callbacks.append(fn)
+        # Cancelled just now? Whoever takes fn off the list calls it, so it runs once.
+        if self._request.cancelled:
+            self._connection._stop(self._request)
+
     @contextmanager
     def _waiting(self, *inboxes: SimpleQueue[Any]) -> Iterator[None]:
-        """Inside, each inbox gets ("cancelled", None) on cancellation. Raises Cancelled if it was before."""
+        """Inside, each inbox gets ("cancelled", None) on cancellation.
+
+        Raises Cancelled if that was before.
+        """
         waiters = self._request.waiters
         waiters += inboxes
         try:
@@ -4675,31 +4757,50 @@ class Context:
             for inbox in inboxes:
                 waiters.remove(inbox)
 
-    def on_cancel(self, fn: Job) -> None:
-        """Have fn() run, on another thread, when the request is cancelled, or at once if it was."""
-        self._request.callbacks.append(fn)
-        if self._request.cancelled:
-            self._connection._stop(self._request)  # who takes it there, runs it
-
     def close_stream(self, retry_ms: int | None = None) -> None:
-        """In a legacy HTTP session, end the answer's stream; the client comes back, after `retry_ms`."""
-        raw = b":\n\n" if retry_ms is None else b"retry: %d\n\n" % retry_ms
+        """End the stream of the answer, in a legacy HTTP session: the client returns.
+
+        retry_ms    how long it waits before it does; else as long as it likes
+
+        Elsewhere, and where the client does not know how to come back, nothing happens.
+        """
+        event = b":\n\n" if retry_ms is None else b"retry: %d\n\n" % retry_ms
         if self._request.stream is not None:
-            self._request.stream.say(raw, leave=True)
+            self._request.stream.say(event, leave=True)
 
     # Asking
+
     def elicit(self, message: str, schema: Any, key: str | None = None) -> Json:
-        """Ask the user to fill in a form (client/elicitation.md): flat JSON Schema, dataclass or TypedDict.
-        Returns {"action": "accept"/"decline"/"cancel", "content"}. MissingCapability, Cancelled, Timeout."""
+        """Ask the user to fill in a form: client/elicitation.md.
+
+        message    what the user is told
+        schema     the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError
+                   for what elicitation does not allow
+        key        what the answer is known by if the handler runs again
+
+        Returns {"action": "accept", "decline" or "cancel", "content"}. The content is
+        None unless accepted, and of the dataclass or TypedDict if that was the schema.
+        """
         form, convert = elicitation_schema(schema)
         params = {"message": message, "requestedSchema": form}
         answer = self._ask_one(key, "elicit", "elicitation/create", params)
-        content = answer.get("content") if answer["action"] == "accept" else None
-        return {**answer, "content": None if content is None else convert(content)}
+        content = None
+        if answer["action"] == "accept" and answer.get("content") is not None:
+            content = convert(answer["content"])
+        return {**answer, "content": content}
 
     def elicit_url(self, message: str, url: str, key: str | None = None) -> Json:
-        """Ask the user to visit a URL, for what must not pass through the client: keys, payments, logins.
-        Returns {"action", "content": None}: "accept" means that they agreed to go, not that they are back."""
+        """Ask the user to visit a URL, for what must not pass through the client.
+
+        That is keys, payments, logins: client/elicitation.md.
+
+        message    what the user is told
+        url        where to go
+        key        what the answer is known by if the handler runs again
+
+        Returns {"action", "content": None}. "accept" means that the user agreed to go,
+        not that they have been there.
+        """
         params = {"mode": "url", "message": message, "url": url}
         if not self._request.modern:
             params["elicitationId"] = os.urandom(16).hex()
@@ -4713,208 +4814,372 @@ class Context:
         key: str | None = None,
         **params: Any,
     ) -> Json:
-        """Have the client's model answer (client/sampling.md) text, a Message, or a list of those; `params`
-        are the wire's others, system_prompt= say. Returns {"role", "content", "model", "stopReason"}."""
-        wire = {
-            re.sub("_(.)", lambda found: found[1].upper(), name): value
-            for name, value in params.items()
-        }
-        question = {
-            "messages": prompt_messages(messages),
-            "maxTokens": max_tokens,
-            **wire,
-        }
+        """Have the client's model answer: client/sampling.md.
+
+        messages      text, a Message, or a list of those
+        max_tokens    the most that the answer may have
+        key           what the answer is known by if the handler runs again
+        params        the wire's others: system_prompt= becomes systemPrompt, and so on
+
+        Returns {"role", "content", "model", "stopReason"}.
+        """
+        question = {"messages": prompt_messages(messages), "maxTokens": max_tokens}
+        for name, value in params.items():
+            camel_case = re.sub("_(.)", lambda match: match[1].upper(), name)
+            question[camel_case] = value
         return self._ask_one(key, "sample", "sampling/createMessage", question)
 
     def roots(self, key: str | None = None) -> list[Json]:
-        """The directories that the client works in: [{"uri", "name"}]: client/roots.md."""
+        """Ask which directories the client works in: client/roots.md.
+
+        key    what the answer is known by if the handler runs again
+
+        Returns [{"uri", "name"}, ...]; a root may have no name.
+        """
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
 
     def ask(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
-        """Ask several of the above at once: {key: (method, params)}. Returns {key: result}, each checked."""
+        """Ask several questions at once.
+
+        questions    {key: (method, params)}, as the wire has them, of the methods
+                     "elicitation/create", "sampling/createMessage" and "roots/list";
+                     ValueError for others
+
+        Returns {key: result}, each checked.
+        """
         for method, params in questions.values():
-            self._require(method, params)
-        answers = (
-            self._ask_modern(questions)
-            if self._request.modern
-            else self._ask_legacy(questions)
-        )
-        for key, question in questions.items():
-            check_answer(key, *question, answers[key])
+            self._require_capability(method, params)
+        if self._request.modern:
+            answers = self._ask_modern(questions)
+        else:
+            answers = self._ask_legacy(questions)
+        for key, (method, params) in questions.items():
+            check_answer(key, method, params, answers[key])
         return answers
 
     def once(self, key: str, fn: Job) -> Any:
-        """The value of fn(), computed once for this request, even when the handler runs again. In the modern
-        era it travels through the client, signed but readable: a JSON value, and no secret."""
+        """The value of fn(), which is called once even when the handler runs again.
+
+        key    what the value is known by: another for each use
+        fn     returns a value with a JSON form; as JSON has it, once() returns it
+
+        In the modern era the value travels through the client, signed, but readable:
+        let it be no secret.
+        """
         if key not in self._once:
             self._once[key] = json.loads(encode_json(to_plain(fn())))
         return self._once[key]
 
+    # How questions are asked
+
     def _ask_one(self, key: str | None, kind: str, method: str, params: Json) -> Json:
         if key is None:
-            key = f"{kind}-{next(self._asked)}"
+            key = f"{kind}-{self._next_number()}"
         return self.ask({key: (method, params)})[key]
 
-    def _require(self, method: str, params: Json) -> None:
-        """What "requires a capability the client did not include" MUST end with -32021; in both eras."""
-        row, declared = method_row(method), self.client_capabilities
-        if row.sender != "server" or row.kind != "request":
-            raise ValueError(f"{method} is no question")
-        needed, since = row.capability, row.since
-        if params.get("mode") == "url":
-            needed, since = ("elicitation", "url"), LAST_LEGACY
-        elif "tools" in params or "toolChoice" in params:
-            needed, since = ("sampling", "tools"), LAST_LEGACY
-        elif needed == ("elicitation",) and list(declared.get("elicitation") or ()) == [
-            "url"
-        ]:
-            # An empty object means form; one with only url does not.
-            needed = ("elicitation", "form")
+    def _require_capability(self, method: str, params: Json) -> None:
+        """Raise MissingCapability unless the client declared what a question needs.
+
+        "If processing a request requires a capability the client did not include [...],
+        the server MUST return" -32021, says the modern era; we do so in both.
+        """
+        declared = self.client_capabilities
+        needed, since = needed_capability(method, params, declared)
         if self.protocol_version >= since and has_capability(declared, needed):
             return
         required: Json = {}
         for name in reversed(needed):
             required = {name: required}
         raise MissingCapability(
-            f"{method} needs the client capability {'.'.join(needed)}, which was not declared",
+            f"{method} needs the client capability {'.'.join(needed)}, "
+            "which was not declared",
             {"requiredCapabilities": required},
         )
 
     def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
-        connection, request = self._connection, self._request
+        """Send the questions, and block until all are answered, or one fails."""
+        connection = self._connection
         waiters = {key: Waiter(method) for key, (method, _) in questions.items()}
-        with self._waiting(*[waiter.inbox for waiter in waiters.values()]):
+        inboxes = [waiter.inbox for waiter in waiters.values()]
+        answers = {}
+        with self._waiting(*inboxes):
             try:
                 for key, (_, params) in questions.items():
-                    connection.request(waiters[key], params, request)
-                return {
-                    key: connection.wait(waiter, STATE_SECONDS)
-                    for key, waiter in waiters.items()
-                }
+                    connection.request(waiters[key], params, self._request)
+                for key, waiter in waiters.items():
+                    answers[key] = connection.wait(waiter, STATE_SECONDS)
             finally:
+                # Of the others, when one fails; who has its answer is not abandoned.
                 for waiter in waiters.values():
                     connection.abandon(waiter, "no longer needed")
+        return answers
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
-        asked = {
-            key: {"method": method, "params": params}
-            for key, (method, params) in questions.items()
-        }
-        missing = {
-            key: question
-            for key, question in asked.items()
-            if self._recorded.get(key, ("",))[0] not in (None, digest(question))
-        }
-        if not missing:
-            return {key: self._recorded[key][1] for key in asked}
-        state = {
+        """The answers on record. Raises _InputRequired for questions that have none."""
+        missing: Json = {}
+        for key, (method, params) in questions.items():
+            question = {"method": method, "params": params}
+            if not self._is_answered(key, question):
+                missing[key] = question
+        if missing:
+            raise _InputRequired(
+                {
+                    "inputRequests": missing,
+                    "requestState": self._seal_record(missing),
+                }
+            )
+        return {key: self._recorded[key][1] for key in questions}
+
+    def _is_answered(self, key: str, question: Json) -> bool:
+        """Whether an answer to this very question is on record under this key."""
+        if key not in self._recorded:
+            return False
+        answered = self._recorded[key][0]
+        # What was answered before we asked, see load_answers, fits any question.
+        return answered is None or answered == fingerprint(question)
+
+    def _seal_record(self, asked: Json) -> str:
+        """The requestState that goes out with questions."""
+        record = {
             "answers": self._recorded,
             "once": self._once,
-            "asked": {key: digest(question) for key, question in missing.items()},
+            "asked": {key: fingerprint(question) for key, question in asked.items()},
         }
-        raise _InputRequired(
-            {
-                "resultType": "input_required",
-                "inputRequests": missing,
-                "requestState": self._signer.seal(state, self._binding()),
-            }
-        )
+        return self._signer.seal(record, self._binding())
 
-    # What travels in requestState
     def load_answers(self) -> None:
-        """Take a retry's answers. Raises InvalidParams for a state not ours, for another request, or old."""
+        """Take what a request that comes again brings: our record, and new answers.
+
+        Raises InvalidParams for answers that are no objects, and for a requestState
+        that is not ours, belongs to another request, or is old.
+        """
         params = self._request.params
         if "inputResponses" not in params and "requestState" not in params:
             return
-        fresh, state = params.get("inputResponses", {}), params.get("requestState")
-        if not isinstance(fresh, dict) or not all(
-            isinstance(answer, dict) for answer in fresh.values()
-        ):
+        fresh = params.get("inputResponses", {})
+        if not _is_object_of_objects(fresh):
             raise InvalidParams(
                 f"inputResponses: expected an object of objects, got {show(fresh)}"
             )
-        # Without a state, the answers were given before we asked: they go to whatever has their key.
-        known: Json = {"once": {}, "answers": {}, "asked": dict.fromkeys(fresh)}
+        state = params.get("requestState")
         if state is not None:
-            known = self._signer.open(state, self._binding())
-        self._once, self._recorded = known["once"], known["answers"]
-        for key in known["asked"].keys() & fresh.keys():
-            self._recorded[key] = [known["asked"][key], fresh[key]]
+            record = self._signer.open(state, self._binding())
+        else:
+            # Answered before we asked: each goes to the question that has its key.
+            record = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
+        self._recorded = record["answers"]
+        self._once = record["once"]
+        for key, asked in record["asked"].items():
+            if key in fresh:
+                self._recorded[key] = [asked, fresh[key]]
 
     def _binding(self) -> str:
-        salient = [
-            self._request.params.get(name) for name in ("name", "uri", "arguments")
-        ]
-        return digest([self._request.method, salient, principal(self.auth)])
+        """What a requestState is good for: this method, with these, by this caller."""
+        params = self._request.params
+        salient = [params.get(name) for name in ("name", "uri", "arguments")]
+        return fingerprint([self._request.method, salient, principal(self.auth)])
+
+
+def _is_object_of_objects(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(each, dict) for each in value.values())
+
+
+# Questions and answers, as both sides check them
+
+
+def needed_capability(
+    method: str, params: Json, declared: Json
+) -> tuple[tuple[str, ...], str]:
+    """What a client must have declared for a question, and since when that exists.
+
+    Returns the path into its capabilities, and a revision. Raises ValueError for what
+    is no question.
+    """
+    row = method_row(method)
+    if row.sender != "server" or row.kind != "request":
+        raise ValueError(f"{method} is no question")
+    if params.get("mode") == "url":
+        return ("elicitation", "url"), LAST_LEGACY
+    if "tools" in params or "toolChoice" in params:
+        return ("sampling", "tools"), LAST_LEGACY
+    # An empty object means form; one with only url does not.
+    if row.capability == ("elicitation",):
+        if list(declared.get("elicitation") or ()) == ["url"]:
+            return ("elicitation", "form"), row.since
+    return row.capability, row.since
+
+
+def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
+    """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict.
+
+    Beside it, what makes the content that comes back a Python value. Raises ValueError
+    for what elicitation does not allow.
+    """
+    if isinstance(schema, dict):
+        check_elicitation_schema(schema)
+        return schema, WireType({}).convert
+    form = describe_hint(schema, {})
+    fields = form.get("properties", {})
+    for name, field in fields.items():
+        fields[name] = _without_null(field)
+    check_elicitation_schema(form)
+    return form, form.convert
+
+
+def _without_null(field: Json) -> Json:
+    """Optional[X] as a form has it: an X that may be left empty."""
+    others = [each for each in field.get("anyOf", ()) if each != {"type": "null"}]
+    if len(others) != 1:
+        return field
+    return add_given(dict(others[0]), default=field.get("default"))
+
+
+def check_elicitation_schema(schema: Any) -> None:
+    """Raise ValueError unless it is a form.
+
+    That is "flat objects with primitive properties only": client/elicitation.md.
+    """
+    errors = FORM.errors(schema)
+    if errors:
+        raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
+
+
+def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
+    """Check a client's answer to a question. Raises InvalidParams naming the member."""
+    errors = ANSWERS[method].errors(answer)
+    is_filled_in = not errors and answer.get("action") == "accept"
+    if is_filled_in and "requestedSchema" in params:
+        form = Schema(params["requestedSchema"])
+        errors = ["content: " + text for text in form.errors(answer.get("content"))]
+    if errors:
+        raise InvalidParams(
+            f"{method} ({key}): the client's answer: " + "; ".join(errors[:5])
+        )
+
+
+def _object(*required: str, **properties: Json) -> Json:
+    """The schema of an object."""
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+# What answers a question, by its method: client/.
+ANSWERS = {
+    "ping": Schema(_object()),
+    "roots/list": Schema(
+        _object(
+            "roots",
+            roots={"type": "array", "items": _object("uri", uri={"type": "string"})},
+        )
+    ),
+    "elicitation/create": Schema(
+        _object("action", action={"enum": ["accept", "decline", "cancel"]})
+    ),
+    "sampling/createMessage": Schema(
+        _object(
+            "role",
+            "content",
+            role={"enum": ["assistant", "user"]},
+            content={"type": ["object", "array"]},
+        )
+    ),
+}
+# What elicitation allows as a form: a list is one of choices.
+_FIELD = {
+    **_object(
+        "type", type={"enum": ["string", "number", "integer", "boolean", "array"]}
+    ),
+    "if": _object(type={"const": "array"}),
+    "then": _object(
+        "items",
+        items={
+            "type": "object",
+            "anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}],
+        },
+    ),
+}
+FORM = Schema(
+    _object(
+        "type",
+        "properties",
+        type={"const": "object"},
+        properties={"type": "object", "additionalProperties": _FIELD},
+    )
+)
+
+
+# requestState: what it holds for, and how it is sealed
 
 
 def principal(auth: Json | None) -> Any:
-    """Whom a token's claims are about: what stays the same when the token is renewed."""
-    return auth and (
-        {name: auth[name] for name in ("iss", "sub", "client_id") if name in auth}
-        or auth
-    )
+    """Whom a token's claims are about: what stays the same when it is renewed."""
+    if not auth:
+        return auth
+    lasting = {name: auth[name] for name in ("iss", "sub", "client_id") if name in auth}
+    return lasting or auth
 
 
-def digest(value: Any) -> str:
-    """A short fingerprint of a JSON value."""
+def fingerprint(value: Any) -> str:
+    """A short text that no other JSON value has."""
     import hashlib
 
-    return hashlib.sha256(
-        json.dumps(value, sort_keys=True).encode("ascii")
-    ).hexdigest()[:32]
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
 class Signer:
-    """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry. Server has the keys."""
+    """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry.
+
+    A sealed state is `payload.signature`: base64 of the JSON, and hexadecimal digits.
+    Its binding is signed with it, and not in it. The first key signs, all verify, so
+    that keys can be changed while states are under way.
+    """
 
     def __init__(self, state_key: Any) -> None:
         if state_key is None:
             state_key = os.urandom(32)
-        keys = state_key if isinstance(state_key, (list, tuple)) else [state_key]
+        if not isinstance(state_key, (list, tuple)):
+            state_key = [state_key]
         self._keys = [
-            key.encode("utf-8") if isinstance(key, str) else key for key in keys
+            key.encode("utf-8") if isinstance(key, str) else key for key in state_key
         ]
-        if not keys or not all(
-            isinstance(key, bytes) and len(key) >= 16 for key in self._keys
-        ):
+        strong = [isinstance(key, bytes) and len(key) >= 16 for key in self._keys]
+        if not strong or not all(strong):
             raise ValueError(
-                "state_key: expected bytes or str of at least 16 bytes, or a list of those"
+                "state_key: expected bytes or str of at least 16 bytes, "
+                "or a list of those"
             )
 
-    def _signatures(self, payload: str, binding: str) -> list[str]:
-        import hmac
-
-        signed = f"{binding}.{payload}".encode("ascii")
-        return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
-
     def seal(self, state: Json, binding: str) -> str:
-        """The state as text that only `open` with the same binding takes. Raises ValueError if too large."""
-        payload = _base64(
-            encode_message({**state, "expires": int(time.time() + STATE_SECONDS)})
-        )
-        if len(payload) <= MAX_STATE:
-            return payload + "." + self._signatures(payload, binding)[0]
-        raise ValueError(
-            f"requestState: {len(payload)} bytes of answers and once(), over {MAX_STATE}"
-        )
+        """The state as text that only `open` with the same binding takes.
+
+        Raises ValueError if it is too large.
+        """
+        expires = int(time.time() + STATE_SECONDS)
+        payload = _base64(encode_message({**state, "expires": expires}))
+        if len(payload) > MAX_STATE:
+            raise ValueError(
+                f"requestState: {len(payload)} bytes of answers and once(), "
+                f"over {MAX_STATE}"
+            )
+        return payload + "." + self._signatures(payload, binding)[0]
 
     def open(self, sealed: Any, binding: str) -> Json:
-        """The state again. Raises InvalidParams for what seal did not make for this binding, or long ago."""
+        """The state again.
+
+        Raises InvalidParams for what seal did not make for this binding, or long ago.
+        """
         import base64
         import hmac
 
-        if (
-            not isinstance(sealed, str)
-            or not sealed.isascii()
-            or len(sealed) > MAX_STATE + 100
-        ):
+        is_text = isinstance(sealed, str) and sealed.isascii()
+        # A signature has 64 digits.
+        if not is_text or len(sealed) > MAX_STATE + 100:
             sealed = ""
         payload, _, signature = sealed.rpartition(".")
-        if not any(
-            hmac.compare_digest(known, signature)
-            for known in self._signatures(payload, binding)
-        ):
+        valid = self._signatures(payload, binding)
+        if not any(hmac.compare_digest(each, signature) for each in valid):
             raise InvalidParams(
                 "requestState: not from this server, or not for this request"
             )
@@ -4923,83 +5188,125 @@ class Signer:
             raise InvalidParams("requestState: expired; call again without it")
         return state
 
+    def _signatures(self, payload: str, binding: str) -> list[str]:
+        """What each key signs it with."""
+        import hmac
 
-# Questions and answers, as both sides check them
-def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
-    """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict, and how its content becomes a
-    Python value. Raises ValueError for what elicitation does not allow."""
-    convert = WireType({}).convert
-    if not isinstance(schema, dict):
-        hint = describe_hint(schema, {})
-        schema, convert, fields = hint, hint.convert, hint.get("properties", {})
-        for (
-            name,
-            sub,
-        ) in (
-            fields.items()
-        ):  # Optional[X] as a form has it: an X that may be left empty
-            others = [each for each in sub.get("anyOf", ()) if each != {"type": "null"}]
-            if len(others) == 1:
-                fields[name] = add_given(dict(others[0]), default=sub.get("default"))
-    check_elicitation_schema(schema)
-    return schema, convert
+        signed = f"{binding}.{payload}".encode("ascii")
+        return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
 
 
-def check_elicitation_schema(schema: Any) -> None:
-    """Raise ValueError unless it is a form: "flat objects with primitive properties only"."""
-    if errors := _FORM.errors(schema):
-        raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
+# Where functions run
 
 
-def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
-    """Check a client's answer to a question. Raises InvalidParams naming the member."""
-    errors = _ANSWERS[METHODS[method].handler].errors(answer)
-    if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
-        found = Schema(params["requestedSchema"]).errors(answer.get("content"))
-        errors = ["content: " + text for text in found]
-    if errors:
-        raise InvalidParams(
-            f"{method} ({key}): the client's answer: " + "; ".join(errors[:5])
-        )
+class MainThread:
+    """A host's main thread, for programs whose functions must run there.
+
+        main = MainThread()
+        server = Server("host", run_on=main)
+
+    The host's timer or loop calls main.run_pending(), which runs what waits.
+    """
+
+    def __init__(self) -> None:
+        """A main thread that runs nothing until run_pending() is called."""
+        self._jobs: SimpleQueue[Any] = SimpleQueue()
+        # Held by run_pending(); nobody waits for it.
+        self._running = threading.Lock()
+        self._closed = False
+        # The one that ran jobs last.
+        self._thread: threading.Thread | None = None
+
+    def __call__(self, job: Callable[..., Any]) -> None:
+        """Have the main thread call job(): at once if this is it, else when it can.
+
+        job    called once: alone, or as job(error) if there is no main thread any more
+        """
+        if self._thread is threading.current_thread() and not self._closed:
+            job()
+        else:
+            self._jobs.put(job)
+        # Also if it was closed just now.
+        if self._closed:
+            self.close()
+
+    def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
+        """Run what waits, on this thread, and return how many that were.
+
+        max_seconds    begin no other job when these are over
+        wait           seconds to block for the first one
+
+        A job that calls this again gets 0.
+        """
+        if self._closed or not self._running.acquire(blocking=False):
+            return 0
+        self._thread = threading.current_thread()
+        try:
+            return self._run_jobs(max_seconds, wait)
+        finally:
+            self._running.release()
+
+    def _run_jobs(self, max_seconds: float, wait: float) -> int:
+        count = 0
+        with suppress(Empty):
+            job = get_within(self._jobs, wait)
+            until = time.monotonic() + max_seconds
+            while True:
+                job()
+                count += 1
+                if time.monotonic() >= until:
+                    break
+                job = get_within(self._jobs, 0.0)
+        return count
+
+    def close(self) -> None:
+        """Fail the jobs that wait, and those that are still to come. Idempotent."""
+        self._closed = True
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                job(ConnectionClosed("the host program's main loop is closed"))
 
 
-def _record(required: tuple[str, ...] = (), **properties: Any) -> Json:
-    return {"type": "object", "required": list(required), "properties": properties}
+class _HostedCall:
+    r"""A call that is made where `run_on` says; its worker waits for the outcome.
 
+        queued --run()--> running --> "done" or "raised"
+              \--run(error)--> "raised"
 
-_CHOICE: Json = {
-    "type": "object",
-    "anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}],
-}
-_FIELD = {
-    **_record(
-        ("type",), type={"enum": ["string", "number", "integer", "boolean", "array"]}
-    ),
-    "if": _record(type={"const": "array"}),
-    "then": _record(("items",), items=_CHOICE),
-}
-_FORM = Schema(
-    _record(
-        ("type", "properties"),
-        type={"const": "object"},
-        properties={"type": "object", "additionalProperties": _FIELD},
-    )
-)
-_ROOT = _record(("uri",), uri={"type": "string"})
-_ANSWERS = {
-    "_ping": Schema(_record()),
-    "_roots_list": Schema(_record(("roots",), roots={"type": "array", "items": _ROOT})),
-    "_elicitation_create": Schema(
-        _record(("action",), action={"enum": ["accept", "decline", "cancel"]})
-    ),
-    "_sampling_create_message": Schema(
-        _record(
-            ("role", "content"),
-            role={"enum": ["assistant", "user"]},
-            content={"type": ["object", "array"]},
-        )
-    ),
-}
+    and "cancelled" at any time, when the client does not want it any more. The outcome
+    travels in a queue of our own: hosts may swallow exceptions and return values.
+    """
+
+    def __init__(self, ctx: Context, job: Job) -> None:
+        self._ctx = ctx
+        self._job = job
+        # Gets (kind, value or exception).
+        self._outcome: SimpleQueue[Any] = SimpleQueue()
+
+    def value(self, run_on: Callable[..., Any]) -> Any:
+        """Have the host make the call, and wait for it. Raises what that raises."""
+        with self._ctx._waiting(self._outcome):
+            run_on(self.run)
+            kind, value = get_within(self._outcome, None)
+        if kind == "raised":
+            raise value
+        self._ctx.check_cancelled()
+        return value
+
+    def run(self, refused: Exception | None = None) -> None:
+        """What the host calls: alone, or with the reason why it will not run."""
+        try:
+            if refused is not None:
+                raise refused
+            # It may have been cancelled while it was queued.
+            self._ctx.check_cancelled()
+            self._outcome.put(("done", self._job()))
+        except BaseException as error:
+            self._outcome.put(("raised", error))
+            # Ctrl-C is the host's, too.
+            if isinstance(error, KeyboardInterrupt):
+                raise
 
 
 ###############################################################################
@@ -7248,99 +7555,562 @@ class HttpTransport(Transport):
 ###############################################################################
 # 16. Server ##################################################################
 ###############################################################################
-# Registries of tools, resources and prompts; one handler for each method of the table; and who wants to hear
-# of changes. A handler takes (ctx, params) and returns a result, or None when the request stays open.
-class MainThread:
-    """A host's main thread, for Server(run_on=): its timer or loop calls run_pending(), which runs them."""
+# `Server` is what users see: registering, changing, running. What it offers stands in
+# its Registry; what its clients say is answered by its ServerEndpoint, by one handler
+# for each method of the table. Neither refers back to the Server, so that one goes as
+# soon as nobody needs it.
 
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[Any] = SimpleQueue()
-        self._running, self._closed = (
-            threading.Lock(),
-            False,
-        )  # held by run_pending(); nobody waits for it
-        self._thread: threading.Thread | None = None  # the one that ran jobs last
-
-    def __call__(self, job: Callable[..., Any]) -> None:
-        """Call job() at once on the main thread, else queue it; or job(error) if there is none any more."""
-        if self._thread is threading.current_thread() and not self._closed:
-            job()
-        else:
-            self._jobs.put(job)
-        if self._closed:
-            self.close()
-
-    def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
-        """Run what is queued, on this thread, until nothing is or `max_seconds` are over; with `wait`, block
-        that long for the first job. Returns how many ran. A job that calls this again gets 0."""
-        if self._closed or not self._running.acquire(blocking=False):
-            return 0
-        self._thread, ran, until = threading.current_thread(), 0, 0.0
-        try:
-            while not ran or time.monotonic() < until:
-                job, until = (
-                    get_within(self._jobs, 0.0 if ran else wait),
-                    until or time.monotonic() + max_seconds,
-                )
-                job()
-                ran += 1
-        except Empty:
-            pass
-        finally:
-            self._running.release()
-        return ran
-
-    def close(self) -> None:
-        """Fail the jobs that wait, and those that are still to come. Idempotent."""
-        self._closed = True
-        with suppress(Empty):
-            while True:
-                self._jobs.get_nowait()(
-                    ConnectionClosed("the host program's main loop is closed")
-                )
-
-
-# A registered function: what the lists say of it, how it is called, what HTTP headers mirror of it.
+# A registered function:
+#     wire        what lists say of it
+#     signature   the function, and how its arguments are made
+#     output      of a tool: how its result is made
+#     timeout     of a tool: seconds, or None
+#     template    of a resource: its URI, or URI template
+#     headers     of a tool: what HTTP headers mirror of its arguments
 Offer = namedtuple(
     "Offer",
     "wire signature output timeout template headers",
     defaults=[None, None, None, ()],
 )
 
+_LIST_CHANGED = {"listChanged": True}
+_RESOURCES = {"subscribe": True, **_LIST_CHANGED}
+# The kinds of offers, and the capabilities that are declared where there are any.
+DECLARED: dict[str, Json] = {
+    "tools": {"tools": _LIST_CHANGED},
+    "resources": {"resources": _RESOURCES},
+    "resourceTemplates": {"resources": _RESOURCES, "completions": {}},
+    "prompts": {"prompts": _LIST_CHANGED, "completions": {}},
+}
+# What a completion may be about: its kind, and what names it in the reference.
+REFERENCES = {
+    "ref/prompt": ("prompts", "name"),
+    "ref/resource": ("resourceTemplates", "uri"),
+}
+_ARGUMENT = _typed_members({"name": str, "value": str})
 
-class _Written(Transport):
-    """Keeps what is written."""
+
+class Registry:
+    """What a server offers now.
+
+    Its parts are replaced, never changed, so that who reads them needs no lock.
+    """
 
     def __init__(self) -> None:
-        self.lines: list[bytes] = []
+        # Held by who replaces them.
+        self._lock = threading.Lock()
+        # Kind -> name or URI -> Offer.
+        self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in DECLARED}
+        # What these amount to: only what there is.
+        self.capabilities: Json = {}
+        # (prompt's name or template's URI, argument) -> fn(text, other arguments).
+        self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
+        self._replace_locked({})
 
-    def write(self, data: bytes) -> None:
-        self.lines.append(data)
+    def put(self, kind: str, name: str, offer: Offer) -> None:
+        """Offer a function from now on, in place of what has its name."""
+        # Fails here rather than at the first list.
+        encode_message(offer.wire)
+        with self._lock:
+            self._replace_locked({kind: {**self.offers[kind], name: offer}})
+
+    def remove(self, kind: str, name: str) -> None:
+        """Stop offering it. Raises KeyError for what is not offered."""
+        with self._lock:
+            left = dict(self.offers[kind])
+            del left[name]
+            self._replace_locked({kind: left})
+
+    def _replace_locked(self, changed: dict[str, dict[str, Offer]]) -> None:
+        self.offers = {**self.offers, **changed}
+        declared: Json = {"logging": {}}
+        for kind, capabilities in DECLARED.items():
+            if self.offers[kind]:
+                declared.update(capabilities)
+        self.capabilities = declared
+
+    def find(self, kind: str, noun: str, name: str) -> Offer:
+        """What has this name. Raises NotFound, which calls it a `noun`."""
+        offers = self.offers[kind]
+        offer = offers.get(name)
+        if offer is None:
+            raise NotFound(f"Unknown {noun}: {name}" + suggest(name, offers))
+        return offer
+
+    def find_resource(self, uri: str, version: str) -> tuple[Offer, Json]:
+        """The resource with this URI, and the arguments for its function.
+
+        Raises NotFound, with the code that the revision has for it.
+        """
+        offers = self.offers
+        fixed = offers["resources"].get(uri)
+        candidates = offers["resourceTemplates"].values() if fixed is None else [fixed]
+        why = ""
+        for resource in candidates:
+            values = resource.template.match(uri)
+            try:
+                if values is not None:
+                    return resource, resource.signature.bind_text(values)
+            except InvalidParams as error:
+                why = f": {error}"
+        missing = NotFound(f"Resource not found: {uri}{why}", {"uri": uri})
+        if version < FIRST_MODERN:
+            missing.code = -32002
+        raise missing
+
+    def find_reference(self, ref: Json) -> tuple[str, Offer]:
+        """The prompt or template that a completion is about, and its name or URI."""
+        kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
+        key = str(ref.get(member))
+        offer = self.offers[kind].get(key)
+        if offer is None:
+            raise InvalidParams(
+                f"ref: expected a known prompt or template, got {show(ref)}"
+            )
+        return key, offer
 
 
-class _Listener(namedtuple("_Listener", "connection request granted acknowledged")):
-    """An open subscriptions/listen, what it was granted, and an Event: changes wait for its beginning."""
+class Listener:
+    """An open subscriptions/listen: basic/patterns/subscriptions.md.
+
+        registered --acknowledge()--> telling --its request ends--> over
+
+    What changes in between waits, for a moment at most: "MUST NOT send any notification
+    on the subscription before" the acknowledgement.
+    """
+
+    __slots__ = ("connection", "request", "granted", "_acknowledged")
+
+    def __init__(self, connection: Connection, request: Request, granted: Json) -> None:
+        self.connection = connection
+        self.request = request
+        # The filter, without what is not to be heard here.
+        self.granted = granted
+        self._acknowledged = threading.Event()
 
     def is_open(self) -> bool:
         return self.connection.protocol.in_flight.get(self.request.id) is self.request
 
+    def acknowledge(self) -> None:
+        """Say what was granted."""
+        self._send(
+            "notifications/subscriptions/acknowledged", {"notifications": self.granted}
+        )
+        self._acknowledged.set()
+
     def tell(self, method: str, params: Json) -> None:
-        opening = METHODS[method].acknowledges
-        if not opening:
-            self.acknowledged.wait(1.0)  # a moment at most
+        """Tell of a change."""
+        self._acknowledged.wait(1.0)
+        self._send(method, params)
+
+    def _send(self, method: str, params: Json) -> None:
         params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
         self.connection.notify(method, params, self.request, block=False)
-        if opening:
-            self.acknowledged.set()
 
 
-class Server(Endpoint):
-    """An MCP server: register functions, then run() it. Thread-safe.
-    `instructions` tells a model how to use it. `page_size` bounds a page of a list, `max_workers` the
-    handlers at once on a connection, `max_message` a message's bytes. `state_key` (16 bytes or more, or a
-    list: the first signs, all verify; else random) lets several processes take each other's `requestState`.
-    `run_on(job)` runs handlers where they must be, see MainThread; else workers do. `mask_errors` keeps the
-    texts of unexpected exceptions from clients, which may reuse lists and resources for `cache_ttl_ms`."""
+class ServerEndpoint(Endpoint):
+    """What stands behind the connections of a Server: it answers, and tells of changes.
+
+    A handler has the name that its row of METHODS says. It gets (ctx, params), which
+    were admitted, and returns the result, or None when the request stays open; what it
+    raises is an answer, too.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        info: Json,
+        instructions: str | None,
+        *,
+        signer: Signer,
+        page_size: int,
+        run_on: Callback,
+        max_workers: int,
+        max_message: int,
+        cache_ttl_ms: int,
+        mask_errors: bool,
+    ) -> None:
+        self.log = _Log()
+        self.instructions = instructions
+        self.max_workers = max_workers
+        self._registry = registry
+        self._info = info
+        self._signer = signer
+        self._page_size = page_size
+        self._run_on = run_on
+        self._max_message = max_message
+        self._cache_ttl_ms = cache_ttl_ms
+        self._mask_errors = mask_errors
+        # Who hears of changes: legacy sessions, and modern subscriptions.
+        self._connections: list[Connection] = []
+        # Replaced, never changed, under _lock.
+        self._listeners: list[Listener] = []
+        self._lock = threading.Lock()
+
+    # Connections
+
+    def open_connection(self, transport: Transport) -> Connection:
+        """A conversation whose answers a transport carries."""
+        return Connection(
+            Protocol("server", self.capabilities),
+            self,
+            transport,
+            name="mcp-worker",
+            log=self.log,
+            max_workers=self.max_workers,
+            max_message=self._max_message,
+        )
+
+    def connect(self, transport: Transport) -> Connection:
+        """One that also hears of changes: feed it, and at last call disconnected()."""
+        connection = self.open_connection(transport)
+        self.connected(connection)
+        return connection
+
+    def connected(self, connection: Connection) -> None:
+        """Have a conversation told of changes, once it is initialized."""
+        self._connections.append(connection)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a conversation that has ended. Idempotent."""
+        with suppress(ValueError):
+            self._connections.remove(connection)
+        with self._lock:
+            self._listeners = [each for each in self._listeners if each.is_open()]
+
+    def output_lost(self, connection: Connection) -> None:
+        """The client has left."""
+        connection.cancel_all()
+
+    def input_ended(self, connection: Connection) -> None:
+        """The client says no more: end its subscriptions, gracefully."""
+        for listener in self._listeners:
+            if listener.connection is connection:
+                result: Json = {"_meta": {META_SUBSCRIPTION: listener.request.id}}
+                message = self._result_message(listener.request, result)
+                connection.respond(listener.request, message)
+
+    # Changes
+
+    def tell_list_changed(self, kind: str) -> None:
+        """Tell who hears of it that a list of offers is another now."""
+        change = LIST_CHANGES.get(kind, LIST_CHANGES["resources"])
+        for connection in list(self._connections):
+            if connection.protocol.initialized:
+                connection.notify(change.method, None, block=False)
+        for listener in self._listeners:
+            if change.member in listener.granted:
+                listener.tell(change.method, {})
+
+    def tell_resource_updated(self, uri: str) -> None:
+        """Tell who subscribed to this URI that its resource has changed."""
+        method = "notifications/resources/updated"
+        for connection in list(self._connections):
+            if uri in connection.protocol.subscribed:
+                connection.notify(method, {"uri": uri}, block=False)
+        for listener in self._listeners:
+            if uri in listener.granted.get("resourceSubscriptions", ()):
+                listener.tell(method, {"uri": uri})
+
+    # Answering
+
+    def capabilities(self) -> Json:
+        """What this server declares."""
+        return self._registry.capabilities
+
+    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+        """The parameters of a tool that HTTP headers mirror."""
+        offer = self._registry.offers["tools"].get(tool)
+        return [] if offer is None else offer.headers
+
+    def serve_request(self, connection: Connection, request: Request) -> None:
+        """Run the handler of an admitted request, and answer, unless it stays open.
+
+        Runs on a worker, or on the reading thread. Raises nothing: what the handler
+        raises is the answer.
+        """
+        ctx = Context(connection, request, self._signer)
+        try:
+            if request.modern and request.row.asks:
+                ctx.load_answers()
+            result = getattr(self, request.row.handler)(ctx, request.params)
+            if result is None:
+                return
+            message = self._result_message(request, result)
+        except _InputRequired as pause:
+            message = self._result_message(request, pause.result, "input_required")
+        except BaseException as error:
+            message = error_message(request.id, self._to_mcp_error(request, error))
+        connection.respond(request, message)
+
+    def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
+        """What the client is told of what a handler raised."""
+        if isinstance(error, McpError):
+            return error
+        if isinstance(error, ToolError):
+            return InternalError(str(error))
+        if isinstance(error, Cancelled):
+            return RequestCancelled("request cancelled")
+        # SystemExit, too: a handler does not end the server.
+        self.log.error(f"{request.method} failed: {error_text(error)}", error)
+        return InternalError(f"{request.method}: internal error")
+
+    def _result_message(
+        self, request: Request, result: Json, kind: str = "complete"
+    ) -> Json:
+        """The answer, with what every modern result carries.
+
+        Its type (basic/index.md#result-types), who answers, and how long it may be
+        reused (server/utilities/caching.md).
+        """
+        if request.modern:
+            result["resultType"] = kind
+            result["_meta"] = {**result.get("_meta", {}), META_SERVER_INFO: self._info}
+            if request.row.cacheable and kind == "complete":
+                result["ttlMs"] = self._cache_ttl_ms
+                # What a function returns may depend on who asks.
+                result["cacheScope"] = "private" if request.row.asks else "public"
+        return result_message(request.id, result)
+
+    # Handlers: lifecycle, logging
+
+    def _initialize(self, ctx: Context, params: Json) -> Json:
+        return add_given(
+            {
+                "protocolVersion": ctx.protocol_version,
+                "capabilities": self.capabilities(),
+                "serverInfo": fit_members(self._info, ctx.protocol_version),
+            },
+            instructions=self.instructions,
+        )
+
+    def _discover(self, ctx: Context, params: Json) -> Json:
+        return add_given(
+            {
+                "supportedVersions": list(MODERN_VERSIONS),
+                "capabilities": self.capabilities(),
+            },
+            instructions=self.instructions,
+        )
+
+    def _ping(self, ctx: Context, params: Json) -> Json:
+        return {}
+
+    def _logging_set_level(self, ctx: Context, params: Json) -> Json:
+        level = params["level"]
+        if level not in LOG_LEVELS:
+            raise InvalidParams(f"level: {LEVELS_TEXT}, got {show(level)}")
+        ctx._connection.protocol.log_level = level
+        return {}
+
+    # Handlers: lists
+
+    def _list(self, ctx: Context, params: Json) -> Json:
+        """One page of any list: server/utilities/pagination.md."""
+        row = ctx._request.row
+        start = self._parse_cursor(row, params.get("cursor"))
+        end = start + self._page_size
+        offers = list(self._registry.offers[row.paged].values())
+        result: Json = {
+            row.paged: [
+                fit_members(offer.wire, ctx.protocol_version)
+                for offer in offers[start:end]
+            ]
+        }
+        if end < len(offers):
+            result["nextCursor"] = f"{row.name}:{end}"
+        return result
+
+    @staticmethod
+    def _parse_cursor(row: Method, cursor: str | None) -> int:
+        """Where a page begins. A cursor is the list, and the place in it."""
+        if cursor is None:
+            return 0
+        place = re.fullmatch(row.name + ":([1-9][0-9]{0,8})", cursor)
+        if place is None:
+            raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
+        return int(place[1])
+
+    # Handlers: tools, resources, prompts
+
+    def _tools_call(self, ctx: Context, params: Json) -> Json:
+        name = params["name"]
+        version = ctx.protocol_version
+        tool = self._registry.find("tools", "tool", name)
+        try:
+            arguments = tool.signature.bind(params.get("arguments") or {})
+        except InvalidParams as error:
+            # Since 2025-11-25, "input validation errors should be returned as Tool
+            # Execution Errors", which models can read.
+            if version < LAST_LEGACY:
+                raise
+            return tool_failure(str(error))
+        try:
+            value = self._call(ctx, tool, arguments)
+        except (McpError, _InputRequired, Cancelled):
+            raise
+        except ToolError as error:
+            return fit_result(tool_failure(str(error), error.content), version)
+        except BaseException as error:
+            text = error_text(error)
+            self.log.warning(f"tool {name} raised {text}", error)
+            return tool_failure("the tool failed" if self._mask_errors else text)
+        return fit_result(tool.output.result(value), version)
+
+    def _resources_read(self, ctx: Context, params: Json) -> Json:
+        uri = params["uri"]
+        resource, arguments = self._registry.find_resource(uri, ctx.protocol_version)
+        value = self._call(ctx, resource, arguments)
+        # A list of these is several contents; any other is one value, as JSON.
+        is_list = isinstance(value, (list, tuple))
+        is_several = is_list and {type(part) for part in value} == {EmbeddedResource}
+        parts = value if is_several else [value]
+        mime_type = resource.wire.get("mimeType")
+        return {"contents": [read_contents(uri, part, mime_type) for part in parts]}
+
+    def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
+        uri = params["uri"]
+        self._registry.find_resource(uri, ctx.protocol_version)
+        subscribed = ctx._connection.protocol.subscribed
+        if len(subscribed) >= MAX_QUEUED:
+            raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
+        subscribed[uri] = True
+        return {}
+
+    def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
+        ctx._connection.protocol.subscribed.pop(params["uri"], None)
+        return {}
+
+    def _prompts_get(self, ctx: Context, params: Json) -> Json:
+        prompt = self._registry.find("prompts", "prompt", params["name"])
+        arguments = prompt.signature.bind_text(params.get("arguments") or {})
+        messages = prompt_messages(self._call(ctx, prompt, arguments))
+        for message in messages:
+            if isinstance(message["content"], dict):
+                message["content"] = fit_block(message["content"], ctx.protocol_version)
+        result = {"messages": messages}
+        return add_given(result, description=prompt.wire.get("description"))
+
+    def _completion_complete(self, ctx: Context, params: Json) -> Json:
+        argument = params["argument"]
+        check_members(_ARGUMENT, argument, "argument.")
+        name = argument["name"]
+        key, offer = self._registry.find_reference(params["ref"])
+        known = offer.signature.schema["properties"]
+        if name not in known:
+            raise InvalidParams(f"{key} has no {show(name)}" + suggest(name, known))
+        text = argument["value"]
+        completer = self._registry.completers.get((key, name))
+        if completer is None:
+            allowed = offer.signature.completions(name)
+            values = [each for each in allowed if each.lower().startswith(text.lower())]
+        else:
+            others = (params.get("context") or {}).get("arguments") or {}
+            values = self._run_job(ctx, lambda: [*map(str, completer(text, others))])
+        return {
+            "completion": {
+                "values": values[:MAX_COMPLETIONS],
+                "total": len(values),
+                "hasMore": len(values) > MAX_COMPLETIONS,
+            }
+        }
+
+    # Handlers: subscriptions
+
+    def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
+        """Open a subscription. Its request stays open as long."""
+        connection = ctx._connection
+        if connection.closed is not None:
+            raise MethodNotFound("listening needs a connection that stays open")
+        granted = self._grant(params["notifications"])
+        if sum(each.is_open() for each in self._listeners) >= MAX_LISTENERS:
+            raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
+        listener = Listener(connection, ctx._request, granted)
+        with self._lock:
+            still_open = [each for each in self._listeners if each.is_open()]
+            self._listeners = [*still_open, listener]
+        # Now, not before: who has the acknowledgement misses nothing.
+        listener.acknowledge()
+
+    def _grant(self, wanted: Json) -> Json:
+        """Of what a client wants to hear, what this server tells."""
+        declared = self.capabilities()
+        granted: Json = {
+            change.member: True
+            for change in LIST_CHANGES.values()
+            if wanted.get(change.member) is True
+            and has_capability(declared, change.capability)
+        }
+        uris = wanted.get("resourceSubscriptions", [])
+        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+            raise InvalidParams(
+                "notifications.resourceSubscriptions: expected strings, "
+                f"got {show(uris)}"
+            )
+        if uris and has_capability(declared, ("resources", "subscribe")):
+            granted["resourceSubscriptions"] = uris
+        return granted
+
+    # Calling registered functions
+
+    def _call(self, ctx: Context, offer: Offer, arguments: Json) -> Any:
+        """What a registered function returns, called where run_on says, in its time."""
+        signature = offer.signature
+        if signature.context is not None:
+            arguments[signature.context] = ctx
+        job = partial(signature.fn, **arguments)
+        if offer.timeout is not None:
+            job = partial(self._call_in_time, ctx, job, offer.timeout)
+        return self._run_job(ctx, job)
+
+    def _run_job(self, ctx: Context, job: Job) -> Any:
+        """What job() returns, called where run_on says."""
+        if self._run_on is None:
+            return job()
+        return _HostedCall(ctx, job).value(self._run_on)
+
+    def _call_in_time(self, ctx: Context, job: Job, seconds: float) -> Any:
+        """What job() returns. When its time is over, the client gets a failure."""
+        request = ctx._request
+        late = tool_failure(f"timed out after {seconds:g} seconds")
+        answer = self._result_message(request, late)
+        timer = start_timer(seconds, ctx._connection.cut_short, request, answer)
+        try:
+            return job()
+        finally:
+            timer.cancel()
+
+
+def tool_failure(text: str, content: list[Any] | None = None) -> Json:
+    """The result of a tool that failed."""
+    # A lone surrogate in the text must not cost the model all of it.
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    blocks = [to_block(item) for item in content or [text]]
+    return {"content": blocks, "isError": True}
+
+
+class _Collector(Transport):
+    """Keeps what is written, for Server.handle."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+class Server:
+    """An MCP server: register functions, then run() it.
+
+        server = Server("weather", version="1.0")
+
+        @server.tool
+        def forecast(city: str, days: int = 3) -> list: ...
+
+        server.run()
+
+    Safe from any thread. `name` and `version` are what it is called.
+    """
 
     def __init__(
         self,
@@ -7360,6 +8130,26 @@ class Server(Endpoint):
         cache_ttl_ms: int = 0,
         mask_errors: bool = False,
     ) -> None:
+        """A server that offers nothing yet.
+
+        name           what programs call it; TypeError unless it is text
+        version        its own, not the protocol's
+        title          what users see in place of the name
+        page_size      how many tools, resources or prompts one page of a list has
+        description    what it is
+        instructions   how a model should use it
+        state_key      at least 16 bytes or characters, or a list of such keys: the
+                       first signs `requestState`, all verify. Processes with the same
+                       key take each other's; the default is a random one
+        website_url    where to read more
+        icons          as the wire has them: [{"src": URL, "mimeType": ...}, ...]
+        run_on         run_on(job) calls job() where functions must run, see MainThread;
+                       the default is a worker thread
+        max_workers    how many functions run at once for one connection
+        max_message    the most bytes that a message may have
+        cache_ttl_ms   for how long clients may reuse lists and resources
+        mask_errors    keep the texts of unexpected exceptions from clients
+        """
         if not isinstance(name, str) or not name:
             raise TypeError(f"name: expected text, got {show(name)}")
         for option, value, least in (
@@ -7370,51 +8160,85 @@ class Server(Endpoint):
         ):
             if not isinstance(value, int) or value < least:
                 raise ValueError(
-                    f"{option}: expected an integer of at least {least}, got {show(value)}"
+                    f"{option}: expected an integer of at least {least}, "
+                    f"got {show(value)}"
                 )
-        self.name, self.version, self.instructions = name, version, instructions
-        self._info = add_given(
+        self.name = name
+        self.version = version
+        info = add_given(
             {"name": name, "version": version},
             title=title,
             description=description,
             websiteUrl=website_url,
             icons=icons,
         )
-        self._page_size, self._max_workers, self._max_message = (
-            page_size,
-            max_workers,
-            max_message,
+        self._registry = Registry()
+        self._endpoint = ServerEndpoint(
+            self._registry,
+            info,
+            instructions,
+            signer=Signer(state_key),
+            page_size=page_size,
+            run_on=run_on,
+            max_workers=max_workers,
+            max_message=max_message,
+            cache_ttl_ms=cache_ttl_ms,
+            mask_errors=mask_errors,
         )
-        self._run_on, self._mask_errors, self._cache_ttl_ms = (
-            run_on,
-            mask_errors,
-            cache_ttl_ms,
-        )
-        self._signer, self._log, self._lock = (
-            Signer(state_key),
-            _Log(),
-            threading.Lock(),
-        )
-        # These three are replaced, never changed, so that readers need no lock; writers hold _lock.
-        self._offers: dict[str, dict[str, Offer]] = {
-            "tools": {},
-            "resources": {},
-            "resourceTemplates": {},
-            "prompts": {},
-        }
-        self._capabilities = _declare(self._offers)
-        self._listeners: list[_Listener] = []
-        self._completers: dict[tuple[str, str], Callable[..., Any]] = {}
-        self._connections: list[Connection] = []
 
-    # Registering
+    @property
+    def instructions(self) -> str | None:
+        """How a model should use this server."""
+        return self._endpoint.instructions
+
+    @instructions.setter
+    def instructions(self, text: str | None) -> None:
+        """Set it, for clients that connect from now on."""
+        self._endpoint.instructions = text
+
+    # Registering. The overloads tell type checkers that a function keeps its type.
+
+    @overload
     def tool(
         self,
-        fn: Callback = None,
+        fn: Function,
         *,
-        name: MaybeText = None,
-        title: MaybeText = None,
-        description: MaybeText = None,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: Json | None = None,
+        icons: list[Json] | None = None,
+        input_schema: Json | None = None,
+        output_schema: Json | None = None,
+        meta: Json | None = None,
+        structured: bool | None = None,
+        timeout: float | None = None,
+    ) -> Function: ...
+
+    @overload
+    def tool(
+        self,
+        fn: None = None,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: Json | None = None,
+        icons: list[Json] | None = None,
+        input_schema: Json | None = None,
+        output_schema: Json | None = None,
+        meta: Json | None = None,
+        structured: bool | None = None,
+        timeout: float | None = None,
+    ) -> Callable[[Function], Function]: ...
+
+    def tool(
+        self,
+        fn: Function | None = None,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
         annotations: Json | None = None,
         icons: list[Json] | None = None,
         input_schema: Json | None = None,
@@ -7423,21 +8247,43 @@ class Server(Endpoint):
         structured: bool | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Offer a function as a tool (server/tools.md), by decorator or plain call; clients are told. Hints
-        are the input schema, or TypeError; the return hint the output schema, but for text and content, which
-        `structured` overrules. Returns text, Image, Audio, EmbeddedResource, ResourceLink, a list of those,
-        or any value with a JSON form, in `timeout` seconds; ToolError says what the caller can act on."""
+        """Offer a function as a tool: server/tools.md. Clients are told.
 
-        def register(function: Callable[..., Any]) -> Any:
+        As @server.tool, as @server.tool(name="x"), or as a plain call with the
+        function. Its hints become the input schema. It returns text, an Image, Audio,
+        ResourceLink or EmbeddedResource, a list of those, or any value with a JSON
+        form; it raises ToolError for what the caller can act on. A parameter of type
+        Context gets one.
+
+        fn              the function; as a decorator with options, none
+        name            the tool's; else the function's
+        title           what users see in place of the name
+        description     what models read; else the docstring, without its parameters:
+                        what it says of these goes to the input schema
+        annotations     hints on what it does: {"readOnlyHint": True}, say
+        icons           [{"src": URL}, ...]
+        input_schema    in place of the one that hints make: arguments come as they are
+        output_schema   in place of the one that the return hint makes
+        meta            the wire's `_meta`
+        structured      whether results have structured content; else the return hint,
+                        or the value, says so: text and content objects have none
+        timeout         seconds, after which the client gets a failure
+
+        Raises TypeError for hints without a JSON Schema, ValueError for a name or a
+        schema that is none.
+        """
+
+        def register(function: Function) -> Function:
             signature = Signature(function, Context, input_schema)
-            key = name or signature.name
-            if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", key):
+            tool_name = name or signature.name
+            if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
                 raise ValueError(
-                    f"tool name {show(key)}: expected 1 to 128 of A-Z a-z 0-9 _ - ."
+                    f"tool name {show(tool_name)}: "
+                    "expected 1 to 128 of A-Z a-z 0-9 _ - ."
                 )
-            output = Output(function, output_schema, structured, key)
+            output = Output(function, output_schema, structured, tool_name)
             wire = add_given(
-                {"name": key},
+                {"name": tool_name},
                 title=title,
                 description=description or signature.description,
                 inputSchema=signature.schema,
@@ -7447,46 +8293,112 @@ class Server(Endpoint):
                 _meta=meta,
             )
             headers = header_parameters(signature.schema)
-            return self._change(
-                "tools", key, Offer(wire, signature, output, timeout, headers=headers)
-            )
+            offer = Offer(wire, signature, output, timeout, headers=headers)
+            self._offer("tools", tool_name, offer)
+            return function
 
         return register if fn is None else register(fn)
 
     add_tool = tool
+
+    @overload
+    def resource(
+        self,
+        uri: str,
+        fn: None = None,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        icons: list[Json] | None = None,
+        annotations: Json | None = None,
+        size: int | None = None,
+        meta: Json | None = None,
+    ) -> Callable[[Function], Function]: ...
+
+    @overload
+    def resource(
+        self,
+        uri: str,
+        fn: Function,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        icons: list[Json] | None = None,
+        annotations: Json | None = None,
+        size: int | None = None,
+        meta: Json | None = None,
+    ) -> Function: ...
+
+    @overload
+    def resource(
+        self,
+        uri: Function,
+        fn: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        icons: list[Json] | None = None,
+        annotations: Json | None = None,
+        size: int | None = None,
+        meta: Json | None = None,
+    ) -> Function: ...
 
     def resource(
         self,
         uri: Any,
         fn: Any = None,
         *,
-        name: MaybeText = None,
-        title: MaybeText = None,
-        description: MaybeText = None,
-        mime_type: MaybeText = None,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
         icons: list[Json] | None = None,
         annotations: Json | None = None,
         size: int | None = None,
         meta: Json | None = None,
     ) -> Any:
-        """Offer what a function returns, text, bytes, an EmbeddedResource, a list of those, or any value with
-        a JSON form, as the resource `uri` (server/resources.md); a plain call may have either order. A URI
-        with {expressions} is a template; its names are the function's parameters: {x} is one step of a path
-        or less, {+x} anything, {?a,b} optional query values."""
-        uri, fn = (fn, uri) if callable(uri) else (uri, fn)
+        """Offer what a function returns as a resource: server/resources.md.
+
+        As @server.resource("config://app"), or as a plain call with the function, in
+        either order. The function returns text, bytes, an EmbeddedResource, a list of
+        those, or any value with a JSON form. A URI with {expressions} is a template;
+        their names are the function's parameters: {x} is one step of a path or less,
+        {+x} anything, also slashes and `..`, {?a,b} at the end are optional query
+        values.
+
+        uri            the URI, or the template
+        fn             the function; as a decorator, none
+        name           else the function's
+        title          what users see in place of the name
+        description    else the docstring
+        mime_type      else what is returned decides
+        icons          [{"src": URL}, ...]
+        annotations    for whom it is: {"audience": ["user"], "priority": 0.5}, say
+        size           bytes; not of a template
+        meta           the wire's `_meta`
+
+        Raises ValueError for what is no URI or template, TypeError if its names and the
+        parameters differ.
+        """
+        if callable(uri):
+            uri, fn = fn, uri
         if uri is None:
             raise TypeError('resource needs its URI: @server.resource("config://app")')
 
-        def register(function: Callable[..., Any]) -> Any:
-            signature, template = Signature(function, Context), UriTemplate(uri)
-            _check_uri(template, signature)
-            key, registry = (
-                ("uriTemplate", "resourceTemplates")
-                if template.names
-                else ("uri", "resources")
-            )
+        def register(function: Function) -> Function:
+            signature = Signature(function, Context)
+            template = UriTemplate(uri)
+            check_template(template, signature)
+            kind = "resourceTemplates" if template.names else "resources"
+            member = "uriTemplate" if template.names else "uri"
             wire = add_given(
-                {key: uri, "name": name or signature.name},
+                {member: uri, "name": name or signature.name},
                 title=title,
                 mimeType=mime_type,
                 description=description or signature.description,
@@ -7495,129 +8407,187 @@ class Server(Endpoint):
                 icons=icons,
                 _meta=meta,
             )
-            return self._change(
-                registry, uri, Offer(wire, signature, template=template)
-            )
+            self._offer(kind, uri, Offer(wire, signature, template=template))
+            return function
 
         return register if fn is None else register(fn)
 
     add_resource = resource
 
+    @overload
     def prompt(
         self,
-        fn: Callback = None,
+        fn: Function,
         *,
-        name: MaybeText = None,
-        description: MaybeText = None,
-        title: MaybeText = None,
+        name: str | None = None,
+        description: str | None = None,
+        title: str | None = None,
+        icons: list[Json] | None = None,
+        meta: Json | None = None,
+    ) -> Function: ...
+
+    @overload
+    def prompt(
+        self,
+        fn: None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        title: str | None = None,
+        icons: list[Json] | None = None,
+        meta: Json | None = None,
+    ) -> Callable[[Function], Function]: ...
+
+    def prompt(
+        self,
+        fn: Function | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        title: str | None = None,
         icons: list[Json] | None = None,
         meta: Json | None = None,
     ) -> Any:
-        """Offer a function as a prompt (server/prompts.md), as tool() does. Its arguments come as text and
-        are converted by their hints. It returns text, a Message, a content object, or a list of those."""
+        """Offer a function as a prompt: server/prompts.md. Clients are told.
 
-        def register(function: Callable[..., Any]) -> Any:
+        As @server.prompt, as @server.prompt(name="x"), or as a plain call with the
+        function. Its arguments come as text, and are converted as their hints say. It
+        returns text, a Message, a content object, or a list of those.
+
+        fn             the function; as a decorator with options, none
+        name           else the function's
+        description    else the docstring
+        title          what users see in place of the name
+        icons          [{"src": URL}, ...]
+        meta           the wire's `_meta`
+
+        Raises TypeError for hints without a JSON Schema.
+        """
+
+        def register(function: Function) -> Function:
             signature = Signature(function, Context)
-            must = signature.schema.get("required", ())
-            takes = [
-                add_given(
-                    {"name": key},
-                    description=sub.get("description"),
-                    required=key in must or None,
-                )
-                for key, sub in signature.schema["properties"].items()
-            ]
             wire = add_given(
                 {"name": name or signature.name},
                 title=title,
-                arguments=takes or None,
+                arguments=prompt_arguments(signature) or None,
                 description=description or signature.description,
                 icons=icons,
                 _meta=meta,
             )
-            return self._change("prompts", wire["name"], Offer(wire, signature))
+            self._offer("prompts", wire["name"], Offer(wire, signature))
+            return function
 
         return register if fn is None else register(fn)
 
     add_prompt = prompt
 
-    def completion(self, ref: str, argument: str) -> Any:
-        """Decorator: complete an argument of a prompt (by name) or template (by URI) from the text so far,
-        and if it takes two, the other arguments. Literal, Enum and bool complete by themselves."""
+    def completion(self, ref: str, argument: str) -> Callable[[Function], Function]:
+        """Complete an argument while a user types it: server/utilities/completion.md.
 
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        As @server.completion("review", "code"). The function gets the text so far, and
+        if it takes two, the other arguments as a dict; it returns the values in an
+        order that puts the best first. Literal, Enum and bool arguments complete by
+        themselves.
+
+        ref         a prompt's name, or a template's URI
+        argument    which of its arguments
+        """
+
+        def register(function: Function) -> Function:
             count = len(read_parameters(function)[0])
-            self._completers[ref, argument] = lambda *given: function(*given[:count])
+
+            def complete(*given: Any) -> Any:
+                return function(*given[:count])
+
+            self._registry.completers[ref, argument] = complete
             return function
 
         return register
 
-    # Changing
-    def _change(self, registry: str, name: str, offer: Offer | None = None) -> Any:
-        """Offer a function, and return it, or stop offering it; clients are told. Raises KeyError."""
-        if offer is not None:
-            encode_message(offer.wire)  # fails here, not at the first list
-        with self._lock:
-            offers = dict(self._offers[registry])
-            if offer is not None:
-                offers[name] = offer
-            else:
-                del offers[name]
-            self._offers = {**self._offers, registry: offers}
-            self._capabilities = _declare(self._offers)
-        change = LIST_CHANGES.get(registry, LIST_CHANGES["resources"])
-        self._tell(change.method, change.member)
-        return offer and offer.signature.fn
+    def _offer(self, kind: str, name: str, offer: Offer) -> None:
+        self._registry.put(kind, name, offer)
+        self._endpoint.tell_list_changed(kind)
 
-    remove_tool, remove_prompt = (
-        partialmethod(_change, "tools"),
-        partialmethod(_change, "prompts"),
-    )
+    # Changing
+
+    def remove_tool(self, name: str) -> None:
+        """Stop offering a tool. Clients are told. KeyError for an unknown name."""
+        self._remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
-        """Stop offering a resource or template; clients are told. Raises KeyError for an unknown URI."""
-        self._change(
-            "resources" if uri in self._offers["resources"] else "resourceTemplates",
-            uri,
-        )
+        """Stop offering a resource or template; clients are told.
+
+        uri    as it was registered; KeyError for what was not
+        """
+        is_fixed = uri in self._registry.offers["resources"]
+        self._remove("resources" if is_fixed else "resourceTemplates", uri)
+
+    def remove_prompt(self, name: str) -> None:
+        """Stop offering a prompt. Clients are told. KeyError for an unknown name."""
+        self._remove("prompts", name)
+
+    def _remove(self, kind: str, name: str) -> None:
+        self._registry.remove(kind, name)
+        self._endpoint.tell_list_changed(kind)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to this URI that the resource has changed."""
-        self._tell("notifications/resources/updated", "resourceSubscriptions", uri)
+        """Tell the clients that subscribed to it that a resource has changed.
 
-    def _tell(self, method: str, member: str, uri: str | None = None) -> None:
-        """Notify legacy sessions, and who was granted this member; of a URI, only its subscribers."""
-        params = {} if uri is None else {"uri": uri}
-        for connection in list(self._connections):
-            if (
-                connection.protocol.initialized
-                if uri is None
-                else uri in connection.protocol.subscribed
-            ):
-                connection.notify(method, params or None, block=False)
-        for listener in self._listeners:
-            granted = listener.granted.get(member, [])
-            if granted is True or uri in granted:
-                listener.tell(method, params)
+        uri    the resource's; of a template, the one that was read
+        """
+        self._endpoint.tell_resource_updated(uri)
 
     # Running
+
+    @overload
+    def run(self, transport: str = "stdio") -> None: ...
+
+    @overload
+    def run(
+        self,
+        transport: Literal["http"],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        path: str = "/mcp",
+        verify: Callable[[str], Json | None] | None = None,
+        resource_metadata: Json | None = None,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+        stateless: bool = False,
+        legacy_sse: bool = True,
+        max_connections: int = MAX_CONNECTIONS,
+        max_body: int = MAX_BODY,
+        max_sessions: int = MAX_SESSIONS,
+        session_seconds: float = SESSION_SECONDS,
+        ssl_context: Any = None,
+    ) -> None: ...
+
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve stdin and stdout until the input ends (basic/transports/stdio.md): print() and children write
-        to stderr, input() finds nothing. "http": start_http(**options), port 8000, until Ctrl-C. Blocks."""
+        """Serve until there is nothing more to serve. Blocks.
+
+        transport    "stdio": one client, on stdin and stdout, until the input ends
+                     (basic/transports/stdio.md). Meanwhile print() and child processes
+                     write to stderr, and input() finds nothing.
+                     "http": until Ctrl-C. Port 8000 unless given
+        options      of "http" only: those of start_http
+
+        Raises ValueError for another transport, and for "stdio" with options.
+        """
         if transport == "http":
-            with suppress(KeyboardInterrupt), self.start_http(
-                **{"port": 8000, **options}
-            ) as http:
+            options.setdefault("port", 8000)
+            with suppress(KeyboardInterrupt), self.start_http(**options) as http:
                 while not http.closing.wait(1.0):
                     pass
             return
         if transport != "stdio" or options:
             raise ValueError(
-                f'transport: expected "stdio" without options, or "http", got {show(transport)}'
+                'transport: expected "stdio" without options, or "http", '
+                f"got {show(transport)}"
             )
         with private_wire() as (reader, writer):
             self.serve(reader, writer)
-            self._log.flush(1.0)
+            self._endpoint.log.flush(1.0)
 
     def start_http(
         self,
@@ -7625,466 +8595,194 @@ class Server(Endpoint):
         host: str = "127.0.0.1",
         port: int = 0,
         path: str = "/mcp",
-        allowed_hosts: Iterable[str] = (),
+        verify: Callable[[str], Json | None] | None = None,
+        resource_metadata: Json | None = None,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
         stateless: bool = False,
         legacy_sse: bool = True,
         max_connections: int = MAX_CONNECTIONS,
+        max_body: int = MAX_BODY,
+        max_sessions: int = MAX_SESSIONS,
+        session_seconds: float = SESSION_SECONDS,
         ssl_context: Any = None,
-        **options: Any,
     ) -> HttpServer:
-        """Serve HTTP in the background (basic/transports/streamable-http.md): a handle with `url`, `port` and
-        `close()`. Port 0 is a free one; `allowed_hosts` are more names for this host. `stateless` opens no
-        sessions, `legacy_sse` serves 2024-11-05 at /sse; `options` are HttpEndpoint's. OSError: port taken."""
+        """Serve HTTP in the background: basic/transports/streamable-http.md.
+
+        Returns a handle with `url`, `port` and `close()`, which is a context manager,
+        too.
+
+        host                the address to listen at; "" or "0.0.0.0" is every one
+        port                0 is a free one; OSError for one that is taken
+        path                where the endpoint is
+        verify              verify(token) returns the claims of a bearer token, or None
+                            (401), or raises PermissionError(scope) (403); without it,
+                            nobody needs a token
+        resource_metadata   where tokens come from, as RFC 9728 has it; ValueError
+                            unless it tells the `resource`
+        allowed_hosts       more names of this host, as clients call it; "*": any
+        allowed_origins     sites whose pages may call: "https://app.example"; "*": any
+        stateless           open no sessions: several processes can share the clients
+        legacy_sse          serve the HTTP+SSE of 2024-11-05 at /sse, too
+        max_connections     how many may be open; more are refused (503)
+        max_body            the most bytes of a request; more are refused (413)
+        max_sessions        how many legacy sessions may be open; more are refused (503)
+        session_seconds     after which an idle one may go for a new one
+        ssl_context         an ssl.SSLContext: serve https
+        """
         from socketserver import ThreadingTCPServer
 
-        hosts = [*(allowed_hosts or ()), f"[{host}]" if ":" in host else host]
+        own_name = f"[{host}]" if ":" in host else host
         endpoint = HttpEndpoint(
-            self,
-            self._log,
-            self._max_workers,
+            self._endpoint,
+            self._endpoint.log,
+            self._endpoint.max_workers,
             path=path,
-            allowed_hosts=hosts,
+            verify=verify,
+            resource_metadata=resource_metadata,
+            allowed_hosts=[*(allowed_hosts or ()), own_name],
+            allowed_origins=allowed_origins,
             stateless=stateless,
             legacy_sse=legacy_sse,
-            **options,
+            max_body=max_body,
+            max_sessions=max_sessions,
+            session_seconds=session_seconds,
         )
-        http: HttpServer = type("HttpServer", (HttpServer, ThreadingTCPServer), {})(
+        # http.server and its like are slow to import, so HttpServer gets its base here.
+        server_class = type("HttpServer", (HttpServer, ThreadingTCPServer), {})
+        http: HttpServer = server_class(
             endpoint, host, port, path, max_connections, ssl_context
         )
         return http
 
-    def wsgi_app(self, **options: Any) -> Callable[..., list[bytes]]:
-        """A WSGI application that answers at whatever path it is mounted. It takes start_http's options but
-        those of the socket, and keeps no sessions unless `stateless=False`, which wants a single process."""
-        return HttpEndpoint(self, self._log, self._max_workers, **options).wsgi
+    def wsgi_app(
+        self,
+        *,
+        path: str | None = None,
+        verify: Callable[[str], Json | None] | None = None,
+        resource_metadata: Json | None = None,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+        stateless: bool = True,
+        legacy_sse: bool = False,
+        max_body: int = MAX_BODY,
+        max_sessions: int = MAX_SESSIONS,
+        session_seconds: float = SESSION_SECONDS,
+    ) -> Callable[..., list[bytes]]:
+        """A WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref.
 
-    wsgi = cached_property(
-        lambda self: self.wsgi_app()
-    )  # for gunicorn, mod_wsgi, wsgiref
+        path                where the endpoint is; without one, it answers at whatever
+                            path the application is mounted
+        verify              verify(token) returns the claims of a bearer token, or None
+                            (401), or raises PermissionError(scope) (403); without it,
+                            nobody needs a token
+        resource_metadata   where tokens come from, as RFC 9728 has it; ValueError
+                            unless it tells the `resource`
+        allowed_hosts       names of this host, as clients call it; "*": any
+        allowed_origins     sites whose pages may call: "https://app.example"; "*": any
+        stateless           open no sessions; with them, there must be a single process
+        legacy_sse          serve the HTTP+SSE of 2024-11-05 at /sse, too; this needs a
+                            path, and sessions
+        max_body            the most bytes of a request; more are refused (413)
+        max_sessions        how many legacy sessions may be open; more are refused (503)
+        session_seconds     after which an idle one may go for a new one
+        """
+        endpoint = HttpEndpoint(
+            self._endpoint,
+            self._endpoint.log,
+            self._endpoint.max_workers,
+            path=path,
+            verify=verify,
+            resource_metadata=resource_metadata,
+            allowed_hosts=allowed_hosts or (),
+            allowed_origins=allowed_origins,
+            stateless=stateless,
+            legacy_sse=legacy_sse,
+            max_body=max_body,
+            max_sessions=max_sessions,
+            session_seconds=session_seconds,
+        )
+        return endpoint.wsgi
+
+    @cached_property
+    def wsgi(self) -> Callable[..., list[bytes]]:
+        """The WSGI application of this server, without options; see wsgi_app."""
+        return self.wsgi_app()
 
     def serve(self, reader: Any, writer: Any) -> None:
-        """Serve one client over two binary streams, a socket's makefile("rb") and makefile("wb") say, until
-        the input ends. Blocks; for several clients, call it on a thread for each."""
-        connection = self.connect(StreamTransport(reader, writer))
+        """Serve one client over two binary streams, until the input ends. Blocks.
+
+        Each message is a line. For several clients, call it on a thread for each.
+
+        reader    where the client's messages come from: a socket's makefile("rb"), say
+        writer    where the answers go: its makefile("wb")
+        """
+        connection = self._endpoint.connect(StreamTransport(reader, writer))
         try:
             Pump(connection).run()
         finally:
-            self.disconnected(connection)
+            self._endpoint.disconnected(connection)
 
     def handle(self, message: Json) -> Json | None:
-        """Answer one decoded modern message (2026-07-28), on this thread: for lambdas and custom transports.
-        Returns the decoded answer, or None. Progress and logs are dropped, and listening is refused."""
-        written = _Written()
-        connection = Connection(
-            Protocol("server", self.capabilities),
-            self,
-            written,
-            name="mcp-worker",
-            log=self._log,
-        )
+        """Answer one message of 2026-07-28, on this thread: for lambdas, and the like.
+
+        message    as JSON has it, decoded
+
+        Returns the answer, likewise; None for a notification. Progress and logs are
+        dropped, and listening is refused.
+        """
+        collector = _Collector()
+        connection = self._endpoint.open_connection(collector)
         connection.closed = ConnectionClosed("this message has no connection")
         event = connection.protocol.receive(message)
         if not isinstance(event, Request):
             return event.reply if isinstance(event, Refusal) else None
-        self.serve_request(connection, event)
-        connection.helpers.close(
-            DRAIN_SECONDS
-        )  # one may be about to write that the time is over
+        self._endpoint.serve_request(connection, event)
+        # One may be about to write that the tool's time is over.
+        connection.helpers.close(DRAIN_SECONDS)
         connection.flush()
-        return dict(json.loads(written.lines[0]))
-
-    def connect(self, transport: Transport) -> Connection:
-        """A new conversation that answers through a transport: feed it; disconnected() at last."""
-        connection = Connection(
-            Protocol("server", self.capabilities),
-            self,
-            transport,
-            name="mcp-worker",
-            log=self._log,
-            max_workers=self._max_workers,
-            max_message=self._max_message,
-        )
-        self.connected(connection)
-        return connection
-
-    def connected(self, connection: Connection) -> None:
-        """Have a conversation told of changes, once it is initialized."""
-        self._connections.append(connection)
-
-    def disconnected(self, connection: Connection) -> None:
-        """Forget a conversation that has ended. Idempotent."""
-        with suppress(ValueError):
-            self._connections.remove(connection)
-        with self._lock:
-            self._listeners = [*filter(_Listener.is_open, self._listeners)]
-
-    # The Connection's endpoint, and what the HTTP server asks
-    def capabilities(self) -> Json:
-        """What this server declares."""
-        return self._capabilities
-
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """The parameters of a tool that HTTP headers mirror."""
-        offer = self._offers["tools"].get(tool)
-        return offer.headers if offer is not None else []
-
-    def serve_request(self, connection: Connection, request: Request) -> None:
-        """Run the handler of an admitted request and answer, unless it stays open. Runs on a worker, or on
-        the reading thread. Whatever the handler raises becomes an answer."""
-        context = Context(connection, request, self._signer)
-        try:
-            if request.modern and request.row.asks:
-                context.load_answers()
-            if (
-                result := getattr(self, request.row.handler)(context, request.params)
-            ) is None:
-                return
-            message = self._result_message(request, result)
-        except _InputRequired as pause:
-            message = self._result_message(request, pause.result)
-        except McpError as error:
-            message = error_message(request.id, error)
-        except ToolError as error:
-            message = error_message(request.id, InternalError(str(error)))
-        except Cancelled:
-            message = error_message(request.id, RequestCancelled("request cancelled"))
-        except (
-            BaseException
-        ) as error:  # SystemExit too: a handler does not end the server
-            self._log.error(f"{request.method} failed: {error_text(error)}", error)
-            message = error_message(
-                request.id, InternalError(f"{request.method}: internal error")
-            )
-        connection.respond(request, message)
-
-    def output_lost(self, connection: Connection) -> None:
-        """The client has left."""
-        connection.cancel_all()
-
-    def input_ended(self, connection: Connection) -> None:
-        """The client says no more: end its subscriptions gracefully (basic/patterns/subscriptions.md)."""
-        for request in [
-            each.request for each in self._listeners if each.connection is connection
-        ]:
-            result = {"_meta": {META_SUBSCRIPTION: request.id}}
-            connection.respond(request, self._result_message(request, result))
-
-    def _result_message(self, request: Request, result: Json) -> Json:
-        """With what every modern result carries: its type, who answers, and how long it may be reused."""
-        if request.modern:
-            kind = result.setdefault("resultType", "complete")
-            result["_meta"] = {**result.get("_meta", {}), META_SERVER_INFO: self._info}
-            if request.row.cacheable and kind == "complete":
-                result["ttlMs"] = self._cache_ttl_ms
-                result["cacheScope"] = "private" if request.row.asks else "public"
-        return result_message(request.id, result)
-
-    # Handlers
-    def _initialize(self, ctx: Context, params: Json) -> Json:
-        return add_given(
-            {
-                "protocolVersion": ctx.protocol_version,
-                "capabilities": self._capabilities,
-            },
-            serverInfo=fit_members(self._info, ctx.protocol_version),
-            instructions=self.instructions,
-        )
-
-    def _ping(self, ctx: Context, params: Json) -> Json:
-        return {}
-
-    def _discover(self, ctx: Context, params: Json) -> Json:
-        return add_given(
-            {
-                "supportedVersions": list(MODERN_VERSIONS),
-                "capabilities": self._capabilities,
-            },
-            instructions=self.instructions,
-        )
-
-    def _logging_set_level(self, ctx: Context, params: Json) -> Json:
-        level = params["level"]
-        if level not in LOG_LEVELS:
-            raise InvalidParams(f"level: {LEVELS_TEXT}, got {show(level)}")
-        ctx._connection.protocol.log_level = level
-        return {}
-
-    def _list(self, ctx: Context, params: Json) -> Json:
-        """One page of a list: server/utilities/pagination.md. A cursor is the list and the place in it."""
-        row, cursor, start = ctx._request.row, params.get("cursor"), 0
-        if cursor is not None:
-            place = re.fullmatch(row.name + ":([1-9][0-9]{0,8})", cursor)
-            if place is None:
-                raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
-            start = int(place[1])
-        found, end = list(self._offers[row.paged].values()), start + self._page_size
-        page = [
-            fit_members(each.wire, ctx.protocol_version) for each in found[start:end]
-        ]
-        return add_given(
-            {row.paged: page},
-            nextCursor=f"{row.name}:{end}" if end < len(found) else None,
-        )
-
-    def _find(self, registry: str, kind: str, name: str) -> Offer:
-        offer = self._offers[registry].get(name)
-        if offer is None:
-            raise NotFound(
-                f"Unknown {kind}: {name}" + suggest(name, self._offers[registry])
-            )
-        return offer
-
-    def _call(self, ctx: Context, offer: Offer, arguments: Json) -> Any:
-        """Run a registered function, where run_on says, within its time."""
-        fn, seconds = offer.signature.fn, offer.timeout
-        if offer.signature.context is not None:
-            arguments[offer.signature.context] = ctx
-
-        def job() -> Any:
-            if seconds is None:
-                return fn(**arguments)
-            expired = self._result_message(
-                ctx._request, _failed(f"timed out after {seconds:g} seconds")
-            )
-            timer = start_timer(
-                seconds, ctx._connection.cut_short, ctx._request, expired
-            )
-            try:
-                return fn(**arguments)
-            finally:
-                timer.cancel()
-
-        return _call_where(ctx, self._run_on, job)
-
-    def _tools_call(self, ctx: Context, params: Json) -> Json:
-        name, version = params["name"], ctx.protocol_version
-        tool = self._find("tools", "tool", name)
-        try:
-            arguments = tool.signature.bind(params.get("arguments") or {})
-        except InvalidParams as error:
-            # Since 2025-11-25 "input validation errors should be returned as Tool Execution Errors".
-            if version < LAST_LEGACY:
-                raise
-            return _failed(str(error))
-        try:
-            value = self._call(ctx, tool, arguments)
-        except (McpError, _InputRequired, Cancelled):
-            raise
-        except ToolError as error:
-            return fit_result(_failed(str(error), error.content), version)
-        except BaseException as error:
-            self._log.warning(f"tool {name} raised {error_text(error)}", error)
-            return _failed(
-                "the tool failed" if self._mask_errors else error_text(error)
-            )
-        return fit_result(tool.output.result(value), version)
-
-    def _resources_read(self, ctx: Context, params: Json) -> Json:
-        resource, arguments = self._find_resource(ctx, params["uri"])
-        value = self._call(ctx, resource, arguments)
-        many = isinstance(value, (list, tuple)) and {type(part) for part in value} == {
-            EmbeddedResource
-        }
-        return {
-            "contents": [
-                read_contents(params["uri"], part, resource.wire.get("mimeType"))
-                for part in (value if many else [value])
-            ]
-        }
-
-    def _find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
-        """The resource with this URI, and the arguments for its function. Raises NotFound."""
-        fixed, why = self._offers["resources"].get(uri), ""
-        for resource in (
-            [fixed] if fixed else self._offers["resourceTemplates"].values()
-        ):
-            values = resource.template.match(uri)
-            try:
-                if values is not None:
-                    return resource, resource.signature.bind_text(values)
-            except InvalidParams as error:
-                why = f": {error}"
-        missing = NotFound(f"Resource not found: {uri}{why}", {"uri": uri})
-        if ctx.protocol_version < FIRST_MODERN:
-            missing.code = -32002
-        raise missing
-
-    def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
-        subscribed = ctx._connection.protocol.subscribed
-        self._find_resource(ctx, params["uri"])
-        if len(subscribed) >= MAX_QUEUED:
-            raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
-        subscribed[params["uri"]] = True
-        return {}
-
-    def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
-        ctx._connection.protocol.subscribed.pop(params["uri"], None)
-        return {}
-
-    def _prompts_get(self, ctx: Context, params: Json) -> Json:
-        prompt, version = (
-            self._find("prompts", "prompt", params["name"]),
-            ctx.protocol_version,
-        )
-        value = self._call(
-            ctx, prompt, prompt.signature.bind_text(params.get("arguments") or {})
-        )
-        messages = prompt_messages(value)
-        for each in messages:
-            if isinstance(each["content"], dict):
-                each["content"] = fit_block(each["content"], version)
-        return add_given(
-            {"messages": messages}, description=prompt.wire.get("description")
-        )
-
-    def _completion_complete(self, ctx: Context, params: Json) -> Json:
-        ref, argument = params["ref"], params["argument"]
-        check_members(
-            (("name", True, str), ("value", True, str)), argument, "argument."
-        )
-        name, text = argument["name"], argument["value"]
-        kinds = {
-            "ref/prompt": ("prompts", "name"),
-            "ref/resource": ("resourceTemplates", "uri"),
-        }
-        registry, member = kinds.get(str(ref.get("type")), ("prompts", ""))
-        key = str(ref.get(member))
-        offer, completer = (
-            self._offers[registry].get(key),
-            self._completers.get((key, name)),
-        )
-        if offer is None:
-            raise InvalidParams(
-                f"ref: expected a known prompt or template, got {show(ref)}"
-            )
-        known = offer.signature.schema["properties"]
-        if name not in known:
-            raise InvalidParams(f"{key} has no {show(name)}" + suggest(name, known))
-        values, more = (
-            offer.signature.completions(name),
-            (params.get("context") or {}).get("arguments") or {},
-        )
-        if completer is None:
-            values = [each for each in values if each.lower().startswith(text.lower())]
-        else:
-            values = _call_where(
-                ctx, self._run_on, lambda: [*map(str, completer(text, more))]
-            )
-        return {
-            "completion": {
-                "values": values[:MAX_COMPLETIONS],
-                "total": len(values),
-                "hasMore": len(values) > MAX_COMPLETIONS,
-            }
-        }
-
-    def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
-        wanted, declared, connection = (
-            params["notifications"],
-            self._capabilities,
-            ctx._connection,
-        )
-        if connection.closed is not None:
-            raise MethodNotFound("listening needs a connection that stays open")
-        granted: Json = {
-            member: True
-            for member, _, capability in LIST_CHANGES.values()
-            if wanted.get(member) is True and has_capability(declared, capability)
-        }
-        uris = wanted.get("resourceSubscriptions", [])
-        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
-            raise InvalidParams(
-                f"notifications.resourceSubscriptions: expected strings, got {show(uris)}"
-            )
-        if uris and has_capability(declared, ("resources", "subscribe")):
-            granted["resourceSubscriptions"] = uris
-        if sum(each.is_open() for each in self._listeners) >= MAX_LISTENERS:
-            raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
-        listener = _Listener(connection, ctx._request, granted, threading.Event())
-        with self._lock:
-            self._listeners = [*filter(_Listener.is_open, self._listeners), listener]
-        # "MUST NOT send any notification on the subscription before" the acknowledgement.
-        listener.tell(
-            "notifications/subscriptions/acknowledged", {"notifications": granted}
-        )
+        return dict(json.loads(collector.written[0]))
 
 
-def _declare(offers: dict[str, dict[str, Offer]]) -> Json:
-    """The capabilities that these registries amount to: only what there is."""
-    changes, prompts, templates = (
-        {"listChanged": True},
-        offers["prompts"],
-        offers["resourceTemplates"],
-    )
-    return add_given(
-        {"logging": {}},
-        tools=changes if offers["tools"] else None,
-        resources={"subscribe": True, **changes}
-        if offers["resources"] or templates
-        else None,
-        prompts=changes if prompts else None,
-        completions={} if prompts or templates else None,
-    )
-
-
-def _check_uri(template: UriTemplate, signature: Signature) -> None:
-    """Raise ValueError or TypeError unless the URI is one and its names are the function's parameters."""
-    uri, names, known = (
-        show(template.template),
-        set(template.names),
-        signature.schema["properties"].keys(),
-    )
+def check_template(template: UriTemplate, signature: Signature) -> None:
+    """Raise ValueError for what is no URI, TypeError unless it names the parameters."""
+    uri = show(template.template)
     if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", template.template):
         raise ValueError(
             f"resource {uri}: expected a URI with a scheme, such as config://app"
         )
+    names = set(template.names)
+    parameters = set(signature.schema["properties"])
     required = set(signature.schema.get("required", ()))
-    for wrong, what in (
+    for wrong, problem in (
         (
             required - names,
             f"is not in the URI {uri}; give it a default, or put it there",
         ),
-        (names - known, f"is in the URI {uri}, but no parameter"),
+        (
+            names - parameters,
+            f"is in the URI {uri}, but no parameter",
+        ),
         (
             required.intersection(template.query),
             "is in the query, so give it a default",
         ),
     ):
         for name in sorted(wrong):
-            raise TypeError(f"{signature.name}: {name} {what}")
+            raise TypeError(f"{signature.name}: {name} {problem}")
 
 
-def _call_where(ctx: Context, run_on: Callback, job: Job) -> Any:
-    """Have run_on run the job, and wait for it while the request is in flight: raises Cancelled when it ends
-    before. The result travels in a slot of our own: hosts may swallow exceptions and return values."""
-    if run_on is None:
-        return job()
-    slot: SimpleQueue[Any] = SimpleQueue()
-
-    def task(refused: Exception | None = None) -> None:
-        try:
-            if refused is not None:
-                raise refused
-            ctx.check_cancelled()  # cancelled while it was queued
-            slot.put(("done", job()))
-        except BaseException as error:
-            slot.put(("raised", error))
-            if isinstance(error, KeyboardInterrupt):
-                raise  # Ctrl-C is the host's, too
-
-    with ctx._waiting(slot):
-        run_on(task)
-        kind, value = get_within(slot, None)
-    if kind == "raised":
-        raise value
-    ctx.check_cancelled()
-    return value
-
-
-def _failed(text: str, content: list[Any] | None = None) -> Json:
-    """The result of a tool that failed. A lone surrogate in the text must not cost the model all of it."""
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return {"content": [to_block(item) for item in content or [text]], "isError": True}
+def prompt_arguments(signature: Signature) -> list[Json]:
+    """The arguments of a prompt as lists show them."""
+    required = signature.schema.get("required", ())
+    return [
+        add_given(
+            {"name": name},
+            description=schema.get("description"),
+            required=name in required or None,
+        )
+        for name, schema in signature.schema["properties"].items()
+    ]
 
 
 ###############################################################################
@@ -8295,7 +8993,7 @@ class MemoryTransport(Transport):
     feeds = True
 
     def __init__(self, server: Server) -> None:
-        self._server = server
+        self._server = server._endpoint
 
     def start(self, connection: Connection) -> None:
         self._theirs = self._server.connect(_Inbound(connection))

@@ -15,6 +15,7 @@ import functools
 import gc
 import http.client
 import importlib.util
+import inspect
 import io
 import itertools
 import json
@@ -3399,7 +3400,9 @@ class TestEverywhere:
             )
             eventually(lambda: ran)
             second.cancel()
-            eventually(lambda: len(server._connections[0].protocol.in_flight) == 1)
+            eventually(
+                lambda: len(server._endpoint._connections[0].protocol.in_flight) == 1
+            )
             gate.set()
             first.result()
             assert client.call("work", n=3) == 3
@@ -3706,6 +3709,33 @@ class TestServerInProcess:
         ):
             with pytest.raises((TypeError, ValueError, KeyError), match=said):
                 wrong()
+
+    def test_help_explains_every_option(self):
+        """The docstring of each public method names all that it can be given."""
+        functions = [Server.__init__]
+        for public in (Server, Context, MainThread):
+            for name, member in vars(public).items():
+                part = getattr(member, "fget", None) or getattr(member, "func", member)
+                if isinstance(part, types.FunctionType) and not name.startswith("_"):
+                    functions.append(part)
+        for function in functions:
+            _, *options = inspect.signature(function).parameters
+            for option in options:
+                assert re.search(rf"\b{option}\b", function.__doc__), function
+
+    def test_misspelt_options_are_refused(self):
+        """No method hands on what it does not know."""
+        server = Server("s")
+        for wrong in (
+            lambda: server.tool(nme="x"),
+            lambda: server.start_http(prot=1),
+            lambda: server.run("http", prot=1),
+            lambda: server.wsgi_app(port=1),
+        ):
+            with pytest.raises(TypeError, match="nme|prot|port"):
+                wrong()
+        with pytest.raises(ValueError, match='"stdio" without options'):
+            server.run("stdio", port=1)
 
     def test_state_keys_are_shared_and_rotated(self):
         """Another process takes the state if it has the key, also the old one of a list; else not."""
@@ -4979,7 +5009,7 @@ class TestHttpServer:
             {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}},
         ):
             assert "error" in web.post(request("initialize", params))[2]
-        eventually(lambda: not server._connections)
+        eventually(lambda: not server._endpoint._connections)
 
     def test_a_handshake_with_wrong_headers_leaves_no_session(self, server):
         """A HeaderMismatch is no handshake."""
@@ -5247,7 +5277,7 @@ class TestHttpServer:
                 next_message(response)["method"]
                 == "notifications/subscriptions/acknowledged"
             )
-            eventually(lambda: server._listeners)
+            eventually(lambda: server._endpoint._listeners)
             server.add_tool(lambda: "x", name="extra", description="x")
             told = next_message(response)
             assert told["method"] == "notifications/tools/list_changed"
@@ -5258,9 +5288,9 @@ class TestHttpServer:
 
     def test_nothing_is_missed_after_the_acknowledgement(self, server, monkeypatch):
         """What changes once the client has the acknowledgement is told."""
-        write, tell, changed = (
+        write, acknowledge, changed = (
             mcp_lite._Handler.write,
-            mcp_lite._Listener.tell,
+            mcp_lite.Listener.acknowledge,
             threading.Event(),
         )
 
@@ -5270,18 +5300,18 @@ class TestHttpServer:
                 server.add_tool(lambda: "x", name="extra", description="x")
                 changed.set()
 
-        def tell_slowly(listener, method, params):
-            tell(listener, method, params)
+        def acknowledge_slowly(listener):
+            acknowledge(listener)
             changed.wait(1)
 
         monkeypatch.setattr(mcp_lite._Handler, "write", write_and_change)
-        monkeypatch.setattr(mcp_lite._Listener, "tell", tell_slowly)
+        monkeypatch.setattr(mcp_lite.Listener, "acknowledge", acknowledge_slowly)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
             assert (
                 next_message(response)["method"]
                 == "notifications/subscriptions/acknowledged"
             )
-            eventually(lambda: server._listeners)
+            assert changed.wait(SECONDS)
             http.close()
             assert (
                 next_message(response)["method"] == "notifications/tools/list_changed"
@@ -5292,9 +5322,9 @@ class TestHttpServer:
         with server.start_http() as http:
             with Web(http).stream("POST", LISTEN) as response:
                 next_message(response)
-                eventually(lambda: server._listeners)
+                eventually(lambda: server._endpoint._listeners)
             eventually(lambda: not http.endpoint._held)
-        assert server._listeners == []
+        assert server._endpoint._listeners == []
 
     def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
         """What another thread reads first does not stop the accepting thread."""
@@ -5340,7 +5370,7 @@ class TestHttpServer:
                 status, headers, _ = web.send(method)
                 assert (status, headers["Allow"]) == (405, "POST")
             assert web.send("GET", path="/sse")[0] == 404
-            assert server._connections == []
+            assert server._endpoint._connections == []
 
     def test_the_old_transport(self, web, server):
         """GET tells where to POST; all messages come on that stream; whoever leaves has ended the session."""
@@ -5377,7 +5407,7 @@ class TestHttpServer:
             assert post(request("ping"), "/messages?session_id=0") == 404
             assert post(request("ping"), "/messages") == 400
             assert post(b"{") == 400
-        eventually(lambda: not server._connections)
+        eventually(lambda: not server._endpoint._connections)
         assert web.send("POST", request("ping"), path=where)[0] == 404
 
     # Whoever may come
@@ -7163,7 +7193,7 @@ class TestHttpClient:
 
     # Headers
 
-    def test_headers_mirror_the_body(self, recorded, version):
+    def test_headers_mirror_the_body(self, server, recorded, version):
         """Method and name in every revision, and the parameters that the schema names."""
         http, seen = recorded
         schema = {
@@ -7173,7 +7203,7 @@ class TestHttpClient:
                 "n": {"type": "integer", "x-mcp-header": "N"},
             },
         }
-        http.endpoint.server.add_tool(
+        server.add_tool(
             lambda region=None, n=None: "here", name="place", input_schema=schema
         )
         with Client(http.url, version=version, headers={"X-Mine": "yes"}) as client:
@@ -7232,16 +7262,14 @@ class TestHttpClient:
                 eventually(lambda: "bad" in caplog.text)
             assert "x-mcp-header" in caplog.text and "good" not in caplog.text
 
-    def test_a_header_mismatch_refreshes_the_list(self, recorded):
+    def test_a_header_mismatch_refreshes_the_list(self, server, recorded):
         """-32020: tools/list, and the call once more."""
         http, seen = recorded
         schema = {
             "type": "object",
             "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
         }
-        http.endpoint.server.add_tool(
-            lambda region: region, name="place", input_schema=schema
-        )
+        server.add_tool(lambda region: region, name="place", input_schema=schema)
         with Client(http.url, version=MODERN) as client:
             assert client.call("place", region="Oslo") == "Oslo"
             assert client.call("place", region="Bern") == "Bern"
@@ -7456,7 +7484,9 @@ class TestHttpClient:
             client = Client(http.url.replace("/mcp", path), version=version)
             with contextlib.closing(http), client, client.listen() as events:
                 eventually(
-                    lambda version=version: version < MODERN or server._listeners
+                    lambda version=version: (
+                        version < MODERN or server._endpoint._listeners
+                    )
                 )
                 server.add_tool(lambda: "x", name="extra", description="x")
                 assert next(events)["method"] == "notifications/tools/list_changed"
@@ -7475,7 +7505,7 @@ class TestHttpClient:
             ) as client, client.listen() as events:
                 first.close()
                 with server.start_http(port=first.port):
-                    sessions = server._connections
+                    sessions = server._endpoint._connections
                     eventually(
                         lambda: any(each.protocol.initialized for each in sessions)
                     )
@@ -10744,7 +10774,7 @@ class TestFaults:
             assert len({session for _, session in seen[:-1]}) == 1000
             assert threading.active_count() - before < 10
             assert Web(site, seen[0][1], "2025-11-25").post(request("ping"))[0] == 200
-        assert server._connections == []
+        assert server._endpoint._connections == []
 
     @pytest.mark.parametrize(
         "length, status", [("+50", b"200"), ("-10", b"400"), ("+60", b"400")]
