@@ -1,7 +1,8 @@
-"""Tests of mcp_lite: run `python3 test_mcp_lite.py`, which installs pytest where it is missing, or `pytest`.
+"""Tests of mcp_lite.
 
-They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where those are the subject; the same
-promises over memory and stdio, and in every revision.
+Run `python3 test_mcp_lite.py`, which installs pytest where it is missing, or `pytest`.
+They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where those are
+the subject; the same promises over memory and stdio, and in every revision.
 """
 
 import collections
@@ -189,17 +190,8 @@ def unwrap(result):
     return mcp_lite.unwrap_result(result)
 
 
-def build_server():
-    """A server with one of everything: the tests' other end."""
-    server = Server(
-        "everything",
-        version="1.2",
-        title="Everything",
-        instructions="Call anything.",
-        page_size=3,
-        description="for tests",
-        website_url="https://example.com",
-    )
+def add_plain_tools(server):
+    """What gives back values and content, and what fails."""
 
     @server.tool
     def echo(value: typing.Any) -> typing.Any:
@@ -246,6 +238,10 @@ def build_server():
             return fail(how)
         raise KeyError(how)
 
+
+def add_asking_tools(server):
+    """What tells the client something, or asks it."""
+
     @server.tool
     def count(to: int, ctx: Context) -> str:
         for n in range(1, to + 1):
@@ -274,9 +270,8 @@ def build_server():
 
     @server.tool
     def think(ctx: Context) -> str:
-        return ctx.sample("2 + 2?", max_tokens=10, system_prompt="be brief")["content"][
-            "text"
-        ]
+        said = ctx.sample("2 + 2?", max_tokens=10, system_prompt="be brief")
+        return said["content"]["text"]
 
     @server.tool
     def where(ctx: Context) -> list:
@@ -303,6 +298,9 @@ def build_server():
         )
         return sorted(found)
 
+
+def add_lasting_tools(server):
+    """What takes its time, makes noise, or changes the server."""
     waiting = threading.Event()
     ended = []
 
@@ -355,6 +353,8 @@ def build_server():
     def bad(kind: str) -> typing.Any:
         return {"nan": float("nan"), "surrogate": "\ud800", "object": object()}[kind]
 
+
+def add_resources_and_prompts(server):
     @server.resource("x://note", mime_type="text/markdown", title="A note", size=4)
     def note() -> str:
         """The note."""
@@ -391,11 +391,29 @@ def build_server():
     def complete_code(value: str, context: dict) -> list:
         return [value + str(n) for n in range(150)] + sorted(context)
 
+
+def build_server():
+    """A server with one of everything: the tests' other end."""
+    server = Server(
+        "everything",
+        version="1.2",
+        title="Everything",
+        instructions="Call anything.",
+        page_size=3,
+        description="for tests",
+        website_url="https://example.com",
+    )
+    add_plain_tools(server)
+    add_asking_tools(server)
+    add_lasting_tools(server)
+    add_resources_and_prompts(server)
     return server
 
 
 def main():
-    """`--serve` is a server on stdio; else run the tests, and first install pytest into .venv if need be."""
+    """`--serve` is a server on stdio; else run the tests,
+    and first install pytest into .venv if need be.
+    """
     if "--serve" in sys.argv:
         build_server().run()
         return
@@ -406,17 +424,8 @@ def main():
         if not os.path.exists(python):
             subprocess.check_call([sys.executable, "-m", "venv", folder])
         if subprocess.call([python, "-c", "import pytest"], stderr=subprocess.DEVNULL):
-            subprocess.check_call(
-                [
-                    python,
-                    "-m",
-                    "pip",
-                    "install",
-                    "-q",
-                    "--disable-pip-version-check",
-                    "pytest",
-                ]
-            )
+            pip = [python, "-m", "pip", "-q", "--disable-pip-version-check"]
+            subprocess.check_call([*pip, "install", "pytest"])
     sys.exit(subprocess.call([python, "-m", "pytest", "-q", *sys.argv[1:]], cwd=HERE))
 
 
@@ -426,7 +435,8 @@ if __name__ == "__main__":
 import pytest  # noqa: E402
 
 SERVE = [sys.executable, os.path.abspath(__file__), "--serve"]
-SECONDS = 30  # a deadline for what takes milliseconds: these machines are shared
+# A deadline for what takes milliseconds: these machines are shared.
+SECONDS = 30
 
 
 def eventually(condition, what="the condition"):
@@ -439,68 +449,88 @@ def eventually(condition, what="the condition"):
 
 def descriptors():
     """What this process has open, as far as the system tells: {number: what it is}."""
-    found = {}
-    for number in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
-        with contextlib.suppress(OSError):  # the one for the listing has gone
-            found[number] = os.readlink("/proc/self/fd/" + number)
-    return found
+    if not os.path.isdir("/proc/self/fd"):
+        return {}
+    opened = {}
+    for number in os.listdir("/proc/self/fd"):
+        # The one for the listing has gone.
+        with contextlib.suppress(OSError):
+            opened[number] = os.readlink("/proc/self/fd/" + number)
+    return opened
+
+
+def living(kind):
+    """How many objects of a class somebody still refers to."""
+    gc.collect()
+    return sum(type(each) is kind for each in gc.get_objects())
+
+
+def counted(main):
+    """For Server(run_on=): a MainThread, and a list of the jobs that reached it."""
+    arrived = []
+
+    def run_on(job):
+        main(job)
+        arrived.append(job)
+
+    return run_on, arrived
 
 
 def has_children():
     """Whether a child process lives, or has ended and nobody has looked."""
+    if not hasattr(os, "waitid"):
+        return False
     try:
-        return hasattr(os, "waitid") and [
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        ]
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return []
+        return False
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)
 def equal_environments(tmp_path_factory):
-    """The children share what they compile, outside this tree, and hear Ctrl-C, whatever we were given."""
-    if (
-        signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    ):  # in the background of a shell, say
+    """The children share what they compile, outside this tree,
+    and hear Ctrl-C, whatever we were given.
+    """
+    # It is ignored in the background of a shell, say.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
-        patch.setattr(
-            mcp_lite, "TICK_SECONDS", 0.01
-        )  # of some 300 servers that are closed
+        # Some 300 servers are closed, each within a tick.
+        patch.setattr(mcp_lite, "TICK_SECONDS", 0.01)
         yield
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind():
     """No thread, descriptor or child process outlives its test."""
-    threads, before = set(threading.enumerate()), descriptors()
+    threads = set(threading.enumerate())
+    opened = descriptors()
     yield
-    eventually(
-        lambda: (
-            not [
-                thread
-                for thread in threading.enumerate()
-                if thread not in threads and thread.name.startswith("mcp-")
-            ]
-        ),
-        "the end of every thread",
-    )
+
+    def new_threads():
+        new = set(threading.enumerate()) - threads
+        return [thread for thread in new if thread.name.startswith("mcp-")]
+
+    def new_descriptors():
+        now = descriptors()
+        return {number: now[number] for number in now.keys() - opened.keys()}
+
+    eventually(lambda: not new_threads(), "the end of every thread")
     eventually(lambda: not has_children(), "the end of every child")
-    with contextlib.suppress(AssertionError):  # to say which ones
-        eventually(
-            lambda: not descriptors().keys() - before.keys(),
-            "the end of every descriptor",
-        )
-    assert {
-        number: what for number, what in descriptors().items() if number not in before
-    } == {}
+    # The assertion behind it says which ones.
+    with contextlib.suppress(AssertionError):
+        eventually(lambda: not new_descriptors(), "the end of every descriptor")
+    assert new_descriptors() == {}
 
 
 @pytest.fixture(params=["memory", "stdio", "http", "sse"])
 def target(request):
-    """The same server in this process, as a child, and on a port: streamable HTTP, and the old HTTP+SSE."""
+    """The same server in this process, as a child, and on a port:
+    streamable HTTP, and the old HTTP+SSE.
+    """
     if request.param == "stdio":
         yield SERVE
         return
@@ -509,16 +539,20 @@ def target(request):
         yield server
         return
     with server.start_http() as http:
-        versions = "version" in request.fixturenames and request.getfixturevalue(
-            "version"
-        )
-        if request.param == "sse" and versions == MODERN:
+        if request.param == "http":
+            yield http.url
+            return
+        takes_version = "version" in request.fixturenames
+        if takes_version and request.getfixturevalue("version") == MODERN:
             pytest.skip("older than the modern era")
-        yield http.url if request.param == "http" else http.url.replace("/mcp", "/sse")
+        yield http.url.replace("/mcp", "/sse")
 
 
 def eras(target):
-    """The revisions to try what differs between the eras; the old HTTP+SSE has but one."""
+    """The revisions to try what differs between the eras.
+
+    The old HTTP+SSE has but one.
+    """
     return ("2025-11-25",) if str(target).endswith("/sse") else ("2025-11-25", MODERN)
 
 
@@ -530,11 +564,9 @@ def version(request):
 
 def answer(params):
     """on_elicit: fill in the form with the question's own message."""
-    return (
-        {"action": "accept"}
-        if params.get("mode") == "url"
-        else {"action": "accept", "content": {"name": params["message"]}}
-    )
+    if params.get("mode") == "url":
+        return {"action": "accept"}
+    return {"action": "accept", "content": {"name": params["message"]}}
 
 
 CALLBACKS = {"on_elicit": answer, "on_sample": lambda params: "four", "roots": ["/tmp"]}
@@ -562,12 +594,9 @@ class Wire:
 
     def send(self, *messages):
         for message in messages:
-            data = (
-                message
-                if isinstance(message, bytes)
-                else json.dumps(message).encode() + b"\n"
-            )
-            self.process.stdin.write(data)
+            if not isinstance(message, bytes):
+                message = json.dumps(message).encode() + b"\n"
+            self.process.stdin.write(message)
 
     def read(self):
         line = b""
@@ -630,7 +659,9 @@ def request(method, params=None, id=1):
 
 @contextlib.contextmanager
 def fake_server(script):
-    """A Client's target whose other end is script(read, write): read() a message, write(message or bytes)."""
+    """A Client's target whose other end is script(read, write):
+    read() a message, write(message or bytes).
+    """
     ours, theirs = socket.socketpair()
     incoming = theirs.makefile("rb")
 
@@ -639,11 +670,9 @@ def fake_server(script):
         return json.loads(line) if line else None
 
     def write(message):
-        theirs.sendall(
-            message
-            if isinstance(message, bytes)
-            else json.dumps(message).encode() + b"\n"
-        )
+        if not isinstance(message, bytes):
+            message = json.dumps(message).encode() + b"\n"
+        theirs.sendall(message)
 
     def run():
         with contextlib.suppress(OSError, ValueError):
@@ -651,7 +680,8 @@ def fake_server(script):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    reader, writer = ours.makefile("rb"), ours.makefile("wb")
+    reader = ours.makefile("rb")
+    writer = ours.makefile("wb")
     try:
         yield reader, writer
     finally:
@@ -665,7 +695,9 @@ def fake_server(script):
 
 
 def legacy_server(version="2025-11-25", capabilities=None, **answers):
-    """A script that does the handshake, then answers by answers[method], or by what that returns."""
+    """A script that does the handshake,
+    then answers by answers[method], or by what that returns.
+    """
 
     def script(read, write):
         while True:
@@ -771,7 +803,9 @@ class TestMessages:
         assert mcp_lite.parse_message(data) == {"x": "a\nb\r\u2028é"}
 
     def test_errors_keep_code_and_class(self):
-        """A code from the wire becomes its class, an unknown one McpError, a broken one InternalError."""
+        """A code from the wire becomes its class,
+        an unknown one McpError, a broken one InternalError.
+        """
         for code, kind in (
             (-32601, MethodNotFound),
             (-32002, NotFound),
@@ -780,16 +814,16 @@ class TestMessages:
             (-32021, MissingCapability),
         ):
             error = McpError.from_wire({"code": code, "message": "m", "data": [1]})
-            assert type(error) is kind and (error.code, error.message, error.data) == (
+            assert type(error) is kind
+            assert (error.code, error.message, error.data) == (
                 code,
                 "m",
                 [1],
             )
             assert error.to_wire() == {"code": code, "message": "m", "data": [1]}
         assert type(McpError.from_wire({"code": "x"})) is InternalError
-        assert issubclass(Timeout, TimeoutError) and issubclass(
-            ConnectionClosed, ConnectionError
-        )
+        assert issubclass(Timeout, TimeoutError)
+        assert issubclass(ConnectionClosed, ConnectionError)
         assert not issubclass(ToolError, McpError)
 
 
@@ -821,7 +855,8 @@ class TestMethods:
             if row.since <= version <= row.until
         }
         ours -= {"initialized", "$/cancelRequest"}
-        if version == MODERN:  # inside results there, and so not requests of the wire
+        # In this revision they are inside results, and so no requests of the wire.
+        if version == MODERN:
             found -= {"roots/list", "sampling/createMessage", "elicitation/create"}
         assert ours == found
 
@@ -1072,7 +1107,9 @@ class TestSchema:
         ],
     )
     def test_rarer_keywords(self, schema, good, bad):
-        """Older drafts, documents within documents, dynamic references, unevaluated members, patterns."""
+        """Older drafts, documents within documents,
+        dynamic references, unevaluated members, patterns.
+        """
         assert [validate(value, schema) for value in good] == [[]] * len(good)
         assert [] not in [validate(value, schema) for value in bad]
 
@@ -1180,7 +1217,9 @@ class TestSchema:
         assert validate(value, schema) == texts
 
     def test_work_is_bounded(self):
-        """Doubling references, expensive comparisons, floods of errors and long texts end with a text."""
+        """Doubling references, expensive comparisons,
+        floods of errors and long texts end with a text.
+        """
 
         def doubling(keyword):
             steps = {
@@ -1251,43 +1290,44 @@ class TestSchema:
             )
 
         for _ in range(2000):
-            tried, text = (
-                pattern(),
-                "".join(dice.choice("abc -") for _ in range(dice.randrange(9))),
-            )
+            tried = pattern()
+            text = "".join(dice.choice("abc -") for _ in range(dice.randrange(9)))
             found = re.search(tried, text, re.ASCII) is not None
             assert (validate(text, {"pattern": tried}) == []) is found, (tried, text)
 
     def test_the_official_suite(self):
-        """Only those official tests fail that need something fetched, or another dialect."""
+        """Only those official tests fail
+        that need something fetched, or another dialect.
+        """
         folder = os.path.join(
             HERE, "..", "shared", "jsonschema-suite", "tests", "draft2020-12"
         )
         if not os.path.isdir(folder):
             pytest.skip("the suite is not here")
-        passed, failed = 0, []
+        passed = 0
+        failed = []
         for name in sorted(os.listdir(folder)):
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 groups = json.load(file)
             for group in groups:
                 for test in group["tests"]:
                     try:
-                        right = (validate(test["data"], group["schema"]) == []) == test[
-                            "valid"
-                        ]
+                        errors = validate(test["data"], group["schema"])
+                        right = (errors == []) == test["valid"]
                     except ValueError:
                         right = False
                     passed += right
-                    failed += (
-                        []
-                        if right
-                        else [f"{name}: {group['description']}: {test['description']}"]
-                    )
+                    if not right:
+                        what = f"{group['description']}: {test['description']}"
+                        failed.append(f"{name}: {what}")
         assert passed >= 1250, failed
 
     def test_depth_is_bounded(self):
-        """Neither a deep schema nor a deep value nor a loop of references brings the process down."""
-        schema, value = {"type": "array"}, []
+        """Neither a deep schema nor a deep value
+        nor a loop of references brings the process down.
+        """
+        schema = {"type": "array"}
+        value = []
         for _ in range(5000):
             schema, value = {"items": schema}, [value]
         with pytest.raises(ValueError, match="nested"):
@@ -1439,12 +1479,15 @@ class TestSignatures:
         for hint, published in (
             (typing.Any, {"default": None}),
             (typing.Optional[str], null),
+            # `x: str = None`: its type has no null.
             (str, {"type": "string"}),
-        ):  # `x: str = None`: its type has no null
+        ):
             assert self.schema(hint, None).schema["properties"]["x"] == published
 
     def test_what_the_wire_cannot_say_is_refused_at_once(self):
-        """*args, an unknown class and a wrong hint fail at decoration, naming the parameter."""
+        """*args, an unknown class and a wrong hint fail
+        at decoration, naming the parameter.
+        """
         server = Server("s")
         for wrong, said in (
             (lambda *args: 0, "no name on the wire"),
@@ -1463,7 +1506,10 @@ class TestSignatures:
             server.tool(odd)
 
     def test_json_in_strings_is_read_where_lists_are_expected(self):
-        """Models send lists as strings; a string stays a string where one is expected."""
+        """Models send lists as strings.
+
+        A string stays a string where one is expected.
+        """
         assert self.schema(typing.List[int]).bind({"x": "[1, 2]"}) == {"x": [1, 2]}
         assert self.schema(str).bind({"x": "[1, 2]"}) == {"x": "[1, 2]"}
         with pytest.raises(InvalidParams, match='x: expected integer, got "3"'):
@@ -1493,7 +1539,9 @@ class TestSignatures:
             assert output.result(None) == {"content": []}
 
     def test_methods_and_callables_are_functions_too(self):
-        """self is no parameter; an object with __call__ and a wrapped function count."""
+        """self is no parameter;
+        an object with __call__ and a wrapped function count.
+        """
 
         class Thing:
             def method(self, a: int) -> int:
@@ -1507,7 +1555,8 @@ class TestSignatures:
         ) == ["a"]
         assert list(mcp_lite.Signature(Thing(), Context).schema["properties"]) == ["b"]
 
-    # A hint; wire values that it takes, which come back the same; wire values that it refuses.
+    # A hint; wire values that it takes, which come back the same; wire values that it
+    # refuses.
     TABLE = [
         (str, ["", "a"], [1, None, ["a"]]),
         (int, [0, -3, 10**20], ["3", 1.5, True, None]),
@@ -1641,7 +1690,8 @@ class TestSignatures:
         (typing.List["Person"], [[]], [[1]]),
     ]
     if sys.version_info >= (3, 9):
-        TABLE += [  # Python 3.8 does not remember which base a TypedDict's key came from
+        # Python 3.8 does not remember which base a TypedDict's key came from.
+        TABLE += [
             (
                 Movie,
                 [{"name": "M"}, {"name": "M", "year": 1931}],
@@ -1696,7 +1746,9 @@ class TestSignatures:
         "hint, accepted, refused", TABLE, ids=[str(row[0]) for row in TABLE]
     )
     def test_every_hint_there_and_back(self, hint, accepted, refused):
-        """The schema is usable; what it takes comes back the same; what it refuses is told in one line."""
+        """The schema is usable; what it takes comes back the same;
+        what it refuses is told in one line.
+        """
         found = self.schema(hint)
         mcp_lite.Schema(found.schema)
         assert json.loads(mcp_lite.encode_json(found.schema)) == found.schema
@@ -1783,7 +1835,8 @@ class TestSignatures:
             ),
             (
                 {"when": "x", "who": [{"name": "Bo"}], "strict": {"many": -1}},
-                'when: expected an ISO 8601 date, got "x"; strict: many must not be negative',
+                'when: expected an ISO 8601 date, got "x"; '
+                "strict: many must not be negative",
             ),
         ]:
             with pytest.raises(InvalidParams) as error:
@@ -1825,7 +1878,10 @@ class TestSignatures:
                 mcp_lite.Signature(fn, Context)
 
     def test_keyword_only_defaults_and_the_context(self):
-        """Keyword-only parameters count; the Context is found by its hint, Optional or not, and hidden."""
+        """Keyword-only parameters count.
+
+        The Context is found by its hint, Optional or not, and hidden.
+        """
 
         def fn(
             a: int,
@@ -1843,7 +1899,9 @@ class TestSignatures:
         assert found.bind({"a": 1, "b": "green"}) == {"a": 1, "b": Color.GREEN}
 
     def test_classes_of_a_function_are_found(self):
-        """A class that is local to a function is seen through the closure, and may contain itself."""
+        """A class that is local to a function is seen through the closure,
+        and may contain itself.
+        """
 
         @dataclasses.dataclass
         class Local:
@@ -1858,22 +1916,18 @@ class TestSignatures:
         assert found.bind({"x": [{"below": {}}]}) == {"x": [Local(Local())]}
 
     def test_recursion_and_only_recursion_makes_references(self):
-        """$defs has the classes that contain themselves; others stand in place; a result is an object."""
+        """$defs has the classes that contain themselves;
+        others stand in place; a result is an object.
+        """
         found = self.schema(typing.List[Tree]).schema
         assert found["properties"]["x"]["items"] == {"$ref": "#/$defs/Tree"}
         assert list(found["$defs"]) == ["Tree"]
         assert "$defs" not in self.schema(Team).schema
         output = mcp_lite.Output(function_returning(Tree), None, None, "x")
-        assert (
-            output.schema["type"] == "object"
-            and output.schema["$defs"]["Tree"]["type"] == "object"
-        )
-        assert (
-            output.result(Tree(1, [Tree(2, [])]))["structuredContent"]["children"][0][
-                "value"
-            ]
-            == 2
-        )
+        assert output.schema["type"] == "object"
+        assert output.schema["$defs"]["Tree"]["type"] == "object"
+        tree = output.result(Tree(1, [Tree(2, [])]))["structuredContent"]
+        assert tree["children"][0]["value"] == 2
 
     @pytest.mark.parametrize(
         "doc, description, days",
@@ -1992,7 +2046,8 @@ class TestSignatures:
 
     def test_content_is_what_the_wire_has(self):
         """Content objects and messages are their wire form."""
-        data, sound = mcp_lite._base64(PNG), mcp_lite._base64(WAV)
+        data = mcp_lite._base64(PNG)
+        sound = mcp_lite._base64(WAV)
         assert Image(PNG, meta={"a": 1}) == {
             "type": "image",
             "data": data,
@@ -2023,18 +2078,21 @@ class TestSignatures:
             Image(b"?")
 
     def test_nothing_slow_is_imported_for_plain_hints(self):
-        """Plain tools start without inspect, dataclasses, typing, datetime and their like."""
+        """Plain tools start
+        without inspect, dataclasses, typing, datetime and their like.
+        """
         code = f"""if 1:
             import sys
             before = set(sys.modules)
             sys.path.insert(0, {HERE!r})
             from mcp_lite import Server
 
-            def f(city: str, days: int = 3, tags: list = [], more: 'dict' = {{}}) -> dict:
+            def f(city: str, n: int = 3, tags: list = [], more: 'dict' = {{}}) -> dict:
                 'Doc.'
             Server('s').tool(f)
-            slow = 'inspect dataclasses typing datetime decimal uuid pathlib ast mimetypes'.split()
-            print([name for name in slow if name in sys.modules and name not in before])"""
+            slow = {{'inspect', 'dataclasses', 'typing', 'datetime', 'decimal', 'uuid',
+                    'pathlib', 'ast', 'mimetypes'}}
+            print([name for name in slow & set(sys.modules) if name not in before])"""
         done = subprocess.run(
             [sys.executable, "-S", "-c", code], stdout=subprocess.PIPE
         )
@@ -2154,7 +2212,8 @@ class TestFraming:
         """Split and joined writes, CRLF and blank lines: the lines are the same."""
         data = b'{"a":1}\r\n\n \n{"b":2}\n{"c":3}'
         for size in (1, 2, 3, 7, 100):
-            framer, lines = mcp_lite.LineFramer(), []
+            framer = mcp_lite.LineFramer()
+            lines = []
             for at in range(0, len(data), size):
                 lines += framer.feed(data[at : at + size])
             lines += framer.feed(b"")
@@ -2174,16 +2233,22 @@ class TestFraming:
         assert lines == [None, b"ok", None, b"fine"]
 
     def test_any_split_gives_the_same_events(self):
-        """CR, LF, CRLF, comments, several data lines, no values: split anywhere, they say the same."""
+        """CR, LF, CRLF, comments, several data lines, no values:
+        split anywhere, they say the same.
+        """
         text = (
-            ": a comment\nid: 1\ndata: one\n\nevent: other\ndata:two\ndata\ndata:  three\n\n"
-            "retry: 250\nretry: x\n"
-            "id: no\0pe\nid\ndata:\n\nunknown: y\nevent: lost\n\nid: 7\ndata: é\n\ndata: unfinished"
+            ": a comment\nid: 1\ndata: one\n\n"
+            "event: other\ndata:two\ndata\ndata:  three\n\n"
+            "retry: 250\nretry: x\nid: no\0pe\nid\ndata:\n\n"
+            "unknown: y\nevent: lost\n\n"
+            "id: 7\ndata: é\n\n"
+            "data: unfinished"
         )
         for end in ("\n", "\r", "\r\n"):
             data = text.replace("\n", end).encode()
             for size in (1, 2, 3, 7, 1000):
-                parser, events = mcp_lite.EventParser(), []
+                parser = mcp_lite.EventParser()
+                events = []
                 for at in range(0, len(data), size):
                     events += parser.feed(data[at : at + size])
                 assert events == [
@@ -2195,7 +2260,9 @@ class TestFraming:
                 assert parser.last_id == "7" and parser.retry == 0.25
 
     def test_a_retry_at_once_is_no_storm(self):
-        """A stream that always ends must not be fetched without a pause; nor need anyone wait for years."""
+        """A stream that always ends must not be fetched without a pause;
+        nor need anyone wait for years.
+        """
         parser = mcp_lite.EventParser()
         parser.feed(b"retry: 0\n\n")
         assert parser.retry == 0.02
@@ -2205,11 +2272,9 @@ class TestFraming:
     def test_a_byte_order_mark_is_skipped(self):
         """One at the start of the stream is no part of the first field's name."""
         for size in (1, 100):
-            parser, data, events = (
-                mcp_lite.EventParser(),
-                b"\xef\xbb\xbfdata: a\n\n",
-                [],
-            )
+            parser = mcp_lite.EventParser()
+            data = b"\xef\xbb\xbfdata: a\n\n"
+            events = []
             for at in range(0, len(data), size):
                 events += parser.feed(data[at : at + size])
             assert events == [("message", b"a")]
@@ -2221,7 +2286,9 @@ class TestFraming:
         ) == [("endpoint", b"/x")]
 
     def test_an_unfinished_event_has_no_id(self):
-        """An id counts when its event is complete: else a client that comes back would miss that event."""
+        """An id counts when its event is complete:
+        else a client that comes back would miss that event.
+        """
         parser = mcp_lite.EventParser()
         assert parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n") == [("message", b"a")]
         assert parser.last_id == "1"
@@ -2255,11 +2322,12 @@ class TestFraming:
         assert mcp_lite.is_mirrored(header, value)
 
     def test_mirrored_values_that_lie(self):
-        """Numbers are compared as numbers; base64 that is none is told; nothing else will do."""
+        """Numbers are compared as numbers;
+        base64 that is none is told; nothing else will do.
+        """
         assert mcp_lite.is_mirrored("42.0", 42) and not mcp_lite.is_mirrored("41", 42)
-        assert not mcp_lite.is_mirrored("True", True) and not mcp_lite.is_mirrored(
-            "1", True
-        )
+        assert not mcp_lite.is_mirrored("True", True)
+        assert not mcp_lite.is_mirrored("1", True)
         assert not mcp_lite.is_mirrored("nan", 1) and not mcp_lite.is_mirrored("x", 1)
         assert not mcp_lite.is_mirrored("=?base64?%%%?=", "x")
         assert not mcp_lite.is_mirrored("=?base64?/w==?=", "x")
@@ -2348,13 +2416,13 @@ class TestProtocol:
         )
 
     def test_nothing_but_ping_before_initialize(self):
-        """A request that is neither modern, ping nor initialize gets -32600 "not initialized"."""
+        """A request that is neither modern,
+        ping nor initialize gets -32600 "not initialized".
+        """
         protocol = self.server()
         refused = protocol.receive(request("tools/list"))
-        assert (
-            refused.reply["error"]["code"] == -32600
-            and "not initialized" in refused.reply["error"]["message"]
-        )
+        assert refused.reply["error"]["code"] == -32600
+        assert "not initialized" in refused.reply["error"]["message"]
         assert isinstance(protocol.receive(request("ping")), mcp_lite.Request)
 
     @pytest.mark.parametrize(
@@ -2408,10 +2476,8 @@ class TestProtocol:
     def test_modern_meta_is_checked(self, params, code, said):
         """Every required member is named when it is missing or wrong."""
         refused = self.server().receive(request("server/discover", params))
-        assert (
-            refused.reply["error"]["code"] == code
-            and said in refused.reply["error"]["message"]
-        )
+        assert refused.reply["error"]["code"] == code
+        assert said in refused.reply["error"]["message"]
         if code == -32022:
             assert refused.reply["error"]["data"] == {
                 "supported": [MODERN],
@@ -2419,7 +2485,9 @@ class TestProtocol:
             }
 
     def test_each_era_has_its_own_methods(self):
-        """ping is not modern, server/discover is not legacy, and neither side sends the other's requests."""
+        """ping is not modern, server/discover is not legacy,
+        and neither side sends the other's requests.
+        """
         protocol = self.server()
         assert (
             protocol.receive(request("ping", modern())).reply["error"]["code"] == -32601
@@ -2440,18 +2508,15 @@ class TestProtocol:
         client.version = MODERN
         assert client.receive(request("roots/list")).reply["error"]["code"] == -32600
         client.version = "2025-11-25"
-        assert (
-            client.receive(request("roots/list")).reply["error"]["code"] == -32601
-        )  # not declared
+        # It is not declared.
+        assert client.receive(request("roots/list")).reply["error"]["code"] == -32601
         assert client.receive(request("tools/list")).reply["error"]["code"] == -32601
 
     def test_capabilities_are_enforced(self):
         """What was not declared does not exist."""
         refused = self.server(tools={}).receive(request("prompts/list", modern()))
-        assert (
-            refused.reply["error"]["code"] == -32601
-            and "prompts" in refused.reply["error"]["message"]
-        )
+        assert refused.reply["error"]["code"] == -32601
+        assert "prompts" in refused.reply["error"]["message"]
 
     def test_an_id_in_flight_is_refused_without_an_id(self):
         """The first keeps its id; an id that has ended may come again."""
@@ -2467,13 +2532,15 @@ class TestProtocol:
         )
 
     def test_no_error_has_the_id_of_a_request_in_flight(self):
-        """Whatever is wrong with a message, the request that owns its id is not answered by that."""
+        """Whatever is wrong with a message,
+        the request that owns its id is not answered by that.
+        """
         protocol = self.server()
-        protocol.receive(request("tools/list", modern()))
+        first = protocol.receive(request("tools/list", modern()))
         broken = {"jsonrpc": "2.0", "id": 1, "method": 5}
         for wrong in (request("nope", modern()), broken, request("tools/list")):
             assert "id" not in protocol.receive(wrong).reply
-        assert list(protocol.in_flight) == [1]
+        assert protocol.end(first)
 
     def test_answers_and_notifications_are_never_answered(self):
         """Not when they are wrong, foreign, late or twice."""
@@ -2492,14 +2559,12 @@ class TestProtocol:
         """Whoever waits for that id learns that the answer is not valid."""
         protocol = mcp_lite.Protocol("client", dict)
         request_id = protocol.open("me")
-        found = protocol.receive(
-            {"jsonrpc": "2.0", "id": request_id, "result": [], "error": {}}
-        )
-        assert (
-            found.pending == "me"
-            and isinstance(found.error, InternalError)
-            and not protocol.pending
-        )
+        broken = {"jsonrpc": "2.0", "id": request_id, "result": [], "error": {}}
+        answer = protocol.receive(broken)
+        assert answer.pending == "me"
+        assert isinstance(answer.error, InternalError)
+        # Nobody waits any more: the same again is nobody's.
+        assert isinstance(protocol.receive(broken), mcp_lite.Refusal)
 
     @pytest.mark.parametrize(
         "params, said",
@@ -2516,10 +2581,8 @@ class TestProtocol:
         refused = self.server().receive(
             request("tools/call", {**params, "_meta": meta})
         )
-        assert (
-            refused.reply["error"]["code"] == -32602
-            and said in refused.reply["error"]["message"]
-        )
+        assert refused.reply["error"]["code"] == -32602
+        assert said in refused.reply["error"]["message"]
 
 
 class TestServerOnTheWire:
@@ -2529,7 +2592,8 @@ class TestServerOnTheWire:
         """Handshake, a call, end of input: exit code 0."""
         with Wire() as wire:
             found = wire.open("2025-03-26")
-            assert found["protocolVersion"] == "2025-03-26" and found["serverInfo"] == {
+            assert found["protocolVersion"] == "2025-03-26"
+            assert found["serverInfo"] == {
                 "name": "everything",
                 "version": "1.2",
                 "description": "for tests",
@@ -2545,7 +2609,9 @@ class TestServerOnTheWire:
             assert wire.end() == ([], 0)
 
     def test_pipelined_requests_are_all_answered(self):
-        """What came before the end of the input is answered; `initialized` counts; no last line break."""
+        """What came before the end of the input is answered;
+        `initialized` counts; no last line break.
+        """
         with Wire() as wire:
             wire.send(
                 request(
@@ -2576,35 +2642,20 @@ class TestServerOnTheWire:
         """Legacy and modern requests, interleaved."""
         with Wire() as wire:
             found = wire.ask("server/discover", modern())["result"]
-            assert (
-                found["supportedVersions"] == [MODERN]
-                and found["resultType"] == "complete"
-            )
+            assert found["supportedVersions"] == [MODERN]
+            assert found["resultType"] == "complete"
             assert found["_meta"][mcp_lite.META_SERVER_INFO]["title"] == "Everything"
-            assert (
-                found["ttlMs"] == 0
-                and found["cacheScope"] == "public"
-                and found["instructions"] == "Call anything."
-            )
+            assert found["ttlMs"] == 0
+            assert found["cacheScope"] == "public"
+            assert found["instructions"] == "Call anything."
             wire.open()
-            result = wire.ask("tools/call", modern(name="add", arguments={"a": 1}))[
-                "result"
-            ]
-            assert result["resultType"] == "complete" and result[
-                "structuredContent"
-            ] == {"result": 2}
-            assert (
-                "resultType"
-                not in wire.ask("tools/call", {"name": "add", "arguments": {"a": 1}})[
-                    "result"
-                ]
-            )
-            assert (
-                wire.ask("resources/read", modern(uri="x://note"))["result"][
-                    "cacheScope"
-                ]
-                == "private"
-            )
+            add = {"name": "add", "arguments": {"a": 1}}
+            result = wire.ask("tools/call", modern(**add))["result"]
+            assert result["resultType"] == "complete"
+            assert result["structuredContent"] == {"result": 2}
+            assert "resultType" not in wire.ask("tools/call", add)["result"]
+            result = wire.ask("resources/read", modern(uri="x://note"))["result"]
+            assert result["cacheScope"] == "private"
 
     def test_broken_messages_do_not_end_the_server(self):
         """Each gets its error, and the next request its answer."""
@@ -2627,8 +2678,8 @@ class TestServerOnTheWire:
     def test_a_message_over_the_limit_is_skipped(self):
         """An error, and the rest is not kept."""
         script = (
-            "import sys; sys.path.insert(0, %r); import mcp_lite as m; m.Server('s', max_message=1000).run()"
-            % HERE
+            f"import sys; sys.path.insert(0, {HERE!r}); from mcp_lite import Server; "
+            "Server('s', max_message=1000).run()"
         )
         with Wire([sys.executable, "-c", script]) as wire:
             wire.send(b"x" * 300_000 + b"\n")
@@ -2636,7 +2687,9 @@ class TestServerOnTheWire:
             assert wire.ask("ping")["result"] == {}
 
     def test_batches_of_2025_03_26(self):
-        """Answered in one array; notifications have no answer; only in that revision."""
+        """Answered in one array;
+        notifications have no answer; only in that revision.
+        """
         with Wire() as wire:
             wire.open("2025-03-26")
             wire.send(
@@ -2707,7 +2760,8 @@ class TestServerOnTheWire:
                 },
             )
             found = wire.ask("tools/call", {"name": "waited"}, 8)
-            assert found["id"] == 8 and found["result"]["structuredContent"] == {
+            assert found["id"] == 8
+            assert found["result"]["structuredContent"] == {
                 "result": ["callback", "cancelled"]
             }
             assert wire.end() == ([], 0)
@@ -2727,9 +2781,8 @@ class TestServerOnTheWire:
                 "id": 7,
                 "error": {"code": -32800, "message": "request cancelled"},
             }
-            assert wire.ask("tools/call", {"name": "waited"})["result"][
-                "structuredContent"
-            ]["result"]
+            result = wire.ask("tools/call", {"name": "waited"})["result"]
+            assert result["structuredContent"]["result"]
 
     @pytest.mark.parametrize("kind", ["nan", "surrogate", "object"])
     def test_results_that_json_cannot_say_become_errors(self, kind):
@@ -2771,12 +2824,8 @@ class TestServerOnTheWire:
                 for n in (1, 2, 3)
             ]
             assert found[3]["id"] == 1
-            assert (
-                wire.ask("tools/call", {"name": "count", "arguments": {"to": 3}}, 2)[
-                    "id"
-                ]
-                == 2
-            )
+            count = {"name": "count", "arguments": {"to": 3}}
+            assert wire.ask("tools/call", count, 2)["id"] == 2
 
     def test_progress_that_json_cannot_say(self, server):
         """It is refused where it is told, and what comes later is told all the same."""
@@ -2827,11 +2876,11 @@ class TestServerOnTheWire:
         """Pages, stateless cursors, and -32602 for a cursor that is not ours."""
         with Wire() as wire:
             wire.open()
-            names, cursor = [], None
+            names = []
+            cursor = None
             while True:
-                result = wire.ask("tools/list", {"cursor": cursor} if cursor else {})[
-                    "result"
-                ]
+                params = {"cursor": cursor} if cursor else {}
+                result = wire.ask("tools/list", params)["result"]
                 assert len(result["tools"]) <= 3
                 names += [tool["name"] for tool in result["tools"]]
                 cursor = result.get("nextCursor")
@@ -2942,9 +2991,8 @@ class TestServerOnTheWire:
                 for m in events
             )
             rest, _ = wire.end()
-            assert [m["id"] for m in rest] == ["s"] and rest[0]["result"]["_meta"][
-                mcp_lite.META_SUBSCRIPTION
-            ] == "s"
+            assert [m["id"] for m in rest] == ["s"]
+            assert rest[0]["result"]["_meta"][mcp_lite.META_SUBSCRIPTION] == "s"
 
     def test_a_cancelled_subscription_is_silent(self):
         """No notification after the client's cancellation."""
@@ -2968,13 +3016,15 @@ class TestServerOnTheWire:
             assert wire.end()[0] == []
 
     def test_request_state_is_bound_and_signed(self):
-        """Tampered, moved to other arguments, or forged answers do not pass; the right ones do."""
+        """Tampered, moved to other arguments, or forged answers do not pass.
+
+        The right ones do.
+        """
         caps = {"elicitation": {}}
         with Wire() as wire:
             first = wire.ask("tools/call", modern(caps, name="steps"))["result"]
-            assert first["resultType"] == "input_required" and list(
-                first["inputRequests"]
-            ) == ["elicit-1"]
+            assert first["resultType"] == "input_required"
+            assert list(first["inputRequests"]) == ["elicit-1"]
             good = {"elicit-1": {"action": "accept", "content": {"name": "A"}}}
             state = first["requestState"]
 
@@ -3011,10 +3061,8 @@ class TestServerOnTheWire:
                 "elicit-1"
             ]
             second = again()["result"]
-            assert (
-                list(second["inputRequests"]) == ["elicit-2"]
-                and second["requestState"] != state
-            )
+            assert list(second["inputRequests"]) == ["elicit-2"]
+            assert second["requestState"] != state
             # The first answer travels in the state; only the second is fresh.
             last = again(
                 state=second["requestState"],
@@ -3046,7 +3094,10 @@ class TestServerOnTheWire:
                     }
 
     def test_end_of_input_cancels_what_hangs(self, tmp_path):
-        """A deaf handler does not keep the server alive; one that listens is cancelled."""
+        """A deaf handler does not keep the server alive.
+
+        One that listens is cancelled.
+        """
         script = tmp_path / "deaf.py"
         script.write_text(
             textwrap.dedent(f"""
@@ -3065,7 +3116,9 @@ class TestServerOnTheWire:
             assert wire.end() == ([], 0)
 
     def test_a_closed_output_is_quiet(self):
-        """The client closes its end: handlers are cancelled, and at the end of the input the code is 0."""
+        """The client closes its end: handlers are cancelled,
+        and at the end of the input the code is 0.
+        """
         with Wire() as wire:
             wire.send(request("ping"))
             wire.read()
@@ -3145,19 +3198,17 @@ class TestServerOnTheWire:
         assert not thread.is_alive()
 
     def test_handle_answers_one_message(self):
-        """A modern message in, an answer out; a notification has none; legacy and listening are refused."""
+        """A modern message in, an answer out;
+        a notification has none; legacy and listening are refused.
+        """
         server = build_server()
         assert server.handle(
             request("tools/call", modern(name="add", arguments={"a": 1}))
         )["result"]["structuredContent"] == {"result": 2}
         assert server.handle({"jsonrpc": "2.0", "method": "notifications/x"}) is None
         assert server.handle(request("tools/list"))["error"]["code"] == -32600
-        assert (
-            server.handle(request("subscriptions/listen", modern(notifications={})))[
-                "error"
-            ]["code"]
-            == -32601
-        )
+        listen = request("subscriptions/listen", modern(notifications={}))
+        assert server.handle(listen)["error"]["code"] == -32601
         assert server.handle({"x": 1})["error"]["code"] == -32600
         late = server.handle(request("tools/call", modern(name="slow")))
         assert "timed out" in late["result"]["content"][0]["text"]
@@ -3174,10 +3225,8 @@ class TestEverywhere:
         """Values, texts, blocks, structured results, errors."""
         with Client(target, version=version) as client:
             assert client.protocol_version == version
-            assert (
-                client.server_info["name"] == "everything"
-                and client.instructions == "Call anything."
-            )
+            assert client.server_info["name"] == "everything"
+            assert client.instructions == "Call anything."
             assert {tool["name"] for tool in client.list_tools()} >= {
                 "echo",
                 "add",
@@ -3186,10 +3235,8 @@ class TestEverywhere:
             assert client.call("add", a=2, b=3) in (5, "5")
             assert client.call("greet", name="Bo") == "hello Bo"
             blocks = client.call("media")
-            assert (
-                blocks[0] == {"type": "text", "text": "text"}
-                and blocks[1]["mimeType"] == "image/png"
-            )
+            assert blocks[0] == {"type": "text", "text": "text"}
+            assert blocks[1]["mimeType"] == "image/png"
             if supports(version, "2025-06-18"):
                 assert client.call("person", name="Bo") == {"name": "Bo", "age": 7}
                 assert client.call("echo", value={"result": 1}) == {"result": 1}
@@ -3206,7 +3253,9 @@ class TestEverywhere:
                 client.call("gret")
 
     def test_failures(self, target, version):
-        """ToolError, protocol errors, any exception, exits, recursion: each is told, none ends the server."""
+        """ToolError, protocol errors, any exception, exits, recursion:
+        each is told, none ends the server.
+        """
         with Client(target, version=version) as client:
             with pytest.raises(ToolError, match="one") as caught:
                 client.call("fail", how="tool")
@@ -3267,7 +3316,9 @@ class TestEverywhere:
                 assert caught.value.code == (-32602 if version == MODERN else -32002)
 
     def test_prompts_and_completion(self, target, version):
-        """Arguments by hint, messages, completers, and completion of Literal and bool by itself."""
+        """Arguments by hint, messages, completers,
+        and completion of Literal and bool by itself.
+        """
         with Client(target, version=version) as client:
             review = client.list_prompts()[0]
             assert review["arguments"] == [
@@ -3281,10 +3332,8 @@ class TestEverywhere:
                 ("assistant", "text"),
                 ("user", "image"),
             ]
-            assert (
-                found["messages"][0]["content"]["text"] == "kind True"
-                and found["description"] == "Review some code."
-            )
+            assert found["messages"][0]["content"]["text"] == "kind True"
+            assert found["description"] == "Review some code."
             with pytest.raises(InvalidParams, match="style: expected one of"):
                 client.get_prompt("review", {"code": "x", "style": "rude"})
             with pytest.raises(NotFound):
@@ -3345,7 +3394,9 @@ class TestEverywhere:
 
     def test_progress_and_logs(self, target, version):
         """Progress in the calling thread, logs in order on one other thread."""
-        here, seen, logs = threading.current_thread(), [], []
+        here = threading.current_thread()
+        seen = []
+        logs = []
 
         def on_progress(progress, total, message):
             seen.append((progress, total, message, threading.current_thread() is here))
@@ -3384,8 +3435,12 @@ class TestEverywhere:
             client.ping()
 
     def test_what_is_cancelled_in_the_queue_never_runs(self):
-        """A handler that did not start before its cancellation does not start after it."""
-        server, ran, gate = Server("s", max_workers=1), [], threading.Event()
+        """A handler that did not start
+        before its cancellation does not start after it.
+        """
+        server = Server("s", max_workers=1)
+        ran = []
+        gate = threading.Event()
 
         @server.tool
         def work(n: int) -> int:
@@ -3394,23 +3449,23 @@ class TestEverywhere:
             return n
 
         with Client(server) as client:
-            first, second = (
-                client.start_call("work", {"n": 1}),
-                client.start_call("work", {"n": 2}),
-            )
+            first = client.start_call("work", {"n": 1})
+            second = client.start_call("work", {"n": 2})
             eventually(lambda: ran)
             second.cancel()
-            eventually(
-                lambda: len(server._endpoint._connections[0].protocol.in_flight) == 1
-            )
+            # What is read in turn: then the cancellation has been read, too.
+            client.ping()
             gate.set()
             first.result()
             assert client.call("work", n=3) == 3
         assert ran == [1, 3]
 
     def test_busy_handlers_hold_up_nothing_else(self):
-        """With every worker busy: ping, cancellation with its callbacks, and timeouts still work."""
-        server, stopped = Server("s", max_workers=1), threading.Event()
+        """With every worker busy: ping, cancellation
+        with its callbacks, and timeouts still work.
+        """
+        server = Server("s", max_workers=1)
+        stopped = threading.Event()
 
         @server.tool
         def stuck(ctx: Context) -> str:
@@ -3452,7 +3507,9 @@ class TestEverywhere:
             assert found == [True] * 8
 
     def test_listening(self, target, version):
-        """One iterator for both eras: list changes and resource updates, filtered, until it is closed."""
+        """One iterator for both eras:
+        list changes and resource updates, filtered, until it is closed.
+        """
         with Client(target, version=version) as client:
             with client.listen(
                 prompts=False, resources=False, uris=["x://note"]
@@ -3487,7 +3544,9 @@ class TestEverywhere:
         assert wanted not in heard
 
     def test_a_callback_s_own_call_times_out(self):
-        """The clock stands for who waits for the user, not for the calls that the callback makes."""
+        """The clock stands for who waits for the user,
+        not for the calls that the callback makes.
+        """
         for version in ("2025-11-25", MODERN):
             holder = []
 
@@ -3504,7 +3563,8 @@ class TestEverywhere:
     def test_closing_while_the_user_thinks(self):
         """close() and cancel() end a call at once whose question is still open."""
         for version in ("2025-11-25", MODERN):
-            asked, done = threading.Event(), threading.Event()
+            asked = threading.Event()
+            done = threading.Event()
 
             def on_elicit(params, asked=asked, done=done):
                 asked.set()
@@ -3575,7 +3635,9 @@ class TestServerInProcess:
     """Room 12, what needs no wire."""
 
     def test_no_wait_outlives_its_time(self):
-        """A queue's own get(timeout) does, in Python 3.12 and before, if its thread is held up just then."""
+        """A queue's own get(timeout) does, in Python 3.12 and before,
+        if its thread is held up just then.
+        """
         ended = threading.Event()
 
         def wait_often():
@@ -3605,14 +3667,19 @@ class TestServerInProcess:
             sys.setswitchinterval(interval)
 
     def test_run_on_the_main_thread(self):
-        """MainThread runs handlers where the host says; exceptions travel; close() fails the waiting."""
-        main, seen = MainThread(), []
-        server = Server("host", run_on=main)
+        """MainThread runs handlers where the host says;
+        exceptions travel; close() fails the waiting.
+        """
+        main = MainThread()
+        seen = []
+        run_on, arrived = counted(main)
+        server = Server("host", run_on=run_on)
 
         @server.tool
         def where(fail: bool = False) -> str:
             seen.append(threading.current_thread())
-            assert main.run_pending() == 0  # no re-entry
+            # There is no re-entry.
+            assert main.run_pending() == 0
             if fail:
                 raise ValueError("told")
             return "here"
@@ -3628,7 +3695,7 @@ class TestServerInProcess:
             assert calls[1].result()["content"][0]["text"] == "ValueError: told"
             assert seen == [threading.current_thread()] * 2
             late = client.start_call("where")
-            eventually(lambda: not main._jobs.empty())
+            eventually(lambda: len(arrived) == 3, "the job")
             main.close()
             assert "closed" in late.result()["content"][0]["text"]
 
@@ -3669,7 +3736,10 @@ class TestServerInProcess:
             assert client.call_tool("secret")["content"][0]["text"] == "the tool failed"
 
     def test_schemas_can_be_given(self):
-        """input_schema and output_schema override; a result that does not match is the server's error."""
+        """input_schema and output_schema override.
+
+        A result that does not match is the server's error.
+        """
         server = Server("s")
         schema = {
             "type": "object",
@@ -3738,7 +3808,9 @@ class TestServerInProcess:
             server.run("stdio", port=1)
 
     def test_state_keys_are_shared_and_rotated(self):
-        """Another process takes the state if it has the key, also the old one of a list; else not."""
+        """Another process takes the state if it has the key,
+        also the old one of a list; else not.
+        """
 
         def state_of(server, state=None):
             params = modern({"elicitation": {}}, name="form")
@@ -3779,9 +3851,8 @@ class TestServerInProcess:
                 ),
             )
         )
-        assert (
-            found["error"]["code"] == -32602 and "expired" in found["error"]["message"]
-        )
+        assert found["error"]["code"] == -32602
+        assert "expired" in found["error"]["message"]
 
     def test_the_elicitation_schema_is_a_form(self):
         """Nested objects and lists of objects are refused where they are asked for."""
@@ -3834,7 +3905,9 @@ class TestClient:
     """Room 13, against peers that misbehave."""
 
     def test_a_dead_child_says_why(self):
-        """Exit code, command and the end of its stderr, in the exception and its text."""
+        """Exit code, command and the end of its stderr,
+        in the exception and its text.
+        """
         command = [
             sys.executable,
             "-c",
@@ -3842,11 +3915,9 @@ class TestClient:
         ]
         with pytest.raises(ConnectionClosed, match="no license") as caught:
             Client(command).connect()
-        assert (
-            caught.value.exit_code == 7
-            and caught.value.command == command
-            and caught.value.stderr == "no license"
-        )
+        assert caught.value.exit_code == 7
+        assert caught.value.command == command
+        assert caught.value.stderr == "no license"
         assert "exit code 7" in str(caught.value)
         with pytest.raises(ConnectionClosed, match="cannot start"):
             Client(["/no/such/program"]).connect()
@@ -3869,7 +3940,8 @@ class TestClient:
             import os, signal, subprocess, sys, time; sys.path.insert(0, {HERE!r})
             import mcp_lite
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+            child = subprocess.Popen(sleep)
             server = mcp_lite.Server("deaf", instructions=str(child.pid))
             server.run()
             time.sleep(600)
@@ -3892,7 +3964,10 @@ class TestClient:
         eventually(gone, "the end of the grandchild")
 
     def test_stray_lines_are_skipped(self):
-        """Noise on the server's stdout is reported, not fatal; foreign and late answers are ignored."""
+        """Noise on the server's stdout is reported, not fatal.
+
+        Foreign and late answers are ignored.
+        """
 
         def listing(message, read, write):
             write(b"Listening on port 80\n\n{\n[1]\n")
@@ -3906,7 +3981,9 @@ class TestClient:
             assert client.list_tools() == [{"name": "a"}]
 
     def test_it_falls_back_and_remembers(self):
-        """A legacy server is probed once, whatever its error, and spoken to as it wants."""
+        """A legacy server is probed once,
+        whatever its error, and spoken to as it wants.
+        """
         with fake_server(legacy_server("2025-03-26", ping={})) as target, Client(
             target
         ) as client:
@@ -3931,16 +4008,20 @@ class TestClient:
                 if m["method"] == "server/discover":
                     sys.exit(1)
                 if m["method"] == "initialize":
-                    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": {
-                          "protocolVersion": "2024-11-05", "capabilities": {},
-                          "serverInfo": {"name": "touchy", "version": "0"}}}), flush=True)
+                    result = {"protocolVersion": "2024-11-05", "capabilities": {},
+                              "serverInfo": {"name": "touchy", "version": "0"}}
+                    answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
+                    print(json.dumps(answer), flush=True)
             """)
         )
         with Client(str(script)) as client:
             assert client.server_info["name"] == "touchy"
 
     def test_versions_in_common(self):
-        """None in common is an error that says what the server speaks; a pinned one is not renegotiated."""
+        """None in common is an error that says what the server speaks.
+
+        A pinned one is not renegotiated.
+        """
         peer = fake_server(legacy_server("2030-01-01"))
         with peer as target, pytest.raises(UnsupportedVersion, match="2030-01-01"):
             Client(target).connect()
@@ -3967,7 +4048,9 @@ class TestClient:
             Client(target, version=MODERN).connect()
 
     def test_capabilities_are_enforced(self):
-        """What the server did not declare, or this revision does not have, is not sent."""
+        """What the server did not declare,
+        or this revision does not have, is not sent.
+        """
         with fake_server(legacy_server()) as target, Client(target) as client:
             with pytest.raises(MethodNotFound, match="did not declare prompts"):
                 client.list_prompts()
@@ -3977,9 +4060,12 @@ class TestClient:
                 client.request("vendor/thing")
 
     def test_a_server_may_grow(self):
-        """One that starts without tools gets its first while a client is there, in both eras."""
+        """One that starts without tools gets its first
+        while a client is there, in both eras.
+        """
         for version in ("2025-11-25", MODERN):
-            server, heard = Server("grows"), threading.Event()
+            server = Server("grows")
+            heard = threading.Event()
             with Client(
                 server,
                 version=version,
@@ -3992,7 +4078,9 @@ class TestClient:
                 assert client.call("first") == "x"
 
     def test_a_server_may_ask_for_patience(self):
-        """A result with only requestState is asked again, after a pause, and is no question."""
+        """A result with only requestState is asked again,
+        after a pause, and is no question.
+        """
 
         def script(read, write):
             for n in itertools.count():
@@ -4033,7 +4121,9 @@ class TestClient:
             client.call("x")
 
     def test_a_server_may_end_a_subscription(self):
-        """By a result, by a cancellation, before its acknowledgement or after; or refuse it."""
+        """By a result, by a cancellation,
+        before its acknowledgement or after; or refuse it.
+        """
         changed = "notifications/tools/list_changed"
 
         def script(read, write):
@@ -4068,6 +4158,7 @@ class TestClient:
                         continue
                 write({"jsonrpc": "2.0", "id": message["id"], **answer})
 
+        before = living(mcp_lite.Listening)
         for how in ("early", "result", "cancel", "refuse"):
             with fake_server(script) as target, Client(target) as client:
                 if how == "refuse":
@@ -4076,10 +4167,14 @@ class TestClient:
                 else:
                     heard = [event["method"] for event in client.listen()]
                     assert heard == ([] if how == "early" else [changed])
-                assert client._listenings == []
+                # The client does not hold on to it.
+                eventually(lambda: living(mcp_lite.Listening) <= before)
 
     def test_what_a_callback_answers_is_checked(self):
-        """Against the question's schema; what is wrong is the callback's failure, and not sent."""
+        """Against the question's schema.
+
+        What is wrong is the callback's failure, and not sent.
+        """
         server = build_server()
         for given in (
             5,
@@ -4110,8 +4205,12 @@ class TestClient:
             assert client.list_tools() == [{"name": "b"}]
 
     def test_nothing_queued_is_lost_at_the_end(self):
-        """close() runs the callbacks for what came before it, and a cancelled handler's own functions."""
-        logs, started, cancelled = [], threading.Event(), threading.Event()
+        """close() runs the callbacks for what came before it,
+        and a cancelled handler's own functions.
+        """
+        logs = []
+        started = threading.Event()
+        cancelled = threading.Event()
         server = build_server()
 
         @server.tool
@@ -4205,11 +4304,9 @@ class TestClient:
                     "capabilities": {"tools": {}},
                     "content": [],
                 }
-                kind = (
-                    next(kinds, None)
-                    if message["method"] == "tools/call"
-                    else "complete"
-                )
+                kind = "complete"
+                if message["method"] == "tools/call":
+                    kind = next(kinds, None)
                 write(
                     {
                         "jsonrpc": "2.0",
@@ -4248,7 +4345,9 @@ class TestClient:
         ],
     )
     def test_lies_in_results_are_told(self, call, answers):
-        """A result of the wrong shape is an InternalError that names the member, and nothing else."""
+        """A result of the wrong shape is an InternalError
+        that names the member, and nothing else.
+        """
         declared = {"resources": {}, "prompts": {}, "completions": {}}
         peer = fake_server(legacy_server(capabilities=declared, **answers))
         with peer as target, Client(target) as client, pytest.raises(InternalError):
@@ -4275,7 +4374,9 @@ class TestClient:
                     assert client.call("x") == {}
 
     def test_questions_outside_the_schema_are_rejected(self):
-        """A legacy server that asks for nested data, or for what was not declared, gets an error."""
+        """A legacy server that asks for nested data,
+        or for what was not declared, gets an error.
+        """
         replies = []
 
         def call(message, read, write):
@@ -4330,7 +4431,9 @@ class TestClient:
                 client.request("x/y")
 
     def test_ctrl_c_just_after_a_request_has_left(self):
-        """It is raised out of the call, and cancels it on the server, as while it waits."""
+        """It is raised out of the call,
+        and cancels it on the server, as while it waits.
+        """
         told = []
 
         def script(read, write):
@@ -4354,7 +4457,8 @@ class TestClient:
                 """A pipe in whose write() Ctrl-C arrives when all is written."""
 
                 def __init__(self):
-                    self.flush, self.close = writer.flush, writer.close
+                    self.flush = writer.flush
+                    self.close = writer.close
 
                 def write(self, data):
                     writer.write(data)
@@ -4366,9 +4470,8 @@ class TestClient:
             with Client((reader, Interrupted())) as client:
                 helpers = client._connection.helpers
                 eventually(lambda: len(helpers._idle) == len(helpers._threads))
-                client._connection.transport.may_write = lambda size: (
-                    True
-                )  # on this thread
+                # Then this thread writes.
+                client._connection.transport.may_write = lambda size: True
                 with pytest.raises(KeyboardInterrupt):
                     client.call_tool("x")
                 eventually(lambda: len(told) == 2)
@@ -4439,7 +4542,9 @@ class TestClient:
         assert [direction for direction, _ in seen][:4] == ["-->", "<--", "-->", "<--"]
 
     def test_many_notifications_lose_no_answer(self):
-        """A flood of progress and logs before the answer: the oldest go, the answer comes."""
+        """A flood of progress and logs before the answer:
+        the oldest go, the answer comes.
+        """
 
         def call(message, read, write):
             token = message["params"]["_meta"]["progressToken"]
@@ -4470,69 +4575,55 @@ class TestClient:
 
 
 class Web:
-    """A raw HTTP conversation with a server on a port; `session` is a legacy session's id."""
+    """A raw HTTP conversation with a server on a port;
+    `session` is a legacy session's id.
+    """
 
     def __init__(self, http, session=None, version=None, **headers):
-        self.port, self.session, self.version, self.headers = (
-            http.port,
-            session,
-            version,
-            headers,
-        )
+        self.port = http.port
+        self.session = session
+        self.version = version
+        self.headers = headers
 
     def connect(self, method, message=None, path="/mcp", **headers):
         """Send a request; the connection, and the response, whose body was not read."""
-        body = (
-            message
-            if isinstance(message, (bytes, type(None)))
-            else json.dumps(message).encode()
-        )
+        body = message
+        if not isinstance(message, (bytes, type(None))):
+            body = json.dumps(message).encode()
         sent = {} if body is None else {"Content-Type": "application/json"}
-        sent["Accept"] = (
-            "text/event-stream"
-            if method == "GET"
-            else "application/json, text/event-stream"
-        )
-        meta = (
-            message.get("params", {}).get("_meta", {})
-            if isinstance(message, dict)
-            else {}
-        )
+        sent["Accept"] = "application/json, text/event-stream"
+        if method == "GET":
+            sent["Accept"] = "text/event-stream"
+        meta = {}
+        if isinstance(message, dict):
+            meta = message.get("params", {}).get("_meta", {})
         if mcp_lite.META_VERSION in meta:
             params = message["params"]
-            sent["MCP-Protocol-Version"], sent["Mcp-Method"] = (
-                meta[mcp_lite.META_VERSION],
-                message["method"],
-            )
+            sent["MCP-Protocol-Version"] = meta[mcp_lite.META_VERSION]
+            sent["Mcp-Method"] = message["method"]
             if message["method"] in ("tools/call", "resources/read", "prompts/get"):
                 sent["Mcp-Name"] = str(params.get("name", params.get("uri")))
         elif self.session:
             sent["Mcp-Session-Id"] = self.session
             sent["MCP-Protocol-Version"] = self.version
-        sent.update(
-            (name.replace("_", "-"), value)
-            for name, value in {**self.headers, **headers}.items()
-        )
+        for name, value in {**self.headers, **headers}.items():
+            sent[name.replace("_", "-")] = value
+        # None is how a test leaves one out.
+        sent = {name: value for name, value in sent.items() if value is not None}
         conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        conn.request(
-            method,
-            path,
-            body,
-            {name: value for name, value in sent.items() if value is not None},
-        )
+        conn.request(method, path, body, sent)
         return conn, conn.getresponse()
 
     def send(self, method, message=None, path="/mcp", **headers):
-        """One exchange: the status, the headers, and the body, decoded if it is JSON."""
+        """One exchange: the status, the headers,
+        and the body, decoded if it is JSON.
+        """
         conn, response = self.connect(method, message, path, **headers)
         with contextlib.closing(conn):
             body = response.read()
-            kind = response.getheader("Content-Type")
-            return (
-                response.status,
-                response.headers,
-                json.loads(body) if kind == "application/json" else body,
-            )
+            if response.getheader("Content-Type") == "application/json":
+                body = json.loads(body)
+            return response.status, response.headers, body
 
     def post(self, message, **headers):
         return self.send("POST", message, **headers)
@@ -4542,10 +4633,8 @@ class Web:
         """The response as next_event() reads it; to leave is to hang up."""
         conn, response = self.connect(method, message, path, **headers)
         try:
-            assert (response.status, response.getheader("Content-Type")) == (
-                200,
-                "text/event-stream",
-            )
+            assert response.status == 200
+            assert response.getheader("Content-Type") == "text/event-stream"
             yield response
         finally:
             response.close()
@@ -4559,28 +4648,28 @@ class Web:
         }
         status, headers, body = self.post(request("initialize", params, 0))
         assert (status, body["result"]["protocolVersion"]) == (200, version)
-        self.session, self.version = headers["Mcp-Session-Id"], version
-        assert (
-            self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[0]
-            == 202
-        )
+        self.session = headers["Mcp-Session-Id"]
+        self.version = version
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert self.post(initialized)[0] == 202
         return self
 
 
 def next_event(response):
-    """The next event of a stream, {field: value}, and its message; None at the end. Comments are under ""."""
+    """The next event of a stream, {field: value}, and its message; None at the end.
+
+    Comments are under "".
+    """
     fields = {}
     for line in iter(response.readline, b""):
         name, _, value = line.decode().rstrip("\r\n").partition(":")
         if line.strip():
             fields[name] = value.strip()
         elif fields:
-            return {
-                **fields,
-                "message": json.loads(fields["data"])
-                if fields.get("data", "")[:1] == "{"
-                else None,
-            }
+            message = None
+            if fields.get("data", "")[:1] == "{":
+                message = json.loads(fields["data"])
+            return {**fields, "message": message}
     return None
 
 
@@ -4599,12 +4688,13 @@ def next_message(response):
 
 
 def raw_http(port, data, until=b""):
-    """Send these bytes; what comes back until the server closes, or until these bytes."""
+    """Send these bytes; what comes back until the server closes,
+    or until these bytes.
+    """
     with socket.create_connection(("127.0.0.1", port), SECONDS) as sock:
         found = b""
-        with contextlib.suppress(
-            ConnectionError
-        ):  # what was not read makes a reset of the server's close
+        # What was not read makes a reset of the server's close.
+        with contextlib.suppress(ConnectionError):
             sock.sendall(data)
         with contextlib.suppress(ConnectionError):
             for piece in iter(lambda: sock.recv(65536), b""):
@@ -4671,9 +4761,12 @@ def web(server):
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory):
-    """A certificate for localhost that signs itself: (server's context, client's context)."""
+    """A certificate for localhost that signs itself:
+    (server's context, client's context).
+    """
     folder = tmp_path_factory.mktemp("tls")
-    key, cert = str(folder / "key.pem"), str(folder / "cert.pem")
+    key = str(folder / "key.pem")
+    cert = str(folder / "cert.pem")
     try:
         subprocess.run(
             [
@@ -4709,7 +4802,9 @@ class TestHttpServer:
     """Room 12, as raw HTTP sees it."""
 
     def test_one_url_serves_every_revision(self, web):
-        """Modern requests, sessions of each legacy revision and HTTP+SSE live side by side."""
+        """Modern requests, sessions of each legacy revision
+        and HTTP+SSE live side by side.
+        """
         sessions = [Web(web).open(version) for version in LEGACY]
         assert len({session.session for session in sessions}) == 4
         assert all(re.fullmatch("[!-~]{32,}", session.session) for session in sessions)
@@ -4727,7 +4822,9 @@ class TestHttpServer:
             assert "Mcp-Session-Id" not in headers
 
     def test_a_request_leaves_nothing_behind(self, web):
-        """What is made for a request goes with it: nothing is left to the garbage collector."""
+        """What is made for a request goes with it:
+        nothing is left to the garbage collector.
+        """
         Web(web).send("POST", call_tool("add", a=1))
         gc.disable()
         try:
@@ -4740,13 +4837,15 @@ class TestHttpServer:
             gc.enable()
 
     def test_json_at_once_else_events(self, web):
-        """An answer alone is JSON; from the first notification on it is a stream, which the answer ends."""
+        """An answer alone is JSON.
+
+        From the first notification on it is a stream, which the answer ends.
+        """
         status, headers, body = web.post(
             call_tool("greet", name="Bo", meta={"progressToken": 5})
         )
-        assert (status, headers["Content-Type"]) == (200, "application/json") and body[
-            "id"
-        ] == 1
+        assert (status, headers["Content-Type"]) == (200, "application/json")
+        assert body["id"] == 1
         for conversation, call in ((web, call_tool), (Web(web).open(), call_legacy)):
             with conversation.stream(
                 "POST", call("count", to=2, meta={"progressToken": 5})
@@ -4824,7 +4923,9 @@ class TestHttpServer:
         ],
     )
     def test_statuses(self, web, method, message, headers, status):
-        """What is wrong has a status that says so, a JSON-RPC error that explains, and ends nothing."""
+        """What is wrong has a status that says so,
+        a JSON-RPC error that explains, and ends nothing.
+        """
         found, sent, body = web.send(method, message, **headers)
         assert found == status
         if status >= 400:
@@ -4848,7 +4949,9 @@ class TestHttpServer:
                 ]
 
     def test_modern_errors(self, web):
-        """Each error of the modern era has its code, its status and the request's id."""
+        """Each error of the modern era has its code,
+        its status and the request's id.
+        """
         unknown = request(
             "tools/list", modern(_meta={mcp_lite.META_VERSION: "2099-01-01"}), 7
         )
@@ -4864,7 +4967,10 @@ class TestHttpServer:
         assert MODERN in web.post(unknown)[2]["error"]["data"]["supported"]
 
     def test_paths(self, server):
-        """The endpoint has one path, with or without a slash at its end; what is elsewhere is 404."""
+        """The endpoint has one path, with or without a slash at its end.
+
+        What is elsewhere is 404.
+        """
         with server.start_http(path="/a/b", legacy_sse=False) as http:
             web = Web(http)
             assert http.url == f"http://127.0.0.1:{http.port}/a/b"
@@ -4902,7 +5008,9 @@ class TestHttpServer:
         ],
     )
     def test_mirrored_headers_are_compared(self, server, headers):
-        """A header that is missing, or says something else than the body, is a HeaderMismatch."""
+        """A header that is missing,
+        or says something else than the body, is a HeaderMismatch.
+        """
         schema = {
             "type": "object",
             "properties": {
@@ -5002,14 +5110,19 @@ class TestHttpServer:
         ):
             assert found[0] == 404
 
-    def test_a_failed_handshake_leaves_no_session(self, web, server):
-        """A refused initialize is forgotten, so that nobody can fill the server with those."""
-        for params in (
-            {},
-            {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}},
-        ):
-            assert "error" in web.post(request("initialize", params))[2]
-        eventually(lambda: not server._endpoint._connections)
+    def test_a_failed_handshake_leaves_no_session(self, server):
+        """A refused initialize is forgotten,
+        so that nobody can fill the server with those.
+        """
+        before = living(mcp_lite.HttpConnection)
+        with server.start_http(max_sessions=1) as http:
+            for params in (
+                {},
+                {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}},
+            ):
+                assert "error" in Web(http).post(request("initialize", params))[2]
+            eventually(lambda: living(mcp_lite.HttpConnection) <= before)
+            assert Web(http).open().post(request("ping"))[0] == 200
 
     def test_a_handshake_with_wrong_headers_leaves_no_session(self, server):
         """A HeaderMismatch is no handshake."""
@@ -5019,24 +5132,30 @@ class TestHttpServer:
             "capabilities": {},
             "clientInfo": client,
         }
-        with server.start_http() as http:
+        with server.start_http(max_sessions=1) as http:
             found = Web(http).post(
                 request("initialize", params), Mcp_Method="tools/list"
             )
             assert (found[0], found[2]["error"]["code"]) == (400, -32001)
-            assert not http.endpoint._sessions
+            # The one that may be is still to be had.
+            assert Web(http).open().post(request("ping"))[0] == 200
 
     def test_sessions_are_capped_and_expire(self, server):
-        """Beyond the cap: 503 with Retry-After; who is idle for too long is forgotten."""
+        """Beyond the cap: 503 with Retry-After.
+
+        Who is idle for too long is forgotten.
+        """
         with server.start_http(max_sessions=2) as http:
-            first, _ = Web(http).open(), Web(http).open()
+            first = Web(http).open()
+            Web(http).open()
             status, headers, _ = Web(http).post(request("initialize"))
             assert status == 503 and int(headers["Retry-After"]) > 0
             assert first.post(request("ping"))[0] == 200
             assert first.send("DELETE")[0] == 200
             Web(http).open()
         with server.start_http(max_sessions=2, session_seconds=0) as http:
-            idle, listening = Web(http).open(), Web(http).open()
+            idle = Web(http).open()
+            listening = Web(http).open()
             with listening.stream() as response:
                 Web(http).open()
                 assert idle.post(request("ping"))[0] == 404
@@ -5047,7 +5166,9 @@ class TestHttpServer:
                 )
 
     def test_batches_of_2025_03_26(self, web):
-        """A batch is answered with an array, in JSON or in events; notifications alone with 202."""
+        """A batch is answered with an array, in JSON or in events;
+        notifications alone with 202.
+        """
         session = Web(web).open("2025-03-26")
         status, _, body = session.post(
             json.dumps([request("ping"), request("no", id=2)]).encode()
@@ -5083,7 +5204,10 @@ class TestHttpServer:
             assert body["error"]["code"] == -32600
 
     def test_questions_in_a_session(self, web):
-        """A question comes on its request's stream; its answer is a POST of its own: 202."""
+        """A question comes on its request's stream.
+
+        Its answer is a POST of its own: 202.
+        """
         for version in ("2025-06-18", "2025-11-25"):
             session = Web(web).open(version, {"elicitation": {}})
             with session.stream("POST", call_legacy("form")) as response:
@@ -5096,24 +5220,22 @@ class TestHttpServer:
                     )[0]
                     == 202
                 )
-                assert (
-                    next_message(response)["result"]["structuredContent"]["content"][
-                        "name"
-                    ]
-                    == "Bo"
-                )
+                result = next_message(response)["result"]
+                assert result["structuredContent"]["content"]["name"] == "Bo"
                 assert next_event(response) is None
 
     def test_missed_events_come_exactly_once(self, web):
-        """A stream is primed with an id; who comes back after any event gets what followed, and no more."""
+        """A stream is primed with an id.
+
+        Who comes back after any event gets what followed, and no more.
+        """
         session = Web(web).open()
         with session.stream(
             "POST", call_legacy("count", to=4, meta={"progressToken": 1})
         ) as response:
             events = events_of(response)
-        assert (events[0]["data"], len(events)) == ("", 6) and len(
-            {event["id"] for event in events}
-        ) == 6
+        assert (events[0]["data"], len(events)) == ("", 6)
+        assert len({event["id"] for event in events}) == 6
         assert session.send("GET", Last_Event_ID=events[-1]["id"])[0] == 204
         for at, event in enumerate(events[:-1]):
             with session.stream(Last_Event_ID=event["id"]) as response:
@@ -5126,8 +5248,12 @@ class TestHttpServer:
             ]
 
     def test_a_hang_up_cancels_in_the_modern_era_alone(self, server):
-        """Modern: who leaves has cancelled. Legacy: the handler goes on, and the client may come back."""
-        gate, ended = threading.Event(), []
+        """Modern: who leaves has cancelled.
+
+        Legacy: the handler goes on, and the client may come back.
+        """
+        gate = threading.Event()
+        ended = []
 
         @server.tool
         def work(ctx: Context) -> str:
@@ -5166,13 +5292,15 @@ class TestHttpServer:
             with session.stream(Last_Event_ID=seen[1]["id"]) as response:
                 found = [next_message(response), next_message(response)]
                 assert next_event(response) is None
-            assert found[0]["params"]["progress"] == 2 and "worked" in str(
-                found[1]["result"]
-            )
+            assert found[0]["params"]["progress"] == 2
+            assert "worked" in str(found[1]["result"])
             assert ended == ["cancelled", "done"]
 
     def test_polling(self, server):
-        """ctx.close_stream() ends the response with a retry; the answer waits for the client to come back."""
+        """ctx.close_stream() ends the response with a retry.
+
+        The answer waits for the client to come back.
+        """
         gate = threading.Event()
 
         @server.tool
@@ -5183,13 +5311,11 @@ class TestHttpServer:
         with server.start_http() as http:
             session = Web(http).open()
             with session.stream("POST", call_legacy("poll")) as response:
-                assert (
-                    response.getheader("Connection") == "close"
-                )  # its thread stays in the tool
+                # Its thread stays in the tool.
+                assert response.getheader("Connection") == "close"
                 events = events_of(response)
-            assert events[-1]["retry"] == "70" and not any(
-                event["message"] for event in events
-            )
+            assert events[-1]["retry"] == "70"
+            assert not any(event["message"] for event in events)
             last = [event["id"] for event in events if "id" in event][-1]
             gate.set()
             with session.stream(Last_Event_ID=last) as response:
@@ -5231,7 +5357,10 @@ class TestHttpServer:
                     yield session, one, two
 
     def test_each_message_on_one_stream(self, server, two_streams):
-        """With two GET streams a change is told on one; a request's progress on none of them."""
+        """With two GET streams a change is told on one.
+
+        A request's progress on none of them.
+        """
         session, _, two = two_streams
         with session.stream(
             "POST", call_legacy("count", to=1, meta={"progressToken": 1})
@@ -5243,7 +5372,9 @@ class TestHttpServer:
         assert not [event for event in events_of(two) if event["message"]]
 
     def test_a_second_stream_ends_the_first(self, two_streams):
-        """A client that comes back while its old GET stream is still open sees that one end."""
+        """A client that comes back
+        while its old GET stream is still open sees that one end.
+        """
         _, one, _ = two_streams
         one.fp.raw._sock.settimeout(1)
         assert next_event(one) is None
@@ -5260,7 +5391,9 @@ class TestHttpServer:
                 )
 
     def test_silent_streams_have_comments(self, server, monkeypatch):
-        """A comment now and then, so that nobody on the way closes a stream for being idle."""
+        """A comment now and then, so that nobody
+        on the way closes a stream for being idle.
+        """
         monkeypatch.setattr(mcp_lite, "COMMENT_SECONDS", 0.02)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as one, Web(
             http
@@ -5271,7 +5404,9 @@ class TestHttpServer:
                     comments += response.readline()[:1] == b":"
 
     def test_listening(self, server):
-        """subscriptions/listen acknowledges, tells, and ends with a result when the server closes."""
+        """subscriptions/listen acknowledges, tells,
+        and ends with a result when the server closes.
+        """
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
             assert (
                 next_message(response)["method"]
@@ -5288,11 +5423,9 @@ class TestHttpServer:
 
     def test_nothing_is_missed_after_the_acknowledgement(self, server, monkeypatch):
         """What changes once the client has the acknowledgement is told."""
-        write, acknowledge, changed = (
-            mcp_lite._Handler.write,
-            mcp_lite.Listener.acknowledge,
-            threading.Event(),
-        )
+        write = mcp_lite._Handler.write
+        acknowledge = mcp_lite.Listener.acknowledge
+        changed = threading.Event()
 
         def write_and_change(shell, data, ending):
             write(shell, data, ending)
@@ -5318,7 +5451,9 @@ class TestHttpServer:
             )
 
     def test_who_listened_is_forgotten(self, server):
-        """A subscription that ended, with the client or with the server, leaves nothing in memory."""
+        """A subscription that ended, with the client
+        or with the server, leaves nothing in memory.
+        """
         with server.start_http() as http:
             with Web(http).stream("POST", LISTEN) as response:
                 next_message(response)
@@ -5328,7 +5463,8 @@ class TestHttpServer:
 
     def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
         """What another thread reads first does not stop the accepting thread."""
-        looked, hung_up = threading.Semaphore(0), mcp_lite._Handler.hung_up
+        looked = threading.Semaphore(0)
+        hung_up = mcp_lite._Handler.hung_up
 
         def look(shell):
             looked.release()
@@ -5345,7 +5481,10 @@ class TestHttpServer:
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
     def test_stateless(self, server):
-        """No sessions: every request stands alone, GET and DELETE are 405, and both eras are served."""
+        """No sessions: every request stands alone,
+        GET and DELETE are 405, and both eras are served.
+        """
+        before = living(mcp_lite.HttpConnection)
         with server.start_http(stateless=True) as http:
             web = Web(http)
             params = {
@@ -5362,18 +5501,20 @@ class TestHttpServer:
             )
             for version in (None, "2025-06-18", "2025-11-25"):
                 found = web.post(call_legacy("add", a=1), MCP_Protocol_Version=version)
-                assert (
-                    found[0] == 200 and found[2]["result"]["content"][0]["text"] == "2"
-                )
+                assert found[0] == 200
+                assert found[2]["result"]["content"][0]["text"] == "2"
             assert web.post(call_tool("add", a=1))[0] == 200
             for method in ("GET", "DELETE"):
                 status, headers, _ = web.send(method)
                 assert (status, headers["Allow"]) == (405, "POST")
             assert web.send("GET", path="/sse")[0] == 404
-            assert server._endpoint._connections == []
+            eventually(lambda: living(mcp_lite.HttpConnection) <= before)
 
     def test_the_old_transport(self, web, server):
-        """GET tells where to POST; all messages come on that stream; whoever leaves has ended the session."""
+        """GET tells where to POST; all messages come on that stream;
+        whoever leaves has ended the session.
+        """
+        before = living(mcp_lite.HttpConnection)
         with web.stream(path="/sse") as response:
             where = next_event(response)["data"]
 
@@ -5407,7 +5548,7 @@ class TestHttpServer:
             assert post(request("ping"), "/messages?session_id=0") == 404
             assert post(request("ping"), "/messages") == 400
             assert post(b"{") == 400
-        eventually(lambda: not server._endpoint._connections)
+        eventually(lambda: living(mcp_lite.HttpConnection) <= before)
         assert web.send("POST", request("ping"), path=where)[0] == 404
 
     # Whoever may come
@@ -5435,7 +5576,9 @@ class TestHttpServer:
         ],
     )
     def test_hosts_and_origins(self, server, headers, status):
-        """Only this machine's names, and those that are allowed: a page elsewhere cannot reach the server."""
+        """Only this machine's names, and those that are allowed:
+        a page elsewhere cannot reach the server.
+        """
         with server.start_http(
             allowed_hosts=["api.example"], allowed_origins=["https://app.example"]
         ) as http:
@@ -5457,21 +5600,19 @@ class TestHttpServer:
                     assert web.send(method, path=path, **headers)[0] == 403
 
     def test_browsers_are_told(self, server):
-        """A page of an allowed origin gets an answer to its preflight, any other does not."""
+        """A page of an allowed origin gets an answer
+        to its preflight, any other does not.
+        """
         with server.start_http(allowed_origins=["https://app.example"]) as http:
             status, headers, _ = Web(http).send(
                 "OPTIONS",
                 Origin="https://app.example",
                 Access_Control_Request_Method="POST",
             )
-            assert (
-                status in (200, 204)
-                and "POST" in headers["Access-Control-Allow-Methods"]
-            )
-            assert (
-                headers["Vary"] == "Origin"
-                and headers["Access-Control-Allow-Origin"] == "https://app.example"
-            )
+            assert status in (200, 204)
+            assert "POST" in headers["Access-Control-Allow-Methods"]
+            assert headers["Vary"] == "Origin"
+            assert headers["Access-Control-Allow-Origin"] == "https://app.example"
             status, headers, _ = Web(http).send("OPTIONS", Origin="http://localhost")
             assert status == 405 and headers["Access-Control-Allow-Origin"] is None
 
@@ -5537,7 +5678,8 @@ class TestHttpServer:
             ),
             *(
                 (
-                    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+                    b"Content-Type: application/json\r\n"
                     b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
                     400,
                 )
@@ -5555,7 +5697,9 @@ class TestHttpServer:
         ],
     )
     def test_broken_requests(self, web, data, status):
-        """What could be read in two ways is refused, the connection is closed, and the server lives on."""
+        """What could be read in two ways is refused,
+        the connection is closed, and the server lives on.
+        """
         found = raw_http(web.port, data)
         head, _, body = found.partition(b"\r\n\r\n")
         assert re.match(rb"HTTP/1.1 (\d+) ", head) and int(found.split()[1]) == status
@@ -5564,7 +5708,9 @@ class TestHttpServer:
         assert web.post(call_tool("add", a=1))[0] == 200
 
     def test_bodies(self, server):
-        """Chunks in any pieces are one body; trailers and extensions are ignored; the cap holds."""
+        """Chunks in any pieces are one body;
+        trailers and extensions are ignored; the cap holds.
+        """
         body = json.dumps(call_tool("greet", name="Bo")).encode()
         head = head_of(
             call_tool("greet", name="Bo"),
@@ -5613,7 +5759,9 @@ class TestHttpServer:
             assert found.count(b"HTTP/1.1 ") == 1 and b"hello" not in found
 
     def test_connections_are_kept_alive(self, web):
-        """Requests that are sent at once are answered in turn, until the client wants no more."""
+        """Requests that are sent at once are answered in turn,
+        until the client wants no more.
+        """
         data = b"".join(
             head_of(call_tool("greet", id=n, name=f"B{n}"), "Mcp-Name: greet")
             for n in range(3)
@@ -5626,23 +5774,22 @@ class TestHttpServer:
             b"hello B1",
             b"hello B2",
         ]
-        assert (
-            found.count(b"HTTP/1.1 200 OK") == 3 and found.count(b"HTTP/1.1 404 ") == 1
-        )
+        assert found.count(b"HTTP/1.1 200 OK") == 3
+        assert found.count(b"HTTP/1.1 404 ") == 1
         assert found.lower().count(b"connection: close") == 1
 
     def test_old_clients(self, web):
-        """HTTP/1.0 gets no chunks: the end of the connection ends a stream; Expect is answered."""
+        """HTTP/1.0 gets no chunks: the end of the connection ends a stream;
+        Expect is answered.
+        """
         data = head_of(
             call_tool("count", to=2, meta={"progressToken": 1}), "Mcp-Name: count"
         )
         found = raw_http(web.port, data.replace(b"HTTP/1.1", b"HTTP/1.0", 1))
         head, _, body = found.partition(b"\r\n\r\n")
-        assert (
-            b"chunked" not in head
-            and body.startswith(b"event: message\ndata: {")
-            and b"counted" in body
-        )
+        assert b"chunked" not in head
+        assert body.startswith(b"event: message\ndata: {")
+        assert b"counted" in body
         found = raw_http(
             web.port,
             head_of(
@@ -5671,19 +5818,19 @@ class TestHttpServer:
         ],
     )
     def test_a_drip_is_cut_off(self, server, monkeypatch, name, start):
-        """The deadline is for the whole head or body: a byte now and then does not prolong it."""
+        """The deadline is for the whole head or body:
+        a byte now and then does not prolong it.
+        """
         monkeypatch.setattr(mcp_lite, name, 0.3)
         with server.start_http() as http, socket.create_connection(
             ("127.0.0.1", http.port), SECONDS
         ) as sock:
-            start = (
-                start.split(b"\r\n\r\n")[0] + b"\r\n\r\n"
-                if name == "BODY_SECONDS"
-                else start
-            )
+            if name == "BODY_SECONDS":
+                start = start.split(b"\r\n\r\n")[0] + b"\r\n\r\n"
             sock.sendall(start)
             sock.settimeout(0.05)
-            found, sent = None, 0
+            found = None
+            sent = 0
             while found != b"" and sent < 200:
                 with contextlib.suppress(socket.timeout):
                     try:
@@ -5721,10 +5868,8 @@ class TestHttpServer:
         with server.start_http(max_connections=2) as http:
             with Web(http).stream("POST", LISTEN), Web(http).stream("POST", LISTEN):
                 found = raw_http(http.port, b"")
-                assert (
-                    found.startswith(b"HTTP/1.1 503 ")
-                    and b"\r\nRetry-After: 1\r\n" in found
-                )
+                assert found.startswith(b"HTTP/1.1 503 ")
+                assert b"\r\nRetry-After: 1\r\n" in found
             eventually(lambda: not http._serving)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
@@ -5759,7 +5904,9 @@ class TestHttpServer:
     # Who may call
 
     def test_tokens(self, server):
-        """verify= decides: 401 and 403 challenge as the RFCs say, its claims are ctx.auth."""
+        """verify= decides: 401 and 403 challenge
+        as the RFCs say, its claims are ctx.auth.
+        """
 
         def verify(token):
             if token == "weak":
@@ -5795,13 +5942,11 @@ class TestHttpServer:
                     }
                     continue
                 challenge = headers["WWW-Authenticate"]
-                assert challenge.startswith("Bearer ") and "eve" not in challenge + str(
-                    body
-                )
-                assert (
-                    'resource_metadata="https://api.example/.well-known/oauth-protected-resource/mcp"'
-                    in challenge
-                )
+                assert challenge.startswith("Bearer ")
+                assert "eve" not in challenge + str(body)
+                place = ".well-known/oauth-protected-resource/mcp"
+                told = f'resource_metadata="https://api.example/{place}"'
+                assert told in challenge
                 assert ('error="insufficient_scope"' in challenge) == (status == 403)
                 assert ('scope="files:write"' in challenge) == (status == 403)
                 assert ('error="invalid_token"' in challenge) == (given == "Bearer eve")
@@ -5822,7 +5967,9 @@ class TestHttpServer:
             assert status == 500 and b"Zero" not in body
 
     def test_others_cannot_use_what_is_mine(self, server):
-        """Sessions and requestState belong to the principal that got them, also with a renewed token."""
+        """Sessions and requestState belong to the principal
+        that got them, also with a renewed token.
+        """
         claims = {
             "a1": {"sub": "ann", "exp": 1},
             "a2": {"sub": "ann", "exp": 2},
@@ -5851,7 +5998,10 @@ class TestHttpServer:
                 assert body.get("error", {}).get("code") == told
 
     def test_tls(self, server, certificate):
-        """With ssl_context= the same over TLS; who speaks plain HTTP gets nothing, and ends nothing."""
+        """With ssl_context= the same over TLS.
+
+        Who speaks plain HTTP gets nothing, and ends nothing.
+        """
         theirs, ours = certificate
         with server.start_http(ssl_context=theirs) as http:
             assert http.url == f"https://127.0.0.1:{http.port}/mcp"
@@ -5870,7 +6020,9 @@ class TestHttpServer:
     # The end
 
     def test_close_frees_the_port(self, server):
-        """Twenty times on the same port, with clients that listen, or have sent half a request."""
+        """Twenty times on the same port,
+        with clients that listen, or have sent half a request.
+        """
         port = 0
         for _ in range(20):
             with server.start_http(port=port) as http:
@@ -5890,7 +6042,8 @@ class TestHttpServer:
     def test_close_from_a_handler(self, server):
         """It returns: it does not wait for itself."""
         for version in ("2025-11-25", MODERN):
-            http, closed = server.start_http(), threading.Event()
+            http = server.start_http()
+            closed = threading.Event()
 
             @server.tool
             def close(http=http, closed=closed) -> str:
@@ -5904,7 +6057,9 @@ class TestHttpServer:
 
     def test_close_lets_handlers_finish(self, server):
         """Work in flight is answered, though the port is free already."""
-        here, gate, answers = threading.Event(), threading.Event(), []
+        here = threading.Event()
+        gate = threading.Event()
+        answers = []
 
         @server.tool
         def quick() -> str:
@@ -5929,7 +6084,8 @@ class TestHttpServer:
     def test_close_cancels_what_takes_too_long(self, server, monkeypatch):
         """After half of DRAIN_SECONDS."""
         monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.4)
-        begun, cancelled = threading.Event(), threading.Event()
+        begun = threading.Event()
+        cancelled = threading.Event()
 
         @server.tool
         def endless(ctx: Context) -> str:
@@ -5952,7 +6108,9 @@ class TestHttpServer:
             assert cancelled.wait(SECONDS)
 
     def test_close_leaves_the_deaf(self, server, monkeypatch):
-        """A handler that hears nothing is left behind, but its client is not: its response ends."""
+        """A handler that hears nothing is left behind,
+        but its client is not: its response ends.
+        """
         monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.4)
         release = threading.Event()
         server.add_tool(
@@ -6015,10 +6173,8 @@ class TestHttpServer:
                 with Client(f"http://127.0.0.1:{port}/mcp") as client:
                     assert client.call("greet", name="Bo") == "hello Bo"
                 process.send_signal(signal.SIGINT)
-                assert (
-                    process.communicate(timeout=SECONDS)[1] == b""
-                    and process.returncode == 0
-                )
+                assert process.communicate(timeout=SECONDS)[1] == b""
+                assert process.returncode == 0
             finally:
                 process.kill()
 
@@ -6028,7 +6184,9 @@ class TestWsgi:
 
     @contextlib.contextmanager
     def serve(self, *apps):
-        """Applications that take turns at one port, as processes would: the URL, and a conversation."""
+        """Applications that take turns at one port,
+        as processes would: the URL, and a conversation.
+        """
         from socketserver import ThreadingMixIn
         from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -6060,10 +6218,8 @@ class TestWsgi:
         with self.serve(server.wsgi) as (url, _), Client(
             url, version=version
         ) as client:
-            assert (
-                client.call("greet", name="Bo") == "hello Bo"
-                and client.read("x://note") == "note"
-            )
+            assert client.call("greet", name="Bo") == "hello Bo"
+            assert client.read("x://note") == "note"
             client.call_tool(
                 "count", {"to": 3}, on_progress=lambda *each: told.append(each[0])
             )
@@ -6075,8 +6231,11 @@ class TestWsgi:
         "keys, known", [(("k" * 16, ["k" * 16, "z" * 16]), True), ((None, None), False)]
     )
     def test_questions_between_processes(self, keys, known):
-        """What one process asked, another hears answered, if it knows the key; else it refuses."""
-        apps, ran = [], []
+        """What one process asked, another hears answered,
+        if it knows the key; else it refuses.
+        """
+        apps = []
+        ran = []
         for number, key in enumerate(keys):
             server = Server("one of two", state_key=key)
 
@@ -6090,33 +6249,34 @@ class TestWsgi:
 
             apps.append(server.wsgi)
         answer = {"action": "accept", "content": {"name": "Ada"}}
-        refused = (
-            contextlib.nullcontext()
-            if known
-            else pytest.raises(InvalidParams, match="requestState")
-        )
+        refused = pytest.raises(InvalidParams, match="requestState")
+        if known:
+            refused = contextlib.nullcontext()
         with self.serve(*apps) as (url, _), Client(
             url, on_elicit=lambda params: answer
         ) as client:
             with refused:
                 assert client.call("ask") == "Ada"
-            assert ran == [1, 0][: 1 + known]  # 0 was asked what it can do
+            # 0 was asked what it can do.
+            assert ran == [1, 0][: 1 + known]
 
     def test_sessions_want_one_process(self, server):
-        """With `stateless=False` there are sessions, and their questions, as elsewhere."""
+        """With `stateless=False` there are sessions,
+        and their questions, as elsewhere.
+        """
         answer = {"action": "decline"}
         with self.serve(server.wsgi_app(stateless=False)) as (url, web), Client(
             url, version="2025-06-18", on_elicit=lambda params: answer
         ) as client:
             assert client.call("form")["action"] == "decline"
-            assert (
-                web.open().post(request("ping"))[0] == 200
-                and web.send("DELETE")[0] == 200
-            )
+            assert web.open().post(request("ping"))[0] == 200
+            assert web.send("DELETE")[0] == 200
             assert web.post(request("ping"))[0] == 404
 
     def test_refusals(self, server):
-        """What Endpoint refuses is refused here, and no body is read beyond the limit."""
+        """What Endpoint refuses is refused here,
+        and no body is read beyond the limit.
+        """
         claims = {"good": {"sub": "ada"}}
         app = server.wsgi_app(
             max_body=1000, verify=claims.get, allowed_hosts=["example.com"]
@@ -6137,7 +6297,9 @@ class TestWsgi:
             assert (status, headers["Allow"]) == (405, "POST")
 
     def test_one_application(self):
-        """`server.wsgi` is made once, and by wsgi_app(), which a subclass may have changed."""
+        """`server.wsgi` is made once, and by wsgi_app(),
+        which a subclass may have changed.
+        """
 
         class Guarded(Server):
             def wsgi_app(self, **options):
@@ -6151,10 +6313,16 @@ class TestWsgi:
 
 @contextlib.contextmanager
 def web_server(script):
-    """A scripted HTTP server: script(seen, sock) gets {"method", "path", "headers", "message", "connection"}
-    of each request, returns (status, headers, body) or None, when it has written what it wants: then the
-    connection is closed. Yields its address and what was seen."""
-    listener, seen, socks, threads = socket.create_server(("127.0.0.1", 0)), [], [], []
+    """A scripted HTTP server. Yields its address and what was seen.
+
+    script(seen, sock) gets {"method", "path", "headers", "message", "connection"} of
+    each request. It returns (status, headers, body), or None when it has written what
+    it wants: then the connection is closed.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    seen = []
+    socks = []
+    threads = []
 
     def serve(sock, number):
         with contextlib.suppress(OSError, ValueError), sock.makefile("rb") as reader:
@@ -6167,7 +6335,8 @@ def web_server(script):
                 headers = {name.lower(): value.strip() for name, _, value in lines}
                 body = reader.read(int(headers.get("content-length", 0)))
                 if len(body) < int(headers.get("content-length", 0)):
-                    break  # the client has hung up
+                    # The client has hung up.
+                    break
                 seen.append(
                     {
                         "method": method,
@@ -6246,14 +6415,14 @@ def event_of(message, **fields):
 
 
 def modern_site(**answers):
-    """A script for web_server: a modern server that answers by answers[method](seen, sock)."""
+    """A script for web_server:
+    a modern server that answers by answers[method](seen, sock).
+    """
 
     def script(seen, sock):
-        method = (
-            seen["message"]["method"]
-            if isinstance(seen["message"], dict)
-            else seen["method"]
-        )
+        message = seen["message"]
+        is_message = isinstance(message, dict)
+        method = message["method"] if is_message else seen["method"]
         if method == "server/discover":
             return result_of(
                 seen,
@@ -6267,14 +6436,14 @@ def modern_site(**answers):
 
 
 def legacy_site(version="2025-11-25", **answers):
-    """The same for a session; GET and DELETE are answered with 405 if there is no answer for them."""
+    """The same for a session;
+    GET and DELETE are answered with 405 if there is no answer for them.
+    """
 
     def script(seen, sock):
-        message = (
-            seen["message"]
-            if isinstance(seen["message"], dict)
-            else {"method": seen["method"]}
-        )
+        message = seen["message"]
+        if not isinstance(message, dict):
+            message = {"method": seen["method"]}
         answer = answers.get(message.get("method", "").replace("/", "_"))
         if answer is not None:
             return answer(seen, sock)
@@ -6309,12 +6478,14 @@ def legacy_site(version="2025-11-25", **answers):
 def site_of_sessions(initialize, call):
     """A legacy site with an initialize of its own."""
     plain = legacy_site(tools_call=call)
-    return lambda seen, sock: (
-        initialize
-        if isinstance(seen["message"], dict)
-        and seen["message"]["method"] == "initialize"
-        else plain
-    )(seen, sock)
+
+    def script(seen, sock):
+        message = seen["message"]
+        if isinstance(message, dict) and message["method"] == "initialize":
+            return initialize(seen, sock)
+        return plain(seen, sock)
+
+    return script
 
 
 def text_result(text):
@@ -6353,11 +6524,22 @@ def recorded(server):
         yield http, seen
 
 
+def lose_sessions(http, seen):
+    """Have the server forget every session of which it was told here."""
+    ids = {headers.get("mcp-session-id") for _, headers, _ in list(seen)} - {None}
+    for session in ids:
+        Web(http, session, "2025-11-25").send("DELETE")
+
+
 class TestHttpClient:
-    """Room 13, against this library's server and against servers that do as they like."""
+    """Room 13, against this library's server
+    and against servers that do as they like.
+    """
 
     def test_the_transport_is_found(self, server):
-        """One URL is enough: modern where it is spoken, else a session, else HTTP+SSE."""
+        """One URL is enough: modern where it is spoken,
+        else a session, else HTTP+SSE.
+        """
         with server.start_http() as http:
             for url, version in (
                 (http.url, MODERN),
@@ -6366,10 +6548,8 @@ class TestHttpClient:
                 (http.url.upper().replace("/MCP", "/mcp"), MODERN),
             ):
                 with Client(url) as client:
-                    assert (
-                        client.protocol_version == version
-                        and client.call("greet", name="Bo") == "hello Bo"
-                    )
+                    assert client.protocol_version == version
+                    assert client.call("greet", name="Bo") == "hello Bo"
 
     @pytest.mark.parametrize(
         "status, body",
@@ -6405,16 +6585,14 @@ class TestHttpClient:
         ],
     )
     def test_it_falls_back_to_a_session(self, status, body):
-        """Whatever a legacy server says to a modern request, initialize comes next, on the same URL."""
+        """Whatever a legacy server says to a modern request,
+        initialize comes next, on the same URL.
+        """
 
         def discover(seen, sock):
-            return (
-                status,
-                {},
-                {**body, "id": seen["message"]["id"]}
-                if isinstance(body, dict)
-                else body,
-            )
+            if isinstance(body, dict):
+                return status, {}, {**body, "id": seen["message"]["id"]}
+            return status, {}, body
 
         def call(seen, sock):
             return result_of(seen, **text_result("called"))
@@ -6423,9 +6601,8 @@ class TestHttpClient:
             url,
             seen,
         ), Client(url) as client:
-            assert (
-                client.protocol_version == "2025-11-25" and client.call("x") == "called"
-            )
+            assert client.protocol_version == "2025-11-25"
+            assert client.call("x") == "called"
         posts = [each for each in seen if each["method"] == "POST"]
         assert [each["message"]["method"] for each in posts] == [
             "server/discover",
@@ -6451,7 +6628,9 @@ class TestHttpClient:
 
     @pytest.mark.parametrize("status", [400, 404, 405])
     def test_it_falls_back_to_the_old_transport(self, status):
-        """POST is refused: GET the same URL, and POST where its first event says, but on no other host."""
+        """POST is refused: GET the same URL,
+        and POST where its first event says, but on no other host.
+        """
         streams = []
 
         def script(seen, sock):
@@ -6482,10 +6661,8 @@ class TestHttpClient:
         with web_server(script) as (url, _):
             try:
                 with Client(url) as client:
-                    assert (
-                        client.protocol_version == "2024-11-05"
-                        and client.call("x") == "old"
-                    )
+                    assert client.protocol_version == "2024-11-05"
+                    assert client.call("x") == "old"
                     streams[0].shutdown(socket.SHUT_RDWR)
                     with pytest.raises(ConnectionClosed):
                         for _ in range(1000):
@@ -6513,23 +6690,20 @@ class TestHttpClient:
     @pytest.mark.parametrize("status", [307, 308])
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
     def test_a_redirect_is_followed(self, version, status):
-        """Many servers want a slash at the end, and say so by a redirect: one serves for all that follows."""
+        """Many servers want a slash at the end, and say so by a redirect:
+        one serves for all that follows.
+        """
 
         def call(seen, sock):
             return result_of(seen, **text_result(seen["path"]))
 
-        site = (
-            legacy_site(tools_call=call)
-            if version != "auto"
-            else modern_site(tools_call=call)
-        )
+        make_site = modern_site if version == "auto" else legacy_site
+        site = make_site(tools_call=call)
 
         def script(seen, sock):
-            return (
-                site(seen, sock)
-                if seen["path"] == "/there/"
-                else (status, {"Location": "/there/"}, b"")
-            )
+            if seen["path"] == "/there/":
+                return site(seen, sock)
+            return status, {"Location": "/there/"}, b""
 
         with web_server(script) as (url, seen), Client(url, version=version) as client:
             assert [client.call("x") for _ in range(2)] == ["/there/"] * 2
@@ -6547,7 +6721,9 @@ class TestHttpClient:
         ],
     )
     def test_not_every_redirect_is_followed(self, where):
-        """None to another host, which would hear secrets, and none for ever: the text says where it leads."""
+        """None to another host, which would hear secrets,
+        and none for ever: the text says where it leads.
+        """
         with web_server(lambda seen, sock: (307, {"Location": where}, b"gone")) as (
             url,
             seen,
@@ -6590,20 +6766,16 @@ class TestHttpClient:
         down = []
 
         def call(seen, sock):
-            return (
-                (307, {"Location": where}, b"")
-                if down
-                else result_of(seen, **text_result("called"))
-            )
+            if down:
+                return 307, {"Location": where}, b""
+            return result_of(seen, **text_result("called"))
 
         site = modern_site(tools_call=call)
 
         def script(seen, sock):
-            return (
-                (503, {}, b"maintenance")
-                if seen["path"] == "/elsewhere"
-                else site(seen, sock)
-            )
+            if seen["path"] == "/elsewhere":
+                return 503, {}, b"maintenance"
+            return site(seen, sock)
 
         with web_server(script) as (url, _), Client(url) as client:
             assert client.call("x") == "called"
@@ -6632,7 +6804,9 @@ class TestHttpClient:
             }
 
     def test_moved_and_forgotten(self):
-        """A server that comes up again elsewhere, without its sessions, is found by the call that asks."""
+        """A server that comes up again elsewhere,
+        without its sessions, is found by the call that asks.
+        """
         up = []
 
         def call(seen, sock):
@@ -6659,7 +6833,10 @@ class TestHttpClient:
             assert [client.call("x") for _ in range(2)] == ["after"] * 2
 
     def test_one_connection_for_many_calls(self):
-        """Connections are kept alive; calls at once have one each, which are used again."""
+        """Connections are kept alive.
+
+        Calls at once have one each, which are used again.
+        """
         gate = threading.Barrier(4)
 
         def call(seen, sock):
@@ -6679,7 +6856,9 @@ class TestHttpClient:
             assert len({each["connection"] for each in seen}) == 4
 
     def test_a_stream_s_connection_is_used_again(self):
-        """A stream that ends with its answer leaves its connection for the next request."""
+        """A stream that ends with its answer leaves its connection
+        for the next request.
+        """
 
         def call(seen, sock):
             return 200, {}, event_of(answer_to(seen, "x")).encode()
@@ -6693,7 +6872,9 @@ class TestHttpClient:
             assert {each["connection"] for each in seen} == {0}
 
     def test_what_was_given_up_is_not_sent_again(self):
-        """A call that timed out on a connection that was used before reaches the server once."""
+        """A call that timed out on a connection
+        that was used before reaches the server once.
+        """
         again = threading.Event()
 
         def call(seen, sock):
@@ -6701,7 +6882,8 @@ class TestHttpClient:
             if len(calls) > 1:
                 again.set()
             else:
-                sock.recv(1)  # until the client hangs up
+                # Until the client hangs up.
+                sock.recv(1)
 
         calls = []
         with web_server(modern_site(tools_call=call)) as (url, _), Client(
@@ -6713,7 +6895,9 @@ class TestHttpClient:
 
     def test_what_was_cancelled_while_connecting_is_not_sent(self, server, monkeypatch):
         """The tool does not run for somebody who gave up before."""
-        ran, connecting, cancelled = [], threading.Event(), threading.Event()
+        ran = []
+        connecting = threading.Event()
+        cancelled = threading.Event()
         server.add_tool(lambda: ran.append(1) or "x", name="run")
         with server.start_http() as http, Client(http.url) as client:
             pool = client._connection.transport._pool
@@ -6741,7 +6925,8 @@ class TestHttpClient:
         def call(seen, sock):
             if seen["message"]["params"]["name"] == "dies" and not dead:
                 dead.append(seen["connection"])
-                return None  # closed, without a word
+                # It is closed, without a word.
+                return None
             return result_of(seen, **text_result("x"))
 
         with web_server(modern_site(tools_call=call)) as (url, seen), Client(
@@ -6755,14 +6940,18 @@ class TestHttpClient:
     @pytest.mark.skipif(os.name == "nt", reason="not told there")
     @pytest.mark.parametrize("unread", [False, True])
     def test_what_was_not_taken_is_sent_again(self, monkeypatch, unread):
-        """The server closes a kept connection just before the next request comes, or with that unread."""
+        """The server closes a kept connection
+        just before the next request comes, or with that unread.
+        """
         site = modern_site(
             tools_call=lambda seen, sock: result_of(seen, **text_result("x"))
         )
-        chosen, gone = threading.Event(), threading.Event()
+        chosen = threading.Event()
+        gone = threading.Event()
 
         def serve():
-            for _ in range(2):  # the probe, and then this one dies; the call
+            # The probe, and then this one dies; the call.
+            for _ in range(2):
                 sock, _ = listener.accept()
                 with sock, sock.makefile("rb") as reader:
                     head = b"".join(iter(reader.readline, b"\r\n"))
@@ -6840,11 +7029,11 @@ class TestHttpClient:
 
         def close_after(seen, sock):
             body = json.dumps(call(seen, sock)[2]).encode()
-            sock.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                % len(body)
-                + body
+            head = (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(body)
             )
+            sock.sendall(head + body)
 
         with web_server(close_after) as (url, seen), Client(url) as client:
             for _ in range(5):
@@ -6852,19 +7041,19 @@ class TestHttpClient:
             assert len({each["connection"] for each in seen}) == 6
 
     def test_an_answer_in_events(self):
-        """Comments, other events and notifications before the answer; what follows is not waited for."""
-        heard, ended = [], threading.Event()
+        """Comments, other events and notifications before the answer.
+
+        What follows is not waited for.
+        """
+        heard = []
+        ended = threading.Event()
 
         def call(seen, sock):
+            token = seen["message"]["params"]["_meta"]["progressToken"]
             progress = {
                 "jsonrpc": "2.0",
                 "method": "notifications/progress",
-                "params": {
-                    "progressToken": seen["message"]["params"]["_meta"][
-                        "progressToken"
-                    ],
-                    "progress": 1,
-                },
+                "params": {"progressToken": token, "progress": 1},
             }
             text = (
                 ": hi\n\nevent: other\ndata: {}\n\n"
@@ -6915,18 +7104,16 @@ class TestHttpClient:
         ],
     )
     def test_errors_are_told_in_the_server_s_words(self, status, body, error, said):
-        """The status and text, or the JSON-RPC error, of a call that failed; and the next one works."""
+        """The status and text, or the JSON-RPC error,
+        of a call that failed; and the next one works.
+        """
 
         def call(seen, sock):
             if seen["message"]["params"]["name"] == "x":
                 return result_of(seen, **text_result("x"))
-            return (
-                status,
-                {},
-                {**body, "id": seen["message"]["id"]}
-                if isinstance(body, dict)
-                else body,
-            )
+            if isinstance(body, dict):
+                return status, {}, {**body, "id": seen["message"]["id"]}
+            return status, {}, body
 
         with web_server(modern_site(tools_call=call)) as (url, _), Client(
             url
@@ -6943,7 +7130,9 @@ class TestHttpClient:
             Client(f"http://127.0.0.1:{port}/mcp").connect()
 
     def test_what_is_too_large_is_told(self, server):
-        """The server refuses a large body before it has read it: its words still reach the caller."""
+        """The server refuses a large body before it has read it:
+        its words still reach the caller.
+        """
         with server.start_http(max_body=100_000) as http, Client(
             http.url
         ) as client, pytest.raises(McpError, match="more than 100000 bytes"):
@@ -6952,7 +7141,9 @@ class TestHttpClient:
     # Resuming
 
     def test_it_comes_back_for_an_answer(self):
-        """A session's stream that ends early is resumed: with the last id, after the server's retry."""
+        """A session's stream that ends early is resumed:
+        with the last id, after the server's retry.
+        """
         calls = []
 
         def call(seen, sock):
@@ -6975,7 +7166,8 @@ class TestHttpClient:
             last = seen["headers"].get("last-event-id")
             if last is None:
                 return 405, {}, b""
-            if last.encode("latin-1") == "é2字".encode():  # as event sources send it
+            # As event sources send it.
+            if last.encode("latin-1") == "é2字".encode():
                 return 200, {}, b"id: a3\ndata:\n\n"
             return 200, {}, event_of(answer_to(calls[0], "resumed"), id="a4").encode()
 
@@ -6985,11 +7177,9 @@ class TestHttpClient:
                 result = client.call_tool(
                     "x", on_progress=lambda *a: heard.append(a[0])
                 )
-            assert (
-                result["content"][0]["text"] == "resumed"
-                and heard == [1]
-                and len(calls) == 1
-            )
+            assert result["content"][0]["text"] == "resumed"
+            assert heard == [1]
+            assert len(calls) == 1
             found = [
                 each["headers"] for each in seen if "last-event-id" in each["headers"]
             ]
@@ -7005,7 +7195,8 @@ class TestHttpClient:
 
     def test_it_comes_back_to_listen(self):
         """The GET stream is opened again when it ends, after its last event."""
-        visits, done = [], threading.Event()
+        visits = []
+        done = threading.Event()
 
         def get(seen, sock):
             visits.append(seen["headers"].get("last-event-id"))
@@ -7031,12 +7222,13 @@ class TestHttpClient:
                     eventually(lambda: len(visits) == 3 and len(heard) == 2)
             finally:
                 done.set()
-        assert visits == [None, "g1", "g2"] and set(heard) == {
-            "notifications/tools/list_changed"
-        }
+        assert visits == [None, "g1", "g2"]
+        assert set(heard) == {"notifications/tools/list_changed"}
 
     def test_a_notification_has_a_deadline(self):
-        """A server that drips the answer to one, head or body, holds up its sender for `timeout`, in all."""
+        """A server that drips the answer to one, head or body,
+        holds up its sender for `timeout`, in all.
+        """
 
         def drip(seen, sock):
             begin_stream(sock)
@@ -7055,15 +7247,16 @@ class TestHttpClient:
                 x=answer,
             )
             with web_server(site) as (url, seen), Client(url, timeout=0.5) as client:
-                client.call(
-                    "x"
-                )  # a connection that was kept is not tried again, either
+                # A connection that was kept is not tried again, either.
+                client.call("x")
                 client.notify("x")
                 assert [each["message"]["method"] for each in seen].count("x") == 1
                 assert client.call("x") == "x"
 
     def test_polling_there_and_back(self, server):
-        """ctx.close_stream() costs the caller nothing but time: progress and the answer come once."""
+        """ctx.close_stream() costs the caller nothing but time:
+        progress and the answer come once.
+        """
 
         @server.tool
         def poll(ctx: Context) -> str:
@@ -7082,7 +7275,9 @@ class TestHttpClient:
                 assert result["content"][0]["text"] == "done" and heard == [0, 1, 2]
 
     def test_a_lost_session_is_renewed(self, recorded):
-        """404 for the session: a new one is opened, subscriptions are told again, the call goes through."""
+        """404 for the session: a new one is opened,
+        subscriptions are told again, the call goes through.
+        """
         http, seen = recorded
         heard = []
         with Client(
@@ -7092,31 +7287,31 @@ class TestHttpClient:
         ) as client:
             client.subscribe("x://note")
             client.set_log_level("error")
-            for connection in list(http.endpoint._sessions.values()):
-                http.endpoint._close_session(connection)
+            lose_sessions(http, seen)
             assert client.call("greet", name="Bo") == "hello Bo"
-            assert len(http.endpoint._sessions) == 1
-            connection = next(iter(http.endpoint._sessions.values()))
-            eventually(lambda: "x://note" in connection.protocol.subscribed)
-            client.call("change")
-            eventually(lambda: "notifications/resources/updated" in heard)
+            updated = "notifications/resources/updated"
+            eventually(lambda: client.call("change") and updated in heard)
         methods = [message["method"] for _, _, message in seen if message]
-        assert (
-            methods.count("initialize") == 2
-            and methods.count("notifications/initialized") == 2
-        )
+        assert methods.count("initialize") == 2
+        assert methods.count("notifications/initialized") == 2
         assert methods.count("logging/setLevel") == 2
 
     @pytest.mark.parametrize("slow", [False, True])
     def test_an_answer_dies_with_its_session(self, recorded, slow):
-        """The question is lost with it: in the new session, its id may belong to another one."""
+        """The question is lost with it:
+        in the new session, its id may belong to another one.
+        """
         http, seen = recorded
 
+        def handshakes():
+            messages = [message for _, _, message in list(seen) if message]
+            return [each.get("method") for each in messages].count("initialize")
+
         def answer(params):
-            for connection in list(http.endpoint._sessions.values()):
-                http.endpoint._close_session(connection)
-            if slow:  # until there is a new session
-                eventually(lambda: http.endpoint._sessions)
+            lose_sessions(http, seen)
+            if slow:
+                # Until there is a new session.
+                eventually(lambda: handshakes() == 2)
             return {"action": "accept", "content": {"name": "x"}}
 
         with Client(http.url, version="2025-11-25", on_elicit=answer) as client:
@@ -7130,13 +7325,15 @@ class TestHttpClient:
                 for _, headers, message in seen
                 if message and "method" not in message
             ]
-            assert old and [headers["mcp-session-id"] for headers in answers] == (
+            assert old
+            assert [headers["mcp-session-id"] for headers in answers] == (
                 [] if slow else [old]
             )
 
     def test_questions_of_two_sessions_have_different_ids(self, recorded):
         """So that a late answer to one is not taken for an answer to the other."""
-        http, ids = recorded[0], []
+        http = recorded[0]
+        ids = []
 
         def trace(direction, line):
             message = json.loads(line)
@@ -7151,12 +7348,12 @@ class TestHttpClient:
         assert len(set(ids)) == 2 and max(ids) < 1 << 53
 
     def test_calls_wait_for_the_new_session(self):
-        """A session is renewed once, however many calls there are; none is sent without one."""
-        renewing, called, sessions = (
-            threading.Event(),
-            threading.Event(),
-            ["s1", "s2", "s3"],
-        )
+        """A session is renewed once, however many calls there are;
+        none is sent without one.
+        """
+        renewing = threading.Event()
+        called = threading.Event()
+        sessions = ["s1", "s2", "s3"]
 
         def initialize(seen, sock):
             if len(sessions) < 3:
@@ -7187,14 +7384,19 @@ class TestHttpClient:
         """close() deletes it."""
         http, seen = recorded
         for version in LEGACY:
-            with Client(http.url, version=version):
-                assert len(http.endpoint._sessions) == 1
-            assert not http.endpoint._sessions and seen[-1][0] == "DELETE"
+            with Client(http.url, version=version) as client:
+                client.ping()
+                session = Web(http, seen[-1][1]["mcp-session-id"], version)
+                assert session.post(request("ping", id="s"))[0] == 200
+            assert seen[-1][0] == "DELETE"
+            assert session.post(request("ping"))[0] == 404
 
     # Headers
 
     def test_headers_mirror_the_body(self, server, recorded, version):
-        """Method and name in every revision, and the parameters that the schema names."""
+        """Method and name in every revision,
+        and the parameters that the schema names.
+        """
         http, seen = recorded
         schema = {
             "type": "object",
@@ -7315,16 +7517,19 @@ class TestHttpClient:
     # The way there
 
     def test_proxies_of_the_environment(self, monkeypatch):
-        """http_proxy gets the whole URL; https_proxy is asked for a tunnel; no_proxy is obeyed."""
+        """http_proxy gets the whole URL;
+        https_proxy is asked for a tunnel; no_proxy is obeyed.
+        """
+
+        def call(seen, sock):
+            return result_of(seen, **text_result("far"))
+
+        site = modern_site(tools_call=call)
 
         def script(seen, sock):
-            return (
-                None
-                if seen["method"] == "CONNECT"
-                else modern_site(
-                    tools_call=lambda seen, sock: result_of(seen, **text_result("far"))
-                )(seen, sock)
-            )
+            if seen["method"] == "CONNECT":
+                return None
+            return site(seen, sock)
 
         for name in (
             "http_proxy",
@@ -7372,7 +7577,8 @@ class TestHttpClient:
             lambda sock: None,
             lambda sock: sock.sendall(b"HTTP/1.1 200 OK\r\nContent-"),
             lambda sock: sock.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n{"
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 999\r\n\r\n{"
             ),
             lambda sock: begin_stream(sock, "data: {"),
             lambda sock: begin_stream(sock, ": hi\n\n"),
@@ -7380,8 +7586,11 @@ class TestHttpClient:
         ids=["silence", "half a head", "half a body", "half an event", "no event"],
     )
     def test_waiting_ends_whatever_the_socket_does(self, begin):
-        """A timeout, cancel(), close() from elsewhere and Ctrl-C end a call that a server never answers."""
-        waiting, release = [], threading.Event()
+        """A timeout, cancel(), close() from elsewhere
+        and Ctrl-C end a call that a server never answers.
+        """
+        waiting = []
+        release = threading.Event()
 
         def call(seen, sock):
             begin(sock)
@@ -7396,10 +7605,8 @@ class TestHttpClient:
                         with pytest.raises(Timeout):
                             client.call_tool("x", timeout=0.1)
                         waiting.clear()
-                        first, second = (
-                            client.start_call("x", {}),
-                            client.start_call("x", {}),
-                        )
+                        first = client.start_call("x", {})
+                        second = client.start_call("x", {})
                         eventually(lambda: len(waiting) >= 2)
                         first.cancel()
                         with pytest.raises(Cancelled):
@@ -7419,8 +7626,11 @@ class TestHttpClient:
         [lambda sock: None, lambda sock: sock.sendall(b"HTTP/1.1 200 OK\r\nContent-")],
     )
     def test_connecting_ends_as_well(self, begin):
-        """Neither does a server that never answers hold up connect(), nor does it its close()."""
-        release, here = threading.Event(), threading.Event()
+        """Neither does a server that never answers hold up connect(),
+        nor does it its close().
+        """
+        release = threading.Event()
+        here = threading.Event()
 
         def script(seen, sock):
             begin(sock)
@@ -7434,7 +7644,8 @@ class TestHttpClient:
                 with pytest.raises((Timeout, ConnectionClosed)):
                     Client(url, version="2025-11-25", timeout=0.1).connect()
                 here.clear()
-                client, raised = Client(url, version=MODERN), []
+                client = Client(url, version=MODERN)
+                raised = []
 
                 def connect():
                     with pytest.raises(ConnectionClosed):
@@ -7451,7 +7662,9 @@ class TestHttpClient:
                 release.set()
 
     def test_ctrl_c_cancels_over_http(self, server):
-        """Ctrl-C while a call waits: KeyboardInterrupt there, and the handler is cancelled."""
+        """Ctrl-C while a call waits:
+        KeyboardInterrupt there, and the handler is cancelled.
+        """
         stopped = threading.Event()
 
         @server.tool
@@ -7497,22 +7710,35 @@ class TestHttpClient:
                     assert list(events) == []
 
     def test_who_only_listens_comes_back(self, server):
-        """After the server's restart its lost stream brings a new session, though nothing is called."""
+        """After the server's restart its lost stream brings a new session,
+        though nothing is called.
+        """
+        heard = []
+
+        def is_heard():
+            server.add_tool(lambda: "new", name="newcomer")
+            server.remove_tool("newcomer")
+            return heard
+
         first = server.start_http()
         try:
             with Client(
                 first.url, version="2025-11-25"
             ) as client, client.listen() as events:
+
+                def listen():
+                    for event in events:
+                        heard.append(event["method"])
+
+                listener = threading.Thread(target=listen)
                 first.close()
                 with server.start_http(port=first.port):
-                    sessions = server._endpoint._connections
-                    eventually(
-                        lambda: any(each.protocol.initialized for each in sessions)
-                    )
-                    server.add_tool(lambda: "new", name="newcomer")
-                    assert next(events)["method"] == "notifications/tools/list_changed"
+                    listener.start()
+                    eventually(is_heard)
+            listener.join(SECONDS)
         finally:
             first.close()
+        assert set(heard) == {"notifications/tools/list_changed"}
 
     def test_a_small_answer_takes_little_memory(self, server):
         """Not room for the largest there may be."""
@@ -7526,7 +7752,9 @@ class TestHttpClient:
                 tracemalloc.stop()
 
     def test_questions_from_callbacks_in_many_threads(self, server):
-        """Eight callers that are each asked back, over one client, in each transport."""
+        """Eight callers that are each asked back,
+        over one client, in each transport.
+        """
         with server.start_http() as http:
             for path, version in (
                 ("/mcp", MODERN),
@@ -7553,7 +7781,9 @@ def pump(main, condition):
 
 
 def hosted(main, fn):
-    """What fn() returns or raises on another thread, while this one runs the host's main loop."""
+    """What fn() returns or raises on another thread,
+    while this one runs the host's main loop.
+    """
     found = []
 
     def drive():
@@ -7577,7 +7807,9 @@ def text_of(result):
 
 
 def is_alive(pid):
-    """Whether there is such a process, not counting one that nobody has asked for its exit code."""
+    """Whether there is such a process,
+    not counting one that nobody has asked for its exit code.
+    """
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -7616,7 +7848,9 @@ def write_program(folder, *parts):
 
 
 def run_program(folder, *parts, options=(), args=()):
-    """Run a program in a process of its own: it ends with code 0 and says nothing on stderr. Its stdout."""
+    """Run a program in a process of its own:
+    it ends with code 0 and says nothing on stderr. Its stdout.
+    """
     path = write_program(folder, *parts)
     run = subprocess.run(
         [sys.executable, *options, str(path), *args],
@@ -7658,8 +7892,8 @@ PROGRAM = """
         return server
     def pair(server):
         ours, theirs = socket.socketpair()
-        threading.Thread(target=server.serve, args=(theirs.makefile("rb"), theirs.makefile("wb")),
-                         daemon=True).start()
+        files = (theirs.makefile("rb"), theirs.makefile("wb"))
+        threading.Thread(target=server.serve, args=files, daemon=True).start()
         return ours.makefile("rb"), ours.makefile("wb")
     if "--serve" in sys.argv:
         mcp_lite.DRAIN_SECONDS = 0.1
@@ -7670,7 +7904,9 @@ PROGRAM = """
 
 
 class TestInsideHosts:
-    """A server and a client as guests of a program that has threads, streams and a main loop of its own."""
+    """A server and a client as guests of a program that has threads,
+    streams and a main loop of its own.
+    """
 
     # The main thread
 
@@ -7678,7 +7914,8 @@ class TestInsideHosts:
     @pytest.mark.parametrize("kind", ["memory", "streams", "http"])
     def test_all_that_is_registered_runs_there(self, kind, version):
         """Tools, resources, templates, prompts and completions, in every transport."""
-        main, seen = MainThread(), []
+        main = MainThread()
+        seen = []
         server = Server("host", run_on=main)
 
         def note(what):
@@ -7696,15 +7933,17 @@ class TestInsideHosts:
             lambda value, context: [note("of " + context["a"])]
         )
 
+        def prompted(client):
+            prompt = client.get_prompt("prompt", {"code": "c"})
+            return prompt["messages"][0]["content"]["text"]
+
         def visit(target):
             with Client(target, version=version) as client:
                 return [
                     client.call("tool"),
                     client.read("x://fixed"),
                     client.read("x://some/a"),
-                    client.get_prompt("prompt", {"code": "c"})["messages"][0][
-                        "content"
-                    ]["text"],
+                    prompted(client),
                     client.complete("prompt", "code", "c"),
                     client.complete("x://some/{name}", "name", "c", {"a": "b"}),
                 ]
@@ -7736,8 +7975,12 @@ class TestInsideHosts:
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_questions_from_there(self, version):
-        """A function on the main thread may ask; in the modern era it is there again for the answer."""
-        main, seen = MainThread(), []
+        """A function on the main thread may ask.
+
+        In the modern era it is there again for the answer.
+        """
+        main = MainThread()
+        seen = []
         server = Server("host", run_on=main)
 
         @server.tool
@@ -7752,8 +7995,11 @@ class TestInsideHosts:
     @pytest.mark.parametrize("times", [1, 2])
     @pytest.mark.parametrize("waits", [True, False])
     def test_hosts_that_lose_what_a_job_says(self, waits, times):
-        """Values and exceptions travel in a slot of the library's own: the host returns what it likes."""
-        ran, threads = [], []
+        """Values and exceptions travel in a slot of the library's own:
+        the host returns what it likes.
+        """
+        ran = []
+        threads = []
 
         def run_on(job):
             def swallow():
@@ -7788,7 +8034,8 @@ class TestInsideHosts:
                 client.read("x://broken")
         for thread in threads:
             thread.join(SECONDS)
-        assert ran == [None] * 4 * times  # and nothing escapes into the host
+        # And nothing escapes into the host.
+        assert ran == [None] * 4 * times
 
     def test_a_host_that_refuses_a_job(self):
         """What run_on raises is the answer."""
@@ -7808,7 +8055,9 @@ class TestInsideHosts:
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     @pytest.mark.parametrize("kind", ["memory", "streams", "http"])
     def test_a_host_that_never_comes(self, kind, version, monkeypatch):
-        """Jobs that nobody runs hang nobody: timeouts, cancelling, closing end the calls and the workers."""
+        """Jobs that nobody runs hang nobody:
+        timeouts, cancelling, closing end the calls and the workers.
+        """
         monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.2)
         lost = []
         server = Server("host", run_on=lost.append)
@@ -7831,26 +8080,34 @@ class TestInsideHosts:
                 eventually(lambda: len(lost) == 3, "the third job")
             with pytest.raises(ConnectionClosed):
                 call.result()
-        # That no worker is left in run_on, the fixture sees. A host that comes late runs nothing.
+        # That no worker is left in run_on, the fixture sees.
+        # A host that comes late runs nothing.
         ran = []
         server.add_tool(lambda: ran.append(1), name="tool")
         assert [job() for job in lost] == [None] * 3 and ran == []
 
     def test_what_was_cancelled_in_the_queue_is_not_run(self):
         """The client gave up before the host came by."""
-        main, ran = MainThread(), []
-        server = Server("host", run_on=main)
+        main = MainThread()
+        ran = []
+        run_on, arrived = counted(main)
+        server = Server("host", run_on=run_on)
         server.add_tool(lambda: ran.append(1), name="tool")
         with Client(server) as client:
             call = client.start_call("tool")
-            eventually(lambda: not main._jobs.empty(), "the job")
+            eventually(lambda: arrived, "the job")
             call.cancel()
             assert main.run_pending() == 1 and ran == []
 
     def test_a_timeout_starts_with_the_tool(self):
-        """While it is queued no clock runs; once it runs, its time is up though the main thread is busy."""
-        main, release = MainThread(), threading.Event()
-        server = Server("host", run_on=main)
+        """While it is queued no clock runs.
+
+        Once it runs, its time is up though the main thread is busy.
+        """
+        main = MainThread()
+        release = threading.Event()
+        run_on, arrived = counted(main)
+        server = Server("host", run_on=run_on)
 
         def timers():
             return [
@@ -7868,7 +8125,7 @@ class TestInsideHosts:
 
         with Client(server) as client:
             call = client.start_call("quick")
-            eventually(lambda: not main._jobs.empty(), "the job")
+            eventually(lambda: arrived, "the job")
             assert timers() == []
             pump(main, call.done)
             assert unwrap(call.result()) == 1
@@ -7877,36 +8134,46 @@ class TestInsideHosts:
             waiter = threading.Thread(
                 target=lambda: (answers.append(call.result()), release.set())
             )
-            waiter.start()  # it has its answer before the main thread is back
+            # It has its answer before the main thread is back.
+            waiter.start()
             pump(main, lambda: not waiter.is_alive())
-            assert answers[0]["isError"] and "timed out after 0.05 seconds" in text_of(
-                answers[0]
-            )
+            assert answers[0]["isError"]
+            assert "timed out after 0.05 seconds" in text_of(answers[0])
 
     def test_it_wakes_for_a_job(self):
-        """run_pending(wait=) blocks for the first job; without, or at its end, it returns 0."""
-        main, ran = MainThread(), []
+        """run_pending(wait=) blocks for the first job.
+
+        Without, or at its end, it returns 0.
+        """
+        main = MainThread()
+        ran = []
         assert main.run_pending() == 0 == main.run_pending(wait=0.01)
         thread = threading.Thread(
             target=lambda: main(lambda: ran.append(threading.current_thread()))
         )
         thread.start()
-        assert main.run_pending(wait=SECONDS) == 1 and ran == [
-            threading.current_thread()
-        ]
+        assert main.run_pending(wait=SECONDS) == 1
+        assert ran == [threading.current_thread()]
         thread.join(SECONDS)
 
     def test_it_goes_back_to_the_host(self):
-        """After `max_seconds`, which start with the first job, the rest waits for the next time."""
-        main, ran = MainThread(), []
+        """After `max_seconds`, which start with the first job,
+        the rest waits for the next time.
+        """
+        main = MainThread()
+        ran = []
         for n in range(3):
             main(lambda n=n: ran.append(n))
         assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran == [0]
         assert main.run_pending(max_seconds=SECONDS) == 2 and ran == [0, 1, 2]
 
     def test_one_at_a_time(self):
-        """A job that runs the host's loop again, by a dialog say, gets 0; so does a second thread."""
-        main, found = MainThread(), []
+        """A job that runs the host's loop again, by a dialog say, gets 0.
+
+        So does a second thread.
+        """
+        main = MainThread()
+        found = []
 
         def job():
             found.append(main.run_pending())
@@ -7919,34 +8186,42 @@ class TestInsideHosts:
         assert main.run_pending(SECONDS) == 2 and found == [0] * 4
 
     def test_close_fails_what_waits(self):
-        """Every queued call, from whichever connection, and every later one; also from within a job."""
+        """Every queued call, from whichever connection, and every later one;
+        also from within a job.
+        """
         main = MainThread()
-        server = Server("host", run_on=main)
+        run_on, arrived = counted(main)
+        server = Server("host", run_on=run_on)
         server.add_tool(lambda: main.close(), name="quit")
         server.add_tool(lambda: "x", name="tool")
         with server.start_http() as http, Client(http.url) as far, Client(
             server
         ) as near:
             last = near.start_call("quit")
-            eventually(lambda: main._jobs.qsize() == 1, "the first job")
+            eventually(lambda: len(arrived) == 1, "the first job")
             calls = [
                 client.start_call("tool") for client in (far, near) for _ in range(8)
             ]
-            eventually(lambda: main._jobs.qsize() == 17, "the jobs")
+            eventually(lambda: len(arrived) == 17, "the jobs")
             pump(main, last.done)
             assert not last.result().get("isError")
             for call in calls + [near.start_call("tool"), far.start_call("tool")]:
                 result = call.result()
                 assert result["isError"] and "main loop is closed" in text_of(result)
-            assert main.run_pending(wait=SECONDS) == 0  # and does not wait
+            # It does not wait.
+            assert main.run_pending(wait=SECONDS) == 0
             main.close()
 
     def test_the_http_server_is_closed_from_there(self, monkeypatch):
-        """By the host, or by a function that it runs; while calls wait for it. All of them end."""
+        """By the host, or by a function that it runs; while calls wait for it.
+        All of them end.
+        """
         monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.2)
         for from_a_job in (False, True):
-            main, closed = MainThread(), []
-            server = Server("host", run_on=main)
+            main = MainThread()
+            closed = []
+            run_on, arrived = counted(main)
+            server = Server("host", run_on=run_on)
             http = server.start_http()
 
             @server.tool
@@ -7956,21 +8231,22 @@ class TestInsideHosts:
 
             with contextlib.closing(http), Client(http.url, timeout=SECONDS) as client:
                 calls = [client.start_call("quit") for _ in range(3)]
-                eventually(lambda main=main: main._jobs.qsize() == 3, "the jobs")
+                eventually(lambda arrived=arrived: len(arrived) == 3, "the jobs")
                 if from_a_job:
                     assert main.run_pending(max_seconds=0.0) == 1 and closed == [None]
                 else:
                     http.close()
-                for call in calls:  # cut off, by the server or by its end
+                # They are cut off, by the server or by its end.
+                for call in calls:
                     with pytest.raises(ConnectionClosed):
                         call.result()
-                assert (
-                    main.run_pending(SECONDS) == 3 - from_a_job
-                    and closed == [None] * from_a_job
-                )
+                assert main.run_pending(SECONDS) == 3 - from_a_job
+                assert closed == [None] * from_a_job
 
     def test_ctrl_c_reaches_the_host(self):
-        """In a function on the main thread it ends that, and then whatever the host wants it to end."""
+        """In a function on the main thread it ends that,
+        and then whatever the host wants it to end.
+        """
         main = MainThread()
         server = Server("host", run_on=main)
 
@@ -7996,7 +8272,8 @@ class TestInsideHosts:
         main = MainThread()
         server = Server("host", run_on=main)
         server.add_tool(lambda: threading.current_thread().name, name="where")
-        question, found = call_tool("where"), []
+        question = call_tool("where")
+        found = []
 
         def host():
             main(lambda: found.append(server.handle(question)))
@@ -8009,7 +8286,9 @@ class TestInsideHosts:
         assert [text_of(each["result"]) for each in found] == ["the main thread"] * 2
 
     def test_several_servers_share_it(self):
-        """Eight servers on free ports and in memory, one main thread: each answers for itself."""
+        """Eight servers on free ports and in memory,
+        one main thread: each answers for itself.
+        """
         main = MainThread()
         servers = [Server(f"s{n}", run_on=main) for n in range(8)]
         for server in servers:
@@ -8042,7 +8321,10 @@ class TestInsideHosts:
     # Event loops
 
     def test_inside_asyncio(self):
-        """Functions run in the loop's thread, a client's calls in its executor; a closed loop is told."""
+        """Functions run in the loop's thread, a client's calls in its executor.
+
+        A closed loop is told.
+        """
         import asyncio
 
         seen = []
@@ -8079,8 +8361,11 @@ class TestInsideHosts:
 
     @pytest.mark.parametrize("module", ["idaapi", "bpy", "PySide6.QtCore"])
     def test_the_recipes(self, module, monkeypatch):
-        """README's for hosts that are not here, with a stand-in that has of them what the recipe uses."""
-        main, timers = MainThread(), []
+        """README's for hosts that are not here,
+        with a stand-in that has of them what the recipe uses.
+        """
+        main = MainThread()
+        timers = []
         host = types.ModuleType(module)
 
         def execute_sync(function, flags):
@@ -8090,7 +8375,8 @@ class TestInsideHosts:
             assert flags == host.MFF_WRITE and type(done[0]) is int
             return done[0]
 
-        host.execute_sync, host.MFF_WRITE = execute_sync, 2
+        host.execute_sync = execute_sync
+        host.MFF_WRITE = 2
 
         def register(function, first_interval=0, persistent=False):
             assert persistent
@@ -8107,11 +8393,9 @@ class TestInsideHosts:
             def connect(self, slot):
                 self.emit = lambda value: main(lambda *refused: slot(value))
 
-        host.Signal, host.Slot, host.QObject = (
-            Signal,
-            lambda *kinds: lambda slot: slot,
-            object,
-        )
+        host.Signal = Signal
+        host.Slot = lambda *kinds: lambda slot: slot
+        host.QObject = object
         monkeypatch.setitem(sys.modules, module, host)
         if "." in module:
             monkeypatch.setitem(sys.modules, "PySide6", types.ModuleType("PySide6"))
@@ -8131,7 +8415,8 @@ class TestInsideHosts:
                 with Client(program["http"].url) as client:
                     return client.call("where")
 
-            if module == "bpy":  # whose loop runs timers
+            if module == "bpy":
+                # Its loop runs timers.
                 main = types.SimpleNamespace(run_pending=lambda wait: timers[0]())
             assert hosted(main, visit) == threading.current_thread().name
         finally:
@@ -8139,7 +8424,9 @@ class TestInsideHosts:
         assert timers == []
 
     def test_the_example(self):
-        """examples/host_app.py: a program is drawn in, goes on ticking, and quits; all from outside."""
+        """examples/host_app.py: a program is drawn in, goes on ticking,
+        and quits; all from outside.
+        """
         path = os.path.join(HERE, "examples", "host_app.py")
         run = subprocess.run(
             [sys.executable, "-X", "dev", "-W", "error", path],
@@ -8161,31 +8448,69 @@ class TestInsideHosts:
     # The process
 
     def test_nothing_of_the_process_is_touched(self, tmp_path):
-        """Signals, atexit, logging, hooks, streams, threads, files: after a life as before the import."""
+        """Signals, atexit, logging, hooks, streams, threads, files:
+        after a life as before the import.
+        """
         code = """
-            import atexit, asyncio, gc, http.server, locale, logging, os, signal, socket, socketserver, ssl
-            import select, subprocess, threading, time, urllib.request, uuid, warnings
+            import asyncio, atexit, gc, http.server, locale, logging, os, select, signal
+            import socket, socketserver, ssl, subprocess, threading, time, urllib.request
+            import uuid, warnings
+
+            def logger_state(log):
+                lists = (list(log.handlers), list(log.filters))
+                return (log.level, log.propagate, log.disabled, lists)
+
+            def descriptors():
+                if os.path.isdir("/proc/self/fd"):
+                    return sorted(os.listdir("/proc/self/fd"))
 
             def state():
                 gc.collect()
-                root, mine = logging.getLogger(), logging.getLogger("mcp_lite")
-                loggers = [(log.level, log.propagate, log.disabled, list(log.handlers), list(log.filters))
-                           for log in (root, mine)]
-                fds = os.path.isdir("/proc/self/fd") and sorted(os.listdir("/proc/self/fd"))
+                mine = logging.getLogger("mcp_lite")
+                fds = descriptors()
                 return {
                     "signals": {n: signal.getsignal(n) for n in signal.Signals},
                     "wakeup": signal.set_wakeup_fd(-1) if os.name == "posix" else None,
-                    "logging": (loggers, logging.raiseExceptions, logging.lastResort, mine.manager.disable),
+                    "logging": (
+                        logger_state(logging.getLogger()),
+                        logger_state(mine),
+                        logging.raiseExceptions,
+                        logging.lastResort,
+                        mine.manager.disable,
+                    ),
                     "atexit": atexit._ncallbacks(),
                     "threads": sorted(t.name for t in threading.enumerate()),
-                    "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook, sys.displayhook,
-                              sys.gettrace(), sys.getprofile(), threading._trace_hook),
+                    "hooks": (
+                        sys.excepthook,
+                        threading.excepthook,
+                        sys.unraisablehook,
+                        sys.displayhook,
+                        sys.gettrace(),
+                        sys.getprofile(),
+                        threading._trace_hook,
+                    ),
                     "streams": (sys.stdin, sys.stdout, sys.stderr),
-                    "limits": (sys.getrecursionlimit(), sys.getswitchinterval(), threading.stack_size(),
-                               socket.getdefaulttimeout(), gc.isenabled(), gc.get_threshold()),
-                    "place": (os.getcwd(), dict(os.environ), list(sys.path), list(sys.meta_path), sys.argv),
+                    "limits": (
+                        sys.getrecursionlimit(),
+                        sys.getswitchinterval(),
+                        threading.stack_size(),
+                        socket.getdefaulttimeout(),
+                        gc.isenabled(),
+                        gc.get_threshold(),
+                    ),
+                    "place": (
+                        os.getcwd(),
+                        dict(os.environ),
+                        list(sys.path),
+                        list(sys.meta_path),
+                        sys.argv,
+                    ),
                     "warnings": list(warnings.filters),
-                    "classes": (socketserver.TCPServer.allow_reuse_address, subprocess.Popen, socket.socket),
+                    "classes": (
+                        socketserver.TCPServer.allow_reuse_address,
+                        subprocess.Popen,
+                        socket.socket,
+                    ),
                     "locale": locale.setlocale(locale.LC_ALL),
                     "fds": fds,
                     "children": subprocess._active[:],
@@ -8195,25 +8520,34 @@ class TestInsideHosts:
         """
         after = """
             imported = state()
-            def ignore(*line): pass
+
+            def ignore(*line):
+                pass
+
+            def visit(target, **options):
+                with Client(target, **options) as client:
+                    assert client.call("add", a=2) == 3
+                    assert client.call_tool("fail")["isError"]
+
             def live():
                 server = make()
+                options = {"on_log": print, "trace": ignore}
                 with server.start_http() as http:
-                    targets = [server, SERVE, http.url, http.url.replace("/mcp", "/sse")]
-                    for version in ("2025-11-25", "2026-07-28"):
-                        for target in targets[:3 if version > "2026" else 4]:
-                            with Client(target, version=version, on_log=print, trace=ignore) as client:
-                                assert client.call("add", a=2) == 3
-                                assert client.call_tool("fail")["isError"]
+                    for target in (server, SERVE, http.url):
+                        visit(target, version="2025-11-25", **options)
+                        visit(target, version="2026-07-28", **options)
+                    sse = http.url.replace("/mcp", "/sse")
+                    visit(sse, version="2025-11-25", **options)
                 ours, theirs = socket.socketpair()
-                files = [sock.makefile(mode) for sock in (ours, theirs) for mode in ("rb", "wb")]
-                thread = threading.Thread(target=server.serve, args=files[2:])
+                their_files = (theirs.makefile("rb"), theirs.makefile("wb"))
+                our_files = (ours.makefile("rb"), ours.makefile("wb"))
+                thread = threading.Thread(target=server.serve, args=their_files)
                 thread.start()
-                with Client(tuple(files[:2])) as client:
-                    assert client.call("add", a=2) == 3
+                visit(our_files)
                 thread.join()
-                for each in (*files, ours, theirs):
+                for each in (*our_files, *their_files, ours, theirs):
                     each.close()
+
             logging.getLogger("mcp_lite").setLevel(60)
             live()
             logging.getLogger("mcp_lite").setLevel(0)
@@ -8221,8 +8555,8 @@ class TestInsideHosts:
             while state() != before and time.monotonic() < deadline:
                 time.sleep(0.01)
             for after in (imported, state()):
-                for what in before:
-                    assert before[what] == after[what], (what, before[what], after[what])
+                for what, then in before.items():
+                    assert then == after[what], (what, then, after[what])
             os.write(1, b"untouched")
         """
         for options in ([], ["-X", "dev", "-W", "error"]):
@@ -8233,7 +8567,9 @@ class TestInsideHosts:
 
     @pytest.mark.parametrize("closed", [False, True])
     def test_without_standard_streams(self, closed, tmp_path):
-        """As under pythonw: sys.stdin, stdout and stderr are None, and their descriptors may be closed."""
+        """As under pythonw: sys.stdin, stdout and stderr are None,
+        and their descriptors may be closed.
+        """
         code = """
             sys.stdin = sys.stdout = sys.stderr = None
             if "closed" in sys.argv and "--serve" not in sys.argv:
@@ -8242,11 +8578,13 @@ class TestInsideHosts:
             warnings.simplefilter("always")
             server = make()
             with server.start_http() as http:
-                for target in (server, SERVE, http.url, http.url.replace("/mcp", "/sse"), pair(server)):
+                sse = http.url.replace("/mcp", "/sse")
+                for target in (server, SERVE, http.url, sse, pair(server)):
                     with Client(target, trace=True) as client:
                         assert client.call("add", a=2) == 3
                         assert client.call_tool("fail")["isError"]
-            warnings.simplefilter("ignore")      # the pair's sockets are left to the end of the process
+            # The pair's sockets are left to the end of the process.
+            warnings.simplefilter("ignore")
             with open("found", "w") as file:
                 file.write("served")
         """
@@ -8254,7 +8592,10 @@ class TestInsideHosts:
         assert (tmp_path / "found").read_text() == "served"
 
     def test_two_copies_in_one_process(self):
-        """Two plug-ins with a copy each: servers of one, clients of the other; a foreign Server is told."""
+        """Two plug-ins with a copy each: servers of one, clients of the other.
+
+        A foreign Server is told.
+        """
         copies = []
         for name in ("first_copy", "second_copy"):
             spec = importlib.util.spec_from_file_location(name, mcp_lite.__file__)
@@ -8302,7 +8643,10 @@ class TestInsideHosts:
                 del sys.modules[name]
 
     def test_reload(self, tmp_path):
-        """What lives goes on: servers, clients, and the call that was in flight; the new module is whole."""
+        """What lives goes on: servers, clients, and the call that was in flight.
+
+        The new module is whole.
+        """
         code = """
             import importlib, logging
             logging.disable()
@@ -8322,7 +8666,9 @@ class TestInsideHosts:
                 assert here.wait(30)
                 importlib.reload(mcp_lite)
                 gate.set()
-                assert [call.result()["content"][0]["text"] for call in calls] == ["through"] * 6
+                results = [call.result() for call in calls]
+                texts = [result["content"][0]["text"] for result in results]
+                assert texts == ["through"] * 6
                 for client in old:
                     assert client.call("add", a=2) == 3
                     assert client.call_tool("fail")["isError"]
@@ -8352,7 +8698,9 @@ class TestInsideHosts:
         "kind", ["memory", "child", "streams", "http", "main thread"]
     )
     def test_the_interpreter_ends_with_all_of_it_open(self, kind, version, tmp_path):
-        """Servers, clients, a deaf handler, a call that waits for it, one that listens: a quiet exit."""
+        """Servers, clients, a deaf handler,
+        a call that waits for it, one that listens: a quiet exit.
+        """
         code = f"""
             kind, version = {kind!r}, {version!r}
             server = make()
@@ -8364,7 +8712,8 @@ class TestInsideHosts:
             target = http.url
             if kind in ("memory", "child", "streams"):
                 target = dict(memory=server, child=SERVE, streams=pair(server))[kind]
-            client = Client(target, version=version, on_log=print, on_notification=print).connect()
+            client = Client(target, version=version, on_log=print, on_notification=print)
+            client.connect()
             listening = client.listen()
             threading.Thread(target=next, args=(listening,), daemon=True).start()
             call = client.start_call("deaf")
@@ -8380,7 +8729,9 @@ class TestInsideHosts:
             eventually(lambda pid=pid: not is_alive(int(pid)), "the end of the child")
 
     def test_the_end_while_a_thread_reads_stdin(self, tmp_path):
-        """The main thread ends, a server's is inside sys.stdin.buffer: no crash, and no byte was lost."""
+        """The main thread ends, a server's is inside sys.stdin.buffer:
+        no crash, and no byte was lost.
+        """
         path, told = (
             write_program(
                 tmp_path,
@@ -8411,7 +8762,9 @@ class TestInsideHosts:
         sys.version_info[:2] == (3, 12), reason="3.12 starts no more threads by then"
     )
     def test_threads_outlive_the_main_thread(self, tmp_path):
-        """A thread of the program's goes on when its main thread has ended: a server and clients."""
+        """A thread of the program's goes on when its main thread has ended:
+        a server and clients.
+        """
         code = """
             def work():
                 threading.main_thread().join()
@@ -8429,11 +8782,14 @@ class TestInsideHosts:
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
     @pytest.mark.parametrize("how", ["os._exit(0)", "sys.exit(0)"])
     def test_a_fork_does_no_harm(self, how, tmp_path):
-        """A child of the host's that ends at once, whether it cleans up or not: all goes on in the parent."""
+        """A child of the host's that ends at once,
+        whether it cleans up or not: all goes on in the parent.
+        """
         code = f"""
             server = make()
             http = server.start_http()
-            targets = [server, SERVE, http.url, http.url.replace("/mcp", "/sse"), pair(server)]
+            sse = http.url.replace("/mcp", "/sse")
+            targets = [server, SERVE, http.url, sse, pair(server)]
             clients = [Client(target).connect() for target in targets]
             for round in range(5):
                 calls = [client.start_call("is_here") for client in clients]
@@ -8442,9 +8798,12 @@ class TestInsideHosts:
                     {how}
                 assert os.waitpid(child, 0)[1] == 0
                 here.set()
-                calls.pop(1).cancel()            # the child's own event is never set
-                assert all(call.result()["structuredContent"]["result"] for call in calls)
-                assert [client.call("add", a=round) for client in clients] == [round + 1] * 5
+                # The child's own event is never set.
+                calls.pop(1).cancel()
+                for call in calls:
+                    assert call.result()["structuredContent"]["result"]
+                for client in clients:
+                    assert client.call("add", a=round) == round + 1
                 here.clear()
             for client in clients:
                 client.close()
@@ -8459,7 +8818,8 @@ class TestInsideHosts:
         assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
 
 
-FUZZ = 20260728  # the seed: another one is another fuzz
+# The seed: another one is another fuzz.
+FUZZ = 20260728
 DEEP = functools.reduce(lambda inner, _: [inner], range(150), [])
 ODD = [
     None,
@@ -8512,6 +8872,7 @@ SPLICES = [
     b" " * 3000,
     b"{}{}",
 ]
+MEMBERS = ["id", "method", "params", "result", "error", "_meta", "x"]
 OURS = re.compile(r"id\d+\.")
 
 
@@ -8525,19 +8886,23 @@ def strict_json(data):
 
 
 class Fuzz:
-    """Valid messages, made invalid: the same for the same seed. Counts ids; keeps the last that was sent."""
+    """Valid messages, made invalid: the same for the same seed.
+
+    Counts ids; keeps the last that was sent.
+    """
 
     def __init__(self, seed):
-        self.seed, self.dice = seed, random.Random(seed)
-        self.count, self.sent, self.answered = (
-            0,
-            collections.Counter(),
-            collections.Counter(),
-        )
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.ids = 0
+        self.count = 0
+        self.sent = collections.Counter()
+        self.answered = collections.Counter()
         self.last = collections.deque(maxlen=8)
 
     def __str__(self):
-        return f"seed {self.seed}, {self.count} sent, the last: {[each[:3000] for each in self.last]}"
+        last = [each[:3000] for each in self.last]
+        return f"seed {self.seed}, {self.count} sent, the last: {last}"
 
     def chance(self, percent):
         return self.dice.random() * 100 < percent
@@ -8550,28 +8915,34 @@ class Fuzz:
         return data
 
     def check(self, messages, batch=True):
-        """What came must be a message, or several; and no id is answered more often than it was sent."""
-        for message in (
-            messages
-            if batch and isinstance(messages, list) and messages
-            else [messages]
-        ):
+        """What came must be a message, or several;
+        and no id is answered more often than it was sent.
+        """
+        if not (batch and isinstance(messages, list) and messages):
+            messages = [messages]
+        for message in messages:
             kind = mcp_lite.check_envelope(message)
             if kind == "response" and OURS.fullmatch(str(message.get("id"))):
-                self.answered[message["id"]] += 1
-                assert self.answered[message["id"]] <= self.sent[message["id"]], (
-                    f"twice: {message}; {self}"
-                )
+                number = message["id"]
+                self.answered[number] += 1
+                is_once = self.answered[number] <= self.sent[number]
+                assert is_once, f"twice: {message}; {self}"
 
     def new_id(self):
-        self.ids = getattr(self, "ids", 0) + 1
-        return f"id{self.dice.randrange(1, self.ids) if self.ids > 9 and self.chance(4) else self.ids}."
+        """The next one, or now and then one that was there before."""
+        self.ids += 1
+        if self.ids > 9 and self.chance(4):
+            return f"id{self.dice.randrange(1, self.ids)}."
+        return f"id{self.ids}."
 
     def spoil(self, value):
-        """A copy in which up to three places are dropped, replaced, swapped, doubled or wrapped."""
+        """A copy in which up to three places are dropped,
+        replaced, swapped, doubled or wrapped.
+        """
         value = copy.deepcopy([value])
         for _ in range(self.dice.randint(1, 3)):
-            places, queue = [], [value]
+            places = []
+            queue = [value]
             while queue:
                 here = queue.pop()
                 keys = list(here) if isinstance(here, dict) else list(range(len(here)))
@@ -8579,15 +8950,11 @@ class Fuzz:
                 queue += [
                     here[key] for key in keys if isinstance(here[key], (dict, list))
                 ][:50]
-            (here, key), (there, other) = (
-                self.dice.choice(places),
-                self.dice.choice(places),
-            )
-            how, one, two = (
-                self.dice.randrange(6),
-                copy.deepcopy(here[key]),
-                copy.deepcopy(there[other]),
-            )
+            here, key = self.dice.choice(places)
+            there, other = self.dice.choice(places)
+            how = self.dice.randrange(6)
+            one = copy.deepcopy(here[key])
+            two = copy.deepcopy(there[other])
             if how == 0 and here is not value:
                 del here[key]
             elif how == 1:
@@ -8595,11 +8962,7 @@ class Fuzz:
             elif how == 2:
                 here[key] = two
             elif how == 3 and isinstance(here, dict):
-                here[
-                    self.dice.choice(
-                        ["id", "method", "params", "result", "error", "_meta", "x"]
-                    )
-                ] = one
+                here[self.dice.choice(MEMBERS)] = one
             elif how == 4:
                 here[key] = [one] * self.dice.randint(1, 3)
             else:
@@ -8607,7 +8970,9 @@ class Fuzz:
         return value[0] if value else None
 
     def splice(self, data):
-        """The same bytes, but for a few: cut off, cut out, replaced, or put in between."""
+        """The same bytes, but for a few: cut off,
+        cut out, replaced, or put in between.
+        """
         for _ in range(self.dice.randint(1, 3)):
             start = self.dice.randrange(len(data) + 1)
             end = min(len(data), start + self.dice.choice([0, 0, 1, 1, 2, 9, 10**6]))
@@ -8615,7 +8980,9 @@ class Fuzz:
         return data
 
     def encode(self, message, spoiled=60, spliced=15):
-        """A message as bytes, which with these chances in a hundred are not what they should be."""
+        """A message as bytes, which with these chances
+        in a hundred are not what they should be.
+        """
         if self.chance(spoiled):
             message = self.spoil(message)
         data = json.dumps(message).encode()
@@ -8631,10 +8998,8 @@ class Fuzz:
 
     def from_client(self):
         """Anything that a client says, of any revision."""
-        dice, meta = (
-            self.dice,
-            {"progressToken": self.new_id()} if self.chance(30) else {},
-        )
+        dice = self.dice
+        meta = {"progressToken": self.new_id()} if self.chance(30) else {}
         tool = dice.choice(
             [
                 "echo",
@@ -8722,29 +9087,15 @@ class Fuzz:
                 (None, {"action": "accept", "content": {"name": "Bo"}}),
                 (None, None),
             ]
-            + [
-                (
-                    "tools/call",
-                    {
-                        "name": tool,
-                        "arguments": {
-                            key: values[key] for key in dice.sample(sorted(values), 3)
-                        }
-                        if self.chance(20)
-                        else values,
-                    },
-                )
-            ]
-            * 12
+            + [("tools/call", {"name": tool, "arguments": self.some_of(values)})] * 12
         )
         message = {"jsonrpc": "2.0", "id": self.new_id()}
         if method is None:
             message["id"] = dice.randint(1, 9)
-            message.update(
-                {"result": params}
-                if params
-                else {"error": {"code": -1, "message": "no"}}
-            )
+            if params:
+                message["result"] = params
+            else:
+                message["error"] = {"code": -1, "message": "no"}
             return message
         message["method"] = method
         if method == "tools/call" and tool not in ("echo", "bad"):
@@ -8765,11 +9116,9 @@ class Fuzz:
         if params is not None or self.chance(20):
             message["params"] = {**(params or {}), **({"_meta": meta} if meta else {})}
         if self.chance(40):
-            given = (
-                {"elicitation": {}, "sampling": {}, "roots": {}}
-                if self.chance(60)
-                else {}
-            )
+            given = {}
+            if self.chance(60):
+                given = {"elicitation": {}, "sampling": {}, "roots": {}}
             params = message.setdefault("params", {})
             params["_meta"] = {**modern(given)["_meta"], **params.get("_meta", {})}
             if self.chance(10):
@@ -8778,6 +9127,21 @@ class Fuzz:
                     inputResponses={"elicit-1": {"action": "accept"}},
                 )
         return message
+
+    def some_of(self, values):
+        """All of these arguments, or now and then only three."""
+        if self.chance(20):
+            return {key: values[key] for key in self.dice.sample(sorted(values), 3)}
+        return values
+
+    def a_message_or_a_batch(self):
+        message = self.from_client()
+        if self.chance(4):
+            return [message, *self.some_messages()]
+        return message
+
+    def some_messages(self):
+        return [self.from_client() for _ in range(self.dice.randrange(4))]
 
 
 def open_files():
@@ -8794,112 +9158,117 @@ def resident(process):
         return 0
 
 
+class FuzzedWire:
+    """A conversation with a server on stdio; the most of it is nonsense."""
+
+    def __init__(self, fuzz, wire, version):
+        self.fuzz = fuzz
+        self.wire = wire
+        self.version = version
+        self.came = collections.deque()
+        # What came to the sane requests, by their ids.
+        self.answers = {}
+        # Answers to the server's questions.
+        self.asked = []
+        wire.out = io.BufferedReader(wire.out)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in iter(self.wire.out.readline, b""):
+            self.came.append(line)
+
+    def look(self):
+        """Judge what has come, and answer what was asked."""
+        while self.came:
+            line = self.came.popleft()
+            assert line.endswith(b"\n"), f"{line[-200:]!r}; {self.fuzz}"
+            message = strict_json(line)
+            self.fuzz.check(message)
+            if isinstance(message, dict):
+                self.take(message)
+
+    def take(self, message):
+        number = message.get("id")
+        if "method" not in message and str(number)[:4] == "sane":
+            assert number not in self.answers, f"{message}; {self.fuzz}"
+            self.answers[number] = message
+        elif "method" in message and "id" in message:
+            answer = {"jsonrpc": "2.0", "id": number, "result": {"action": "cancel"}}
+            self.asked.append(answer)
+            if self.fuzz.chance(80):
+                data = self.fuzz.encode(answer, 40, 10) + b"\n"
+                self.wire.send(self.fuzz.note(data))
+
+    def be_sane(self, name):
+        """Requests of both eras in the midst of it all are answered, and right."""
+        fuzz = self.fuzz
+        first = "sane init "
+        legacy = "sane "
+        modern = "sane modern "
+        params = {
+            "protocolVersion": self.version,
+            "clientInfo": {"name": "t", "version": "0"},
+            "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}},
+        }
+        self.wire.send(b"\n", request("initialize", params, first + name))
+        self.wire.send(
+            call_legacy("add", legacy + name, a=1),
+            call_tool("add", modern + name, a=1),
+        )
+        expected = {first + name, legacy + name, modern + name}
+
+        def answered():
+            self.look()
+            # Else handlers wait for answers until none is left.
+            self.wire.send(*self.asked)
+            self.asked.clear()
+            return expected <= set(self.answers)
+
+        try:
+            eventually(answered)
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}; {fuzz}"
+            raise AssertionError(text) from error
+        for kind in (legacy, modern):
+            answer = self.answers[kind + name]
+            assert "'text': '2'" in str(answer), f"{answer}; {fuzz}"
+
+    def send_nonsense(self):
+        fuzz = self.fuzz
+        message = fuzz.a_message_or_a_batch()
+        data = fuzz.encode(message) + (b"\n" if fuzz.chance(97) else b"")
+        fuzz.note(data)
+        try:
+            for piece in fuzz.pieces(data):
+                self.wire.send(piece)
+        except OSError as error:
+            raise AssertionError(f"the server left: {error}; {fuzz}") from error
+
+    def end(self):
+        self.wire.process.stdin.close()
+        self.reader.join(SECONDS)
+        assert not self.reader.is_alive(), str(self.fuzz)
+        assert self.wire.process.wait(SECONDS) == 0, str(self.fuzz)
+        self.look()
+
+
 def fuzz_stdio(seed, version, count):
     """A conversation of `count` mutated lines with a server on stdio."""
-    fuzz, came, early = Fuzz(seed), collections.deque(), 0
+    fuzz = Fuzz(seed)
     with Wire() as wire:
-
-        def read():
-            for line in iter(wire.out.readline, b""):
-                came.append(line)
-
-        reader = threading.Thread(target=read, daemon=True)
-        wire.out = io.BufferedReader(wire.out)
-        reader.start()
-        answers, asked = {}, []
-
-        def look():
-            while came:
-                line = came.popleft()
-                assert line.endswith(b"\n"), f"{line[-200:]!r}; {fuzz}"
-                found = strict_json(line)
-                fuzz.check(found)
-                if (
-                    isinstance(found, dict)
-                    and "method" not in found
-                    and str(found.get("id"))[:4] == "sane"
-                ):
-                    assert found["id"] not in answers, f"{found}; {fuzz}"
-                    answers[found["id"]] = found
-                elif isinstance(found, dict) and "id" in found and "method" in found:
-                    asked.append(
-                        {
-                            "jsonrpc": "2.0",
-                            "id": found["id"],
-                            "result": {"action": "cancel"},
-                        }
-                    )
-                    if fuzz.chance(80):
-                        wire.send(fuzz.note(fuzz.encode(asked[-1], 40, 10) + b"\n"))
-
-        def sane(name):
-            wire.send(
-                b"\n",
-                request(
-                    "initialize",
-                    {
-                        "protocolVersion": version,
-                        "clientInfo": {"name": "t", "version": "0"},
-                        "capabilities": {
-                            "elicitation": {},
-                            "sampling": {},
-                            "roots": {},
-                        },
-                    },
-                    "sane init " + name,
-                ),
-            )
-            wire.send(
-                call_legacy("add", "sane " + name, a=1),
-                call_tool("add", "sane modern " + name, a=1),
-            )
-
-            def answered():
-                look()
-                wire.send(*asked)  # else handlers wait for answers until none is left
-                asked.clear()
-                return {
-                    "sane " + name,
-                    "sane modern " + name,
-                    "sane init " + name,
-                } <= set(answers)
-
-            try:
-                eventually(answered)
-            except BaseException as error:
-                raise AssertionError(
-                    f"{type(error).__name__}: {error}; {fuzz}"
-                ) from error
-            for kind in ("sane ", "sane modern "):
-                assert "'text': '2'" in str(answers[kind + name]), (
-                    f"{answers[kind + name]}; {fuzz}"
-                )
-
+        conversation = FuzzedWire(fuzz, wire, version)
         for number in range(count):
             if fuzz.chance(3) or number == count // 20:
-                sane(str(number))
+                conversation.be_sane(str(number))
             if number == count // 3:
                 early = resident(wire.process)
-            message = fuzz.from_client()
-            if fuzz.chance(4):
-                message = [message] + [
-                    fuzz.from_client() for _ in range(fuzz.dice.randrange(4))
-                ]
-            data = fuzz.note(fuzz.encode(message) + (b"\n" if fuzz.chance(97) else b""))
-            try:
-                for piece in fuzz.pieces(data):
-                    wire.send(piece)
-            except OSError as error:
-                raise AssertionError(f"the server left: {error}; {fuzz}") from error
-            look()
-        sane("last")
-        assert resident(wire.process) - early < 40_000, (
-            f"it grows: {early} KiB, then {resident(wire.process)}"
-        )
-        wire.process.stdin.close()
-        reader.join(SECONDS)
-        assert not reader.is_alive() and wire.process.wait(SECONDS) == 0, str(fuzz)
-        look()
+            conversation.send_nonsense()
+            conversation.look()
+        conversation.be_sane("last")
+        late = resident(wire.process)
+        assert late - early < 40_000, f"it grows: {early} KiB, then {late}"
+        conversation.end()
     return fuzz
 
 
@@ -8959,8 +9328,28 @@ STARTS = [
 ]
 
 
+def strict_chunks(data):
+    """A chunked body at the start of these bytes: (body, the rest, is whole)."""
+    body = b""
+    while True:
+        size, end, data = data.partition(b"\r\n")
+        if not end:
+            return body, b"", False
+        assert re.fullmatch(rb"[0-9a-f]+", size), f"{size[:200]!r}"
+        size = int(size, 16)
+        body += data[:size]
+        if len(data) < size + 2:
+            return body, data[size + 2 :], False
+        assert data[size : size + 2] == b"\r\n", f"{data[:200]!r}"
+        data = data[size + 2 :]
+        if not size:
+            return body, data, True
+
+
 def strict_responses(data, head_only=False):
-    """All that a server sent on a connection, taken apart: [(status, headers, body, is whole)]."""
+    """All that a server sent on a connection, taken apart:
+    [(status, headers, body, is whole)].
+    """
     found = []
     while data:
         head, end, data = data.partition(b"\r\n\r\n")
@@ -8976,26 +9365,16 @@ def strict_responses(data, head_only=False):
         assert len(headers) == len(pairs), f"{lines}"
         if status[1] == "100":
             continue
-        body, whole = b"", True
         if headers.get("transfer-encoding") == "chunked":
-            while True:
-                size, end, data = data.partition(b"\r\n")
-                whole = bool(end)
-                assert not end or re.fullmatch(rb"[0-9a-f]+", size), f"{size[:200]!r}"
-                size = int(size, 16) if end else len(data)
-                body, whole = body + data[:size], whole and len(data) >= size + 2
-                assert not whole or data[size : size + 2] == b"\r\n", f"{data[:200]!r}"
-                data = data[size + 2 :]
-                if not whole or not size:
-                    break
+            body, data, whole = strict_chunks(data)
         elif "content-length" in headers:
-            size = (
-                0
-                if head_only and data[:5] in (b"", b"HTTP/")
-                else int(headers["content-length"])
-            )
-            body, data, whole = data[:size], data[size:], len(data) >= size
+            size = int(headers["content-length"])
+            if head_only and data[:5] in (b"", b"HTTP/"):
+                size = 0
+            whole = len(data) >= size
+            body, data = data[:size], data[size:]
         else:
+            whole = True
             body, data = data, b""
         found.append((int(status[1]), headers, body, whole))
     return found
@@ -9024,149 +9403,165 @@ def messages_in(responses):
                     yield strict_json(fields[b"data"])
 
 
+class FuzzedPort:
+    """Mutated requests to a server on a port, a connection each."""
+
+    def __init__(self, fuzz, http, messages_path):
+        self.fuzz = fuzz
+        self.http = http
+        # Where an HTTP+SSE stream that somebody reads wants its messages.
+        self.messages_path = messages_path
+        self.open_sessions()
+
+    def open_sessions(self):
+        self.webs = [Web(self.http).open(version) for version in LEGACY]
+        self.may_be_deleted = False
+
+    def header_lines(self, message, web):
+        """The headers that belong to a message, as far as it has what they need."""
+        params = mcp_lite.object_or_empty(message).get("params")
+        params = mcp_lite.object_or_empty(params)
+        if not mcp_lite.object_or_empty(params.get("_meta")):
+            return [
+                f"Mcp-Session-Id: {web.session}".encode(),
+                f"MCP-Protocol-Version: {web.version}".encode(),
+            ]
+        lines = [
+            f"MCP-Protocol-Version: {MODERN}".encode(),
+            f"Mcp-Method: {message['method']}".encode(),
+        ]
+        name = params.get("name", params.get("uri"))
+        if name:
+            lines.append(f"Mcp-Name: {name}".encode())
+        return lines
+
+    def chunked(self, body):
+        """One chunk and the last one; the size is a wrong one now and then."""
+        size = b"%x" % len(body)
+        if not self.fuzz.chance(60):
+            size = self.fuzz.dice.choice([b"-1", b"0x5", b"fffffffff", b"", b"5;a=b"])
+        return size + b"\r\n" + body + b"\r\n0\r\n\r\n"
+
+    def spoil_headers(self, lines):
+        dice = self.fuzz.dice
+        for _ in range(dice.randint(1, 2)):
+            odd = dice.choice(HEADERS)
+            start = dice.randrange(len(lines))
+            lines[start : start + dice.randrange(2)] = [odd]
+            at = dice.randrange(len(lines) + 1)
+            lines.insert(at, dice.choice(HEADERS + lines))
+
+    def build(self):
+        """A request's bytes; in most of them something is wrong."""
+        fuzz = self.fuzz
+        dice = self.fuzz.dice
+        message = fuzz.a_message_or_a_batch()
+        body = fuzz.encode(message, 60, 8)
+        kind = dice.randrange(8)
+        lines = [b"Host: localhost", b"Content-Type: application/json"]
+        if kind == 0:
+            start = f"POST {self.messages_path} HTTP/1.1".encode()
+        else:
+            start = b"POST /mcp HTTP/1.1"
+            lines += self.header_lines(message, dice.choice(self.webs))
+        if kind == 1:
+            start = dice.choice(STARTS)
+
+        if fuzz.chance(10):
+            lines.append(b"Transfer-Encoding: chunked")
+            body = self.chunked(body)
+        else:
+            wrong = dice.choice([-1, 1, 99]) if fuzz.chance(5) else 0
+            lines.append(b"Content-Length: %d" % (len(body) + wrong))
+        if kind == 2:
+            self.spoil_headers(lines)
+        data = b"\r\n".join([start, *lines, b"", b""]) + body
+        if kind == 3 and fuzz.chance(50):
+            data = fuzz.splice(data)
+        return data
+
+    def exchange(self, data, leaves):
+        """All that comes back; nothing if we leave before the end of the request."""
+        answered = b""
+        if leaves:
+            data = data[: self.fuzz.dice.randrange(len(data) + 1)]
+        address = ("127.0.0.1", self.http.port)
+        broken = contextlib.suppress(ConnectionError)
+        with socket.create_connection(address, SECONDS) as sock, broken:
+            for piece in self.fuzz.pieces(data):
+                sock.sendall(piece)
+            if not leaves:
+                sock.shutdown(socket.SHUT_WR)
+                for piece in iter(lambda: sock.recv(65536), b""):
+                    answered += piece
+        return answered
+
+    def send_nonsense(self):
+        """One request; what comes back must be HTTP and MCP."""
+        data = self.fuzz.note(self.build())
+        if b"DELETE" in data:
+            self.may_be_deleted = True
+        answered = self.exchange(data, leaves=self.fuzz.chance(6))
+        try:
+            responses = strict_responses(answered, data[:5] == b"HEAD ")
+            for message in messages_in(responses):
+                self.fuzz.check(message)
+        except (AssertionError, ValueError, mcp_lite.McpError) as error:
+            text = f"{type(error).__name__}: {error}; answered {answered[-3000:]!r}"
+            raise AssertionError(f"{text}; {self.fuzz}") from error
+
+    def be_sane(self, name):
+        """Requests of every revision are answered, and right."""
+        if self.may_be_deleted:
+            self.open_sessions()
+        answers = [Web(self.http).post(call_tool("add", "s", a=1))[2]]
+        for web in self.webs:
+            answers.append(web.post(call_legacy("add", name, a=1))[2])
+        for each in answers:
+            assert "'text': '2'" in str(each), f"{answers}; {self.fuzz}"
+
+
 def fuzz_http(seed, count=500):
-    """`count` mutated requests to a server on a port, a connection each, and an HTTP+SSE stream beside."""
-    fuzz, server, before = Fuzz(seed), build_server(), open_files()
-    dice = fuzz.dice
-    with server.start_http() as http:
-        webs, deleted = [Web(http).open(version) for version in LEGACY], False
+    """`count` mutated requests to a server on a port,
+    a connection each, and an HTTP+SSE stream beside.
+    """
+    fuzz = Fuzz(seed)
+    before = open_files()
+    heard = []
+
+    def listen(events):
+        # The stream is closed in the end.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            heard.extend(iter(lambda: next_event(events), None))
+
+    with build_server().start_http() as http:
         old = Web(http)
         with old.stream(path="/sse") as events:
-            where = next_event(events)["data"]
-            heard = []
-
-            def listen():
-                with contextlib.suppress(
-                    OSError, ValueError, AttributeError
-                ):  # closed meanwhile
-                    heard.extend(iter(lambda: next_event(events), None))
-
-            listener = threading.Thread(target=listen, daemon=True)
+            path = next_event(events)["data"]
+            listener = threading.Thread(target=listen, args=(events,), daemon=True)
             listener.start()
-            old.send(
-                "POST",
-                request(
-                    "initialize",
-                    {
-                        "protocolVersion": "2024-11-05",
-                        "capabilities": {},
-                        "clientInfo": {"name": "t", "version": "0"},
-                    },
-                    "sane",
-                ),
-                path=where,
-            )
+            params = {
+                "protocolVersion": "2024-11-05",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "0"},
+            }
+            old.send("POST", request("initialize", params, "sane"), path=path)
 
-            def build():
-                message = fuzz.from_client()
-                if fuzz.chance(4):
-                    message = [message] + [
-                        fuzz.from_client() for _ in range(dice.randrange(4))
-                    ]
-                body, kind = fuzz.encode(message, 60, 8), dice.randrange(8)
-                meta = mcp_lite.object_or_empty(
-                    mcp_lite.object_or_empty(
-                        mcp_lite.object_or_empty(message).get("params")
-                    ).get("_meta")
-                )
-                lines = [b"Host: localhost", b"Content-Type: application/json"]
-                if kind == 0:
-                    start = f"POST {where} HTTP/1.1".encode()
-                else:
-                    start = b"POST /mcp HTTP/1.1"
-                    web = dice.choice(webs)
-                    if meta:
-                        name = mcp_lite.object_or_empty(message["params"]).get(
-                            "name", message["params"].get("uri")
-                        )
-                        lines += [
-                            f"MCP-Protocol-Version: {MODERN}".encode(),
-                            f"Mcp-Method: {message['method']}".encode(),
-                        ]
-                        lines += [f"Mcp-Name: {name}".encode()] if name else []
-                    else:
-                        lines += [
-                            f"Mcp-Session-Id: {web.session}".encode(),
-                            f"MCP-Protocol-Version: {web.version}".encode(),
-                        ]
-                if kind == 1:
-                    start = dice.choice(STARTS)
-                if fuzz.chance(10):
-                    lines.append(b"Transfer-Encoding: chunked")
-                    size = (
-                        b"%x" % len(body)
-                        if fuzz.chance(60)
-                        else dice.choice([b"-1", b"0x5", b"fffffffff", b"", b"5;a=b"])
-                    )
-                    body = size + b"\r\n" + body + b"\r\n0\r\n\r\n"
-                else:
-                    lines.append(
-                        b"Content-Length: %d"
-                        % (
-                            len(body)
-                            + (dice.choice([-1, 1, 99]) if fuzz.chance(5) else 0)
-                        )
-                    )
-                if kind == 2:
-                    for _ in range(dice.randint(1, 2)):
-                        lines[dice.randrange(len(lines)) :][: dice.randrange(2)] = [
-                            dice.choice(HEADERS)
-                        ]
-                        lines.insert(
-                            dice.randrange(len(lines) + 1), dice.choice(HEADERS + lines)
-                        )
-                data = b"\r\n".join([start, *lines, b"", b""]) + body
-                return fuzz.splice(data) if kind == 3 and fuzz.chance(50) else data
-
+            port = FuzzedPort(fuzz, http, path)
             for number in range(count):
-                data, found = fuzz.note(build()), b""
-                deleted = deleted or b"DELETE" in data
-                leaves = fuzz.chance(6)
-                with socket.create_connection(
-                    ("127.0.0.1", http.port), SECONDS
-                ) as sock, contextlib.suppress(ConnectionError):
-                    for piece in fuzz.pieces(
-                        data[: dice.randrange(len(data) + 1)] if leaves else data
-                    ):
-                        sock.sendall(piece)
-                    if not leaves:
-                        sock.shutdown(socket.SHUT_WR)
-                        for piece in iter(lambda: sock.recv(65536), b""):
-                            found += piece
-                try:
-                    for message in messages_in(
-                        strict_responses(found, data[:5] == b"HEAD ")
-                    ):
-                        fuzz.check(message)
-                    if number % 100 == 99:
-                        if deleted:
-                            webs = [Web(http).open(version) for version in LEGACY]
-                        found, deleted = (
-                            [Web(http).post(call_tool("add", "s", a=1))[2]],
-                            False,
-                        )
-                        found += [
-                            web.post(call_legacy("add", f"s{number}", a=1))[2]
-                            for web in webs
-                        ]
-                        assert all("'text': '2'" in str(each) for each in found), (
-                            f"{found}"
-                        )
-                except (AssertionError, ValueError, mcp_lite.McpError) as error:
-                    raise AssertionError(
-                        f"{type(error).__name__}: {error}; answered {found[-3000:]!r}; {fuzz}"
-                    ) from error
-            old.send("POST", call_legacy("add", "sane last", a=1), path=where)
-            eventually(
-                lambda: any("sane last" in str(event) for event in heard),
-                f"an answer on the stream; {fuzz}",
-            )
+                port.send_nonsense()
+                if number % 100 == 99:
+                    port.be_sane(f"s{number}")
+
+            def last():
+                return [event for event in heard if "sane last" in str(event)]
+
+            old.send("POST", call_legacy("add", "sane last", a=1), path=path)
+            eventually(last, f"an answer on the stream; {fuzz}")
             for event in list(heard):
                 if event["message"] or event.get("data", "")[:1] == "[":
                     fuzz.check(strict_json(event["data"].encode()))
-            assert "'text': '2'" in str(
-                [event for event in heard if "sane last" in str(event)]
-            )
+            assert "'text': '2'" in str(last())
             http.close()
             listener.join(SECONDS)
     eventually(
@@ -9176,13 +9571,8 @@ def fuzz_http(seed, count=500):
     return fuzz
 
 
-ENDS = (
-    McpError,
-    ToolError,
-    Timeout,
-    Cancelled,
-    ConnectionClosed,
-)  # how a call may end, but for its result
+# How a call may end, but for its result.
+ENDS = (McpError, ToolError, Timeout, Cancelled, ConnectionClosed)
 TOOL = {
     "name": "t",
     "inputSchema": {
@@ -9239,99 +9629,108 @@ class FuzzedServer(Fuzz):
     """What a server says to a client, spoiled."""
 
     def answers_to(self, message, version):
-        """What to send when this message came: messages as bytes, none, one or several."""
+        """What to send when this message came:
+        messages as bytes, none, one or several.
+        """
         if "id" not in message or "method" not in message:
             return []
-        method, sure = (
-            message["method"],
-            message["method"] in ("initialize", "server/discover") and self.chance(80),
-        )
-        result = copy.deepcopy(RESULTS.get(method, {}))
-        if method == "initialize":
-            result = {
-                **result,
-                "protocolVersion": version,
-                "serverInfo": {"name": "f", "version": "1"},
-                "capabilities": RESULTS["server/discover"]["capabilities"],
-            }
-        elif method == "tools/list" and (message.get("params") or {}).get("cursor"):
-            del result["nextCursor"]
-        elif method == "tools/call" and version == MODERN and self.chance(30):
-            result = {
-                "resultType": "input_required",
-                "requestState": "s",
-                "inputRequests": {
-                    name: QUESTIONS[name]
-                    for name in self.dice.sample(sorted(QUESTIONS), 2)
-                },
-            }
+        method = message["method"]
+        is_first = method in ("initialize", "server/discover")
+        is_sure = is_first and self.chance(80)
+        result = self.result_of(message, version)
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        if method == "server/discover" and version != MODERN or self.chance(6):
+        if (method == "server/discover" and version != MODERN) or self.chance(6):
             del answer["result"]
-            answer["error"] = {
-                "code": self.dice.choice(
-                    [-32601, -32602, -32603, -32002, -32020, -32021, -32022, -32042, 7]
-                ),
-                "message": "no",
-                "data": {"supported": [version], "uri": "x://a"},
-            }
-        said = [answer]
-        if sure:
+            answer["error"] = self.an_error(version)
+        if is_sure:
             return [self.note(json.dumps(answer).encode())]
-        token = ((message.get("params") or {}).get("_meta") or {}).get(
-            "progressToken", 1
-        )
-        for method, params in (
-            (
-                "notifications/progress",
-                {"progressToken": token, "progress": 1, "total": 2, "message": "x"},
-            ),
-            ("notifications/message", {"level": "info", "data": "x", "logger": "l"}),
-            ("notifications/tools/list_changed", None),
-            ("notifications/resources/updated", {"uri": "x://a"}),
-            (
-                "notifications/subscriptions/acknowledged",
-                {
-                    "notifications": {},
-                    "_meta": {mcp_lite.META_SUBSCRIPTION: message["id"]},
-                },
-            ),
-            (
-                "notifications/cancelled",
-                {"requestId": self.dice.choice([message["id"], 1, "q1"])},
-            ),
-        ):
-            if self.chance(
-                50
-                if params and "_meta" in params and "listen" in message["method"]
-                else 5
-            ):
-                said.insert(
-                    self.dice.randrange(2),
-                    {"jsonrpc": "2.0", "method": method, "params": params or {}},
-                )
+        said = [answer]
+        self.add_notifications(said, message)
         if self.chance(10):
             question = self.dice.choice(sorted(QUESTIONS))
             said.insert(0, {"jsonrpc": "2.0", "id": "q1", **QUESTIONS[question]})
         if self.chance(5):
             said.append(answer)
         if self.chance(4):
-            said.append(
-                {
-                    **answer,
-                    "id": self.dice.choice(
-                        [None, 0, message["id"] - 1, str(message["id"]), 1.5, "q1"]
-                    ),
-                }
-            )
+            said.append({**answer, "id": self.another_id(message["id"])})
         if self.chance(3):
             said.remove(answer)
         return [self.note(self.encode(each, 40, 6)) for each in said]
 
+    def result_of(self, message, version):
+        method = message["method"]
+        result = copy.deepcopy(RESULTS.get(method, {}))
+        if method == "initialize":
+            return {
+                **result,
+                "protocolVersion": version,
+                "serverInfo": {"name": "f", "version": "1"},
+                "capabilities": RESULTS["server/discover"]["capabilities"],
+            }
+        if method == "tools/list" and (message.get("params") or {}).get("cursor"):
+            del result["nextCursor"]
+        elif method == "tools/call" and version == MODERN and self.chance(30):
+            names = self.dice.sample(sorted(QUESTIONS), 2)
+            return {
+                "resultType": "input_required",
+                "requestState": "s",
+                "inputRequests": {name: QUESTIONS[name] for name in names},
+            }
+        return result
+
+    def an_error(self, version):
+        codes = [-32601, -32602, -32603, -32002, -32020, -32021, -32022, -32042, 7]
+        return {
+            "code": self.dice.choice(codes),
+            "message": "no",
+            "data": {"supported": [version], "uri": "x://a"},
+        }
+
+    def another_id(self, number):
+        ids = [None, 0, number - 1, str(number), 1.5, "q1"]
+        return self.dice.choice(ids)
+
+    def notifications(self, message):
+        """(method, params, in how many of a hundred answers) of each kind."""
+        number = message["id"]
+        meta = (message.get("params") or {}).get("_meta") or {}
+        progress = {
+            "progressToken": meta.get("progressToken", 1),
+            "progress": 1,
+            "total": 2,
+            "message": "x",
+        }
+        acknowledged = {
+            "notifications": {},
+            "_meta": {mcp_lite.META_SUBSCRIPTION: number},
+        }
+        log = {"level": "info", "data": "x", "logger": "l"}
+        cancelled = {"requestId": self.dice.choice([number, 1, "q1"])}
+        is_listen = "listen" in message["method"]
+        return (
+            ("progress", progress, 5),
+            ("message", log, 5),
+            ("tools/list_changed", {}, 5),
+            ("resources/updated", {"uri": "x://a"}, 5),
+            ("subscriptions/acknowledged", acknowledged, 50 if is_listen else 5),
+            ("cancelled", cancelled, 5),
+        )
+
+    def add_notifications(self, said, message):
+        for name, params, percent in self.notifications(message):
+            if self.chance(percent):
+                method = "notifications/" + name
+                notification = {"jsonrpc": "2.0", "method": method, "params": params}
+                said.insert(self.dice.randrange(2), notification)
+
 
 def fuzz_calls(fuzz, target, version, count):
-    """Connect, make `count` calls of every kind, close. Each call ends, and as promised; returns how many."""
-    problems, done = [], []
+    """Connect, make `count` calls of every kind, close.
+
+    Each call ends, and as promised; returns how many.
+    """
+    problems = []
+    done = []
     notes = {
         "on_progress": lambda *given: None,
         "on_log": lambda *given: None,
@@ -9397,7 +9796,8 @@ def fuzz_calls(fuzz, target, version, count):
 def fuzz_client(seed, count=60):
     """A client of an odd server over a pair of streams, in some revision."""
     fuzz = FuzzedServer(seed)
-    version, late = fuzz.dice.choice(EVERY), []
+    version = fuzz.dice.choice(EVERY)
+    late = []
 
     def script(read, write):
         for message in iter(read, None):
@@ -9444,66 +9844,84 @@ HEADS = [
 ]
 
 
-def fuzz_web_client(seed, count=40):
-    """A client of an odd web server, in some revision and transport."""
-    fuzz = FuzzedServer(seed)
-    version, streams, sessions = (
-        fuzz.dice.choice(EVERY + ["sse"]),
-        [],
-        itertools.count(),
-    )
-    revision = "2024-11-05" if version == "sse" else version
+ENDPOINTS = [
+    "http://[",
+    "//\0",
+    "\xff\xfe /",
+    "http://localhost:99999/x",
+    "/\ud7ff x",
+    "",
+    "x" * 9000,
+]
 
-    def script(seen, sock):
+
+class FuzzedSite:
+    """A script for web_server: an odd one, in some revision and transport."""
+
+    def __init__(self, fuzz):
+        self.fuzz = fuzz
+        self.version = fuzz.dice.choice(EVERY + ["sse"])
+        self.revision = "2024-11-05" if self.version == "sse" else self.version
+        # The streams of HTTP+SSE.
+        self.streams = []
+        self.sessions = itertools.count()
+        self.ended = threading.Event()
+
+    def __call__(self, seen, sock):
+        fuzz = self.fuzz
         message = seen["message"] if isinstance(seen["message"], dict) else {}
-        said = fuzz.answers_to(message, revision)
-        sure = message.get("method") in (
-            "initialize",
-            "server/discover",
-        ) and fuzz.chance(85)
-        if version == "sse" and seen["method"] == "GET":
-            streams.append(sock)
-            begin_stream(
-                sock,
-                "event: endpoint\ndata: "
-                + (
-                    "/post"
-                    if fuzz.chance(85)
-                    else fuzz.dice.choice(
-                        [
-                            "http://[",
-                            "//\0",
-                            "\xff\xfe /",
-                            "http://localhost:99999/x",
-                            "/\ud7ff x",
-                            "",
-                            "x" * 9000,
-                        ]
-                    )
-                )
-                + "\n\n",
-            )
-            return ended.wait(SECONDS) and None
-        if version == "sse" and seen["path"] != "/post":
-            return 404, {}, b""
-        if version == "sse" and streams:
-            for each in said:
-                streams[-1].sendall(b"data: " + each.replace(b"\n", b" ") + b"\n\n")
-            return (202 if sure or fuzz.chance(90) else 404), {}, b""
+        said = fuzz.answers_to(message, self.revision)
+        is_first = message.get("method") in ("initialize", "server/discover")
+        is_sure = is_first and fuzz.chance(85)
+        if self.version == "sse":
+            if seen["method"] == "GET":
+                return self.stream(sock)
+            if seen["path"] != "/post":
+                return 404, {}, b""
+            if self.streams:
+                return self.say_on_the_stream(said, is_sure)
         if not message and not (seen["method"] == "GET" and fuzz.chance(30)):
             return 405, {}, b""
-        extra = (
-            {"Mcp-Session-Id": f"s{next(sessions)}"}
-            if message.get("method") == "initialize"
-            else {}
-        )
-        if sure and said:
+
+        extra = {}
+        if message.get("method") == "initialize":
+            extra["Mcp-Session-Id"] = f"s{next(self.sessions)}"
+        if is_sure and said:
             return 200, extra, said[-1]
         if fuzz.chance(40):
-            return (200 if said else 202), extra, said[-1] if said else b""
-        said = [each.replace(b"\n", b" ") for each in said]
+            if said:
+                return 200, extra, said[-1]
+            return 202, extra, b""
+        data = fuzz.note(self.odd_response(said, extra))
+        if fuzz.chance(10):
+            data = fuzz.splice(data)
+        for piece in fuzz.pieces(data):
+            sock.sendall(piece)
+        return None
+
+    def stream(self, sock):
+        """HTTP+SSE: a stream, whose first event may lead nowhere."""
+        self.streams.append(sock)
+        path = "/post"
+        if not self.fuzz.chance(85):
+            path = self.fuzz.dice.choice(ENDPOINTS)
+        begin_stream(sock, f"event: endpoint\ndata: {path}\n\n")
+        self.ended.wait(SECONDS)
+
+    def say_on_the_stream(self, said, is_sure):
+        for each in said:
+            line = b"data: " + each.replace(b"\n", b" ")
+            self.streams[-1].sendall(line + b"\n\n")
+        status = 202 if is_sure or self.fuzz.chance(90) else 404
+        return status, {}, b""
+
+    def events(self, said):
+        """A stream of events, which may have nothing to do with what was to be said."""
+        fuzz = self.fuzz
+        dice = self.fuzz.dice
+        said = [b"data: " + each.replace(b"\n", b" ") for each in said]
         lines = [
-            b"event: " + fuzz.dice.choice([b"message", b"other", b"\xff"]),
+            b"event: " + dice.choice([b"message", b"other", b"\xff"]),
             b"id: 1",
             b"id",
             b"retry: 0",
@@ -9512,69 +9930,67 @@ def fuzz_web_client(seed, count=40):
             b"data",
             b"\xef\xbb\xbfdata: {}",
             b"id: \0",
-        ] + [b"data: " + each for each in said] * 3
-        body = b"".join(
-            fuzz.dice.choice(lines)
-            + fuzz.dice.choice([b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"])
-            for _ in range(fuzz.dice.randrange(12))
-        )
-        body = (
-            b"".join(b"data: " + each + b"\n\n" for each in said)
-            if fuzz.chance(40)
-            else body
-        )
+            *said * 3,
+        ]
+        odd = b""
+        for _ in range(dice.randrange(12)):
+            odd += dice.choice(lines)
+            odd += dice.choice([b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"])
+        if fuzz.chance(40):
+            return b"".join(line + b"\n\n" for line in said)
+        return odd
+
+    def odd_response(self, said, extra):
+        """The bytes of a response; in most of them something is wrong."""
+        fuzz = self.fuzz
+        dice = self.fuzz.dice
+        body = self.events(said)
         kind = "text/event-stream"
         if fuzz.chance(30) and said:
-            body, kind = (
-                said[-1],
-                fuzz.dice.choice(
-                    ["application/json"] * 4 + ["text/html", "", "Application/JSON ; x"]
-                ),
-            )
+            body = said[-1].replace(b"\n", b" ")
+            odd = ["text/html", "", "Application/JSON ; x"]
+            kind = dice.choice(["application/json"] * 4 + odd)
         if fuzz.chance(20):
             body = fuzz.splice(body)
-        head = fuzz.dice.choice(HEADS) if fuzz.chance(30) else HEADS[0]
-        head += f"\r\nContent-Type: {kind}" + "".join(
-            f"\r\n{name}: {value}" for name, value in extra.items()
-        )
-        how = fuzz.dice.randrange(6)
+        head = dice.choice(HEADS) if fuzz.chance(30) else HEADS[0]
+        head += f"\r\nContent-Type: {kind}"
+        for name, value in extra.items():
+            head += f"\r\n{name}: {value}"
+
+        how = dice.randrange(6)
         if how == 0:
-            head += f"\r\nContent-Length: {len(body) + fuzz.dice.choice([-1, 1, 1000, 10**20])}"
+            size = len(body) + dice.choice([-1, 1, 1000, 10**20])
+            head += f"\r\nContent-Length: {size}"
         elif how == 1:
-            head += fuzz.dice.choice(
-                [
-                    "\r\nContent-Length: x",
-                    "\r\nContent-Length: -5",
-                    "\r\nTransfer-Encoding: gzip",
-                ]
-            )
+            wrong = ["Content-Length: x", "Content-Length: -5"]
+            head += "\r\n" + dice.choice([*wrong, "Transfer-Encoding: gzip"])
         elif how < 4:
             head += "\r\nTransfer-Encoding: chunked"
             sizes = [b"%x" % len(body)] * 4 + [b"x", b"-1", b"ffffffff", b"", b"1"]
-            body = (
-                fuzz.dice.choice(sizes)
-                + b"\r\n"
-                + body
-                + b"\r\n"
-                + fuzz.dice.choice([b"0\r\n\r\n"] * 3 + [b"", b"0\r\nX"])
-            )
-        data = fuzz.note((head + "\r\n\r\n").encode("latin-1") + body)
-        for piece in fuzz.pieces(fuzz.splice(data) if fuzz.chance(10) else data):
-            sock.sendall(piece)
-        return None
+            size = dice.choice(sizes)
+            end = dice.choice([b"0\r\n\r\n"] * 3 + [b"", b"0\r\nX"])
+            body = size + b"\r\n" + body + b"\r\n" + end
+        return (head + "\r\n\r\n").encode("latin-1") + body
 
-    before, ended = open_files(), threading.Event()
-    with web_server(script) as (url, _):
+
+def fuzz_web_client(seed, count=40):
+    """A client of an odd web server, in some revision and transport."""
+    fuzz = FuzzedServer(seed)
+    before = open_files()
+    site = FuzzedSite(fuzz)
+    with web_server(site) as (url, _):
         try:
-            made = fuzz_calls(fuzz, url, revision, count)
+            made = fuzz_calls(fuzz, url, site.revision, count)
         finally:
-            ended.set()
+            site.ended.set()
     eventually(lambda: open_files() <= before, f"the closing of files; {fuzz}")
     return fuzz, made
 
 
 class TestFuzz:
-    """Some 12,000 messages, most of them wrong, the same in each run: a failure tells the seed."""
+    """Some 12,000 messages, most of them wrong,
+    the same in each run: a failure tells the seed.
+    """
 
     @pytest.fixture(autouse=True)
     def quiet(self, caplog):
@@ -9583,34 +9999,45 @@ class TestFuzz:
 
     @pytest.mark.parametrize("number, version", list(enumerate(LEGACY)))
     def test_a_server_on_stdio(self, number, version):
-        """1,000 lines in each revision: no id is answered twice, all that comes is JSON, it lives."""
+        """1,000 lines in each revision:
+        no id is answered twice, all that comes is JSON, it lives.
+        """
         fuzz = fuzz_stdio(FUZZ + number, version, 1000)
         assert len(fuzz.answered) > 200, str(fuzz)
 
     @pytest.mark.parametrize("number", range(4))
     def test_a_server_over_http(self, number):
-        """600 requests each, in every revision: what comes is HTTP and JSON, it lives, files are closed."""
+        """600 requests each, in every revision:
+        what comes is HTTP and JSON, it lives, files are closed.
+        """
         fuzz = fuzz_http(FUZZ + number, 600)
         assert len(fuzz.answered) > 100, str(fuzz)
 
     @pytest.mark.parametrize("first", range(0, 12, 6))
     def test_a_client_over_streams(self, first):
-        """6 odd servers, 50 calls each: every call ends, with a result or an exception that is documented."""
+        """6 odd servers, 50 calls each: every call ends,
+        with a result or an exception that is documented.
+        """
         assert (
             sum(fuzz_client(FUZZ + first + number, 50)[1] for number in range(6)) > 50
         )
 
     @pytest.mark.parametrize("first", range(0, 80, 40))
     def test_a_client_over_http(self, first):
-        """40 odd servers of every revision, 40 calls each: the same, over HTTP and HTTP+SSE."""
+        """40 odd servers of every revision, 40 calls each:
+        the same, over HTTP and HTTP+SSE.
+        """
         assert (
             sum(fuzz_web_client(FUZZ + first + number, 40)[1] for number in range(40))
             > 200
         )
 
     def test_memory(self):
-        """After 60 MiB of broken messages a server has no more memory than before, on stdio and over HTTP."""
-        fuzz, text = Fuzz(FUZZ), "x" * (1 << 20)
+        """After 60 MiB of broken messages a server has no more memory than before,
+        on stdio and over HTTP.
+        """
+        fuzz = Fuzz(FUZZ)
+        text = "x" * (1 << 20)
 
         def broken():
             message = request(
@@ -9654,15 +10081,19 @@ class TestFuzz:
         "code",
         [
             "with build_server().start_http() as http:\n"
-            "    head = b'GET /mcp HTTP/1.1\\r\\nHost: localhost\\r\\nX:' + b' ' * 60000\n"
+            "    head = b'GET /mcp HTTP/1.1\\r\\nHost: localhost\\r\\n'\n"
+            "    head += b'X:' + b' ' * 60000\n"
             "    assert b' 400 ' in raw_http(http.port, head + b'\\0\\r\\n\\r\\n')\n",
-            "error = McpError.from_wire({'code': -32602, 'message': 'tool ' * 1000000})\n"
+            "message = 'tool ' * 1000000\n"
+            "error = McpError.from_wire({'code': -32602, 'message': message})\n"
             "assert type(error) is InvalidParams\n",
         ],
         ids=["header", "error"],
     )
     def test_long_texts_take_steps_in_proportion(self, code):
-        """A header of spaces and an error of many words are judged at once, not after hours."""
+        """A header of spaces and an error of many words are judged
+        at once, not after hours.
+        """
         subprocess.run(
             [sys.executable, "-c", "from test_mcp_lite import *\n" + code],
             cwd=HERE,
@@ -9680,7 +10111,9 @@ class TestFuzz:
         ],
     )
     def test_lone_surrogates_are_answered_over_http(self, web, message):
-        """What cannot be quoted in UTF-8 is refused with an error that has the request's id."""
+        """What cannot be quoted in UTF-8 is refused
+        with an error that has the request's id.
+        """
         session = Web(web).open()
         for each in (web, session):
             status, _, body = each.post(
@@ -9690,8 +10123,11 @@ class TestFuzz:
             assert body["error"]["code"] < 0 and body["id"] == message["id"]
 
     def test_sessions_that_are_lost_at_once(self):
-        """A server that forgets each session is asked for a new one once for each call."""
-        sessions, plain = itertools.count(), legacy_site()
+        """A server that forgets each session is asked
+        for a new one once for each call.
+        """
+        sessions = itertools.count()
+        plain = legacy_site()
 
         def script(seen, sock):
             message = seen["message"] if isinstance(seen["message"], dict) else {}
@@ -9709,7 +10145,9 @@ class TestFuzz:
             assert next(sessions) == 3
 
     def test_a_stream_for_a_notification_is_not_waited_for(self):
-        """A server that answers `initialized` with a stream without end does not hold up connect()."""
+        """A server that answers `initialized`
+        with a stream without end does not hold up connect().
+        """
         release = threading.Event()
 
         def initialized(seen, sock):
@@ -9730,8 +10168,12 @@ class TestFuzz:
                 client.close()
 
     def test_a_batch_of_questions_over_http(self):
-        """A session of 2025-03-26 may be asked several things at once; the answers leave as one POST."""
-        done, answers = threading.Event(), []
+        """A session of 2025-03-26 may be asked several things at once.
+
+        The answers leave as one POST.
+        """
+        done = threading.Event()
+        answers = []
 
         def get(seen, sock):
             begin_stream(
@@ -9756,12 +10198,13 @@ class TestFuzz:
                     eventually(lambda: len(answers) == 2)
             finally:
                 done.set()
-        assert {each["id"] for each in answers} == {1, 2} and all(
-            "result" in each for each in answers
-        )
+        assert {each["id"] for each in answers} == {1, 2}
+        assert all("result" in each for each in answers)
 
     def test_refusals_leave_no_connection_open(self):
-        """An error on a connection that ends with it leaves nothing to the garbage collector."""
+        """An error on a connection that ends with it
+        leaves nothing to the garbage collector.
+        """
 
         def call(seen, sock):
             sock.sendall(b"HTTP/1.0 500 Oh\r\nContent-Type: text/plain\r\n\r\noh")
@@ -9788,8 +10231,11 @@ def program(folder, text):
     """The command of a script that has the library at hand."""
     path = folder / "program.py"
     path.write_text(
-        f"import os, signal, subprocess, sys, threading, time\nsys.path.insert(0, {HERE!r})\n"
-        f"import mcp_lite\nfrom mcp_lite import *\n{textwrap.dedent(text)}"
+        f"import os, signal, subprocess, sys, threading, time\n"
+        f"sys.path.insert(0, {HERE!r})\n"
+        f"import mcp_lite\n"
+        f"from mcp_lite import *\n"
+        f"{textwrap.dedent(text)}"
     )
     return [sys.executable, str(path)]
 
@@ -9805,15 +10251,25 @@ def is_gone(pid):
 
 FAILING = """
     server = Server("failing")
+    FAILURES = {
+        "exit": SystemExit,
+        "ctrl-c": KeyboardInterrupt,
+        "generator": GeneratorExit,
+        "deep": RecursionError,
+        "all": BaseException,
+        "cancelled": Cancelled,
+        "timeout": Timeout,
+        "closed": ConnectionClosed,
+        "pipe": BrokenPipeError,
+        "stop": StopIteration,
+    }
 
     def fail(how):
         if how == "memory":
             bytearray(1 << 62)
         if how == "surrogate":
             raise ValueError("\\ud800")
-        raise {"exit": SystemExit, "ctrl-c": KeyboardInterrupt, "generator": GeneratorExit,
-               "deep": RecursionError, "all": BaseException, "cancelled": Cancelled, "timeout": Timeout,
-               "closed": ConnectionClosed, "pipe": BrokenPipeError, "stop": StopIteration}[how](7)
+        raise FAILURES[how](7)
 
     @server.tool
     def tool(how: str) -> str:
@@ -9848,12 +10304,16 @@ HOWS = [
 
 
 class TestFaults:
-    """What must never end, hang or corrupt anything, each met for real, at the places not shown above."""
+    """What must never end, hang or corrupt anything,
+    each met for real, at the places not shown above.
+    """
 
     # Messages
 
     def test_an_id_in_flight_on_the_wire(self):
-        """It is refused without an id, its first request is answered once, and then the id is free again."""
+        """It is refused without an id, its first request is answered once,
+        and then the id is free again.
+        """
         with Wire() as wire:
             wire.open()
             wire.send(
@@ -9872,7 +10332,9 @@ class TestFaults:
             assert wire.end() == ([], 0)
 
     def test_answers_that_nobody_asked_for(self):
-        """To no question, twice, late, of no shape: they are never answered, and the first one counts."""
+        """To no question, twice, late, of no shape:
+        they are never answered, and the first one counts.
+        """
         with Wire() as wire:
             wire.open(capabilities={"elicitation": {}})
             wire.send(
@@ -9897,16 +10359,16 @@ class TestFaults:
                 {**first, "result": {"action": "accept", "content": {"name": "late"}}},
             )
             found = wire.read()
-            assert (
-                found["id"] == 5
-                and found["result"]["structuredContent"]["action"] == "decline"
-            )
+            assert found["id"] == 5
+            assert found["result"]["structuredContent"]["action"] == "decline"
             wire.send(first)
             assert wire.ask("ping", id=6)["id"] == 6
             assert wire.end() == ([], 0)
 
     def test_a_request_without_an_id_is_not_answered(self):
-        """What looks like a notification has no answer, whatever its method is, and runs nothing."""
+        """What looks like a notification has no answer,
+        whatever its method is, and runs nothing.
+        """
         with Wire() as wire:
             wire.open()
             for method in ("tools/call", "ping", "initialize", "no/such"):
@@ -9917,7 +10379,9 @@ class TestFaults:
             assert wire.end() == ([], 0)
 
     def test_a_client_hears_each_answer_once(self):
-        """Foreign, doubled, late ones, and those with an id that only looks the same, change nothing."""
+        """Foreign, doubled, late ones, and those with an id
+        that only looks the same, change nothing.
+        """
 
         def call(message, read, write):
             found = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
@@ -9948,7 +10412,9 @@ class TestFaults:
                 assert client.call("x") == "right"
 
     def test_endless_lines(self, tmp_path):
-        """Neither side keeps what has no end: 200 MB without a line break, then it goes on."""
+        """Neither side keeps what has no end:
+        200 MB without a line break, then it goes on.
+        """
         with Wire() as wire:
             before = self.memory_of(wire.process.pid)
             for _ in range(200):
@@ -9978,7 +10444,9 @@ class TestFaults:
             return 0
 
     def test_a_hundred_thousand_notifications(self):
-        """Junk, cancellations of nothing, progress for nobody: the next request has its answer."""
+        """Junk, cancellations of nothing, progress for nobody:
+        the next request has its answer.
+        """
         lines = [
             json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
             + b"\n"
@@ -9997,7 +10465,9 @@ class TestFaults:
             assert wire.end() == ([], 0)
 
     def test_a_slow_callback_loses_no_answer(self, tmp_path):
-        """40,000 logs while on_log hangs: the answer comes, the newest wait, and no more than may."""
+        """40,000 logs while on_log hangs: the answer comes,
+        the newest wait, and no more than may.
+        """
         command = program(
             tmp_path,
             """
@@ -10010,7 +10480,8 @@ class TestFaults:
             server.run()
             """,
         )
-        heard, gate = [], threading.Event()
+        heard = []
+        gate = threading.Event()
 
         def on_log(level, data, logger):
             heard.append(data)
@@ -10020,14 +10491,16 @@ class TestFaults:
             try:
                 client.set_log_level("info")
                 assert client.call("shout") == "done"
-                assert len(client._callbacks) <= mcp_lite.MAX_QUEUED
             finally:
                 gate.set()
         assert heard[0] == 0 and len(heard) <= mcp_lite.MAX_QUEUED + 1
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
     def test_more_requests_than_may_wait(self, tmp_path):
-        """Each has exactly one answer; those beyond the limit are told that too many wait."""
+        """Each has exactly one answer.
+
+        Those beyond the limit are told that too many wait.
+        """
         reading, writing = os.pipe()
         command = program(
             tmp_path,
@@ -10039,7 +10512,10 @@ class TestFaults:
             def held() -> str:
                 gate.wait(60)
                 return "held"
-            threading.Thread(target=lambda: (os.read({reading}, 1), gate.set()), daemon=True).start()
+            def open_the_gate():
+                os.read({reading}, 1)
+                gate.set()
+            threading.Thread(target=open_the_gate, daemon=True).start()
             server.run()
             """,
         )
@@ -10068,7 +10544,9 @@ class TestFaults:
 
     @pytest.mark.parametrize("how", HOWS)
     def test_nothing_a_handler_raises_ends_the_server(self, tmp_path, how):
-        """Tools, resources, prompts and completers, each era: one answer, without a traceback."""
+        """Tools, resources, prompts and completers,
+        each era: one answer, without a traceback.
+        """
         with Wire(program(tmp_path, FAILING + "    server.run()\n")) as wire:
             wire.open()
             for n, (method, params) in enumerate(
@@ -10093,9 +10571,8 @@ class TestFaults:
                         or method == "tools/call"
                         and found["result"]["isError"]
                     )
-                    assert "Traceback" not in str(found) and "program.py" not in str(
-                        found
-                    )
+                    assert "Traceback" not in str(found)
+                    assert "program.py" not in str(found)
             assert wire.ask("ping")["result"] == {}
             assert wire.end() == ([], 0)
 
@@ -10114,7 +10591,10 @@ class TestFaults:
             assert b"Traceback" not in found
 
     def test_what_cannot_be_told_is_the_handler_s_failure(self, tmp_path):
-        """Logs, progress and once() of what JSON cannot say raise in the handler; the wire stays clean."""
+        """Logs, progress and once() of what JSON cannot say raise in the handler.
+
+        The wire stays clean.
+        """
         command = program(
             tmp_path,
             """
@@ -10124,9 +10604,14 @@ class TestFaults:
                 failed = []
                 cycle = []
                 cycle.append(cycle)
-                for value in (float("nan"), float("inf"), "\\ud800", object(), cycle, {"a": {1, object()}}):
-                    for do in (lambda: ctx.info(value), lambda: ctx.once("k", lambda: value),
-                               lambda: ctx.progress(1, value)):
+                no_set = {"a": {1, object()}}
+                no_numbers = (float("nan"), float("inf"))
+                for value in (*no_numbers, "\\ud800", object(), cycle, no_set):
+                    for do in (
+                        lambda: ctx.info(value),
+                        lambda: ctx.once("k", lambda: value),
+                        lambda: ctx.progress(1, value),
+                    ):
                         try:
                             do()
                         except (ValueError, TypeError, RecursionError) as error:
@@ -10147,14 +10632,18 @@ class TestFaults:
             assert wire.end() == ([], 0)
 
     def test_what_a_client_cannot_say_is_told_at_once(self, target):
-        """NaN, lone surrogates, objects and cycles as arguments: an error here, and nothing there."""
+        """NaN, lone surrogates, objects and cycles as arguments:
+        an error here, and nothing there.
+        """
         cycle = []
         cycle.append(cycle)
+        before = living(mcp_lite.Call)
         with Client(target) as client:
             for value in (float("nan"), "\ud800", object(), cycle):
                 with pytest.raises((ValueError, TypeError)):
                     client.call("echo", value=value)
-            assert client._connection.protocol.pending == {}
+            # Nobody waits for an answer.
+            eventually(lambda: living(mcp_lite.Call) <= before)
             assert client.call("echo", value=1) == 1
 
     def test_a_tool_that_hears_no_timeout_is_answered_once(self, tmp_path):
@@ -10179,18 +10668,17 @@ class TestFaults:
         with Wire(command) as wire:
             wire.open()
             found = wire.ask("tools/call", {"name": "deaf"}, 3)
-            assert (
-                found["id"] == 3
-                and "timed out after 0.05" in found["result"]["content"][0]["text"]
-            )
+            assert found["id"] == 3
+            assert "timed out after 0.05" in found["result"]["content"][0]["text"]
             found = wire.ask("tools/call", {"name": "release"}, 4)
-            assert found["id"] == 4 and found["result"]["structuredContent"] == {
-                "result": True
-            }
+            assert found["id"] == 4
+            assert found["result"]["structuredContent"] == {"result": True}
             assert wire.end() == ([], 0)
 
     def test_every_way_to_hear_of_a_cancellation(self, tmp_path):
-        """ctx.cancelled, check_cancelled, sleep, on_cancel; though what on_cancel runs fails, or hangs."""
+        """ctx.cancelled, check_cancelled, sleep, on_cancel;
+        though what on_cancel runs fails, or hangs.
+        """
         command = program(
             tmp_path,
             """
@@ -10287,12 +10775,15 @@ class TestFaults:
             client.close()
             with pytest.raises(ConnectionClosed):
                 calling.result()
-            if not isinstance(target, list):  # a child has gone with its client
+            # A child has gone with its client.
+            if not isinstance(target, list):
                 with Client(target, version=version) as other:
                     assert "cancelled" in str(other.call("waited"))
 
     def test_what_cannot_be_stopped_is_left_and_logged(self, tmp_path):
-        """A deaf handler at the end of the input: the log tells of it, the exit code is 0."""
+        """A deaf handler at the end of the input:
+        the log tells of it, the exit code is 0.
+        """
         command = program(
             tmp_path,
             f"""
@@ -10323,7 +10814,9 @@ class TestFaults:
         "moment", ["at once", "after the handshake", "at work", "asking", "in a stream"]
     )
     def test_an_output_that_closes(self, tmp_path, moment):
-        """At any point: the work is cancelled, later input read on, and nobody complains: code 0."""
+        """At any point: the work is cancelled,
+        later input read on, and nobody complains: code 0.
+        """
         command = program(
             tmp_path,
             f"""
@@ -10372,7 +10865,9 @@ class TestFaults:
     @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
     @pytest.mark.parametrize("closed", ["0", "1", "2", "0 1 2"])
     def test_a_server_started_without_its_streams(self, closed):
-        """Any of the standard descriptors closed: the wire is never mistaken for one of them."""
+        """Any of the standard descriptors closed:
+        the wire is never mistaken for one of them.
+        """
         script = (
             "exec "
             + " ".join(map(shlex.quote, SERVE))
@@ -10395,16 +10890,17 @@ class TestFaults:
         )
         found = [json.loads(line) for line in run.stdout.splitlines()]
         found.sort(key=lambda m: m["id"])
-        assert run.returncode == 0 and [m["id"] for m in found] == (
-            [1, 2] if closed == "2" else []
-        )
-        assert (
-            closed != "2" or "input" in found[0]["result"]["content"][0]["text"]
-        )  # all else went well
+        assert run.returncode == 0
+        assert [m["id"] for m in found] == ([1, 2] if closed == "2" else [])
+        # All else went well.
+        if closed == "2":
+            assert "input" in found[0]["result"]["content"][0]["text"]
 
     @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
     def test_a_stderr_that_nobody_reads(self, tmp_path):
-        """400 failures fill it: each call is answered, and the end of the input ends the server."""
+        """400 failures fill it: each call is answered,
+        and the end of the input ends the server.
+        """
         command = program(tmp_path, FAILING + "    server.run()\n")
         reading, writing = os.pipe()
         try:
@@ -10431,13 +10927,16 @@ class TestFaults:
             mcp_lite.DRAIN_SECONDS = 1.0
             server = Server("s")
             begun = threading.Barrier({others + 1})
+            def tidy():
+                time.sleep(0.1)
+                open({str(tmp_path / "tidy2")!r}, "w").close()
             @server.tool
             def work(n: int, ctx: Context) -> str:
                 try:
                     if n <= {others}:
                         begun.wait()
                         open({str(tmp_path / "begun")!r} + str(n), "w").close()
-                    ctx.on_cancel(lambda: time.sleep(0.1) or open({str(tmp_path / "tidy2")!r}, "w").close())
+                    ctx.on_cancel(tidy)
                     ctx.sleep(600)
                 finally:
                     time.sleep(0.05)
@@ -10457,7 +10956,10 @@ class TestFaults:
     @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
     @pytest.mark.parametrize("stream", ["stdout", "stderr"])
     def test_tools_that_print_what_nobody_reads(self, tmp_path, stream):
-        """They wait, as in any program; the others are served, and the end of the input ends the server."""
+        """They wait, as in any program.
+
+        The others are served, and the end of the input ends the server.
+        """
         command = program(
             tmp_path,
             f"""
@@ -10490,7 +10992,9 @@ class TestFaults:
             os.close(writing)
 
     def test_a_child_that_floods_its_stderr(self, tmp_path):
-        """Lines, and one without an end: the client reads on, and keeps the last words only."""
+        """Lines, and one without an end:
+        the client reads on, and keeps the last words only.
+        """
         command = program(
             tmp_path,
             """
@@ -10526,7 +11030,9 @@ class TestFaults:
         ],
     )
     def test_a_child_that_is_no_server(self, tmp_path, monkeypatch, body):
-        """Silent, deaf, babbling, gone: connect() ends with an error, and no process is left."""
+        """Silent, deaf, babbling, gone:
+        connect() ends with an error, and no process is left.
+        """
         if os.name == "nt" and "signal" in body:
             pytest.skip("POSIX signals")
         monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
@@ -10540,18 +11046,21 @@ class TestFaults:
         )
         with pytest.raises((Timeout, ConnectionClosed)):
             Client(command, version="2025-11-25", timeout=1.0).connect()
-        if (tmp_path / "pid").exists():  # else it had not even begun
+        # Else it had not even begun.
+        if (tmp_path / "pid").exists():
             eventually(lambda: is_gone(int((tmp_path / "pid").read_text() or 0)))
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX sessions")
     def test_a_grandchild_out_of_reach(self, tmp_path, monkeypatch):
-        """One that left the process group and holds the pipes: close() returns all the same."""
+        """One that left the process group and holds the pipes:
+        close() returns all the same.
+        """
         monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
         command = program(
             tmp_path,
             """
-            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
-                                     start_new_session=True)
+            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+            child = subprocess.Popen(sleep, start_new_session=True)
             Server("s", instructions=str(child.pid)).run()
             """,
         )
@@ -10559,7 +11068,9 @@ class TestFaults:
         pid = int(client.instructions)
         try:
             client.close()
-            assert client._connection is None and not is_gone(pid)
+            with pytest.raises(ConnectionClosed):
+                client.ping()
+            assert not is_gone(pid)
         finally:
             os.kill(pid, signal.SIGKILL)
 
@@ -10589,7 +11100,9 @@ class TestFaults:
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
     def test_a_signal_at_work(self, tmp_path, number):
-        """The server ends, though handlers are at work; by Ctrl-C in good order, with them cancelled."""
+        """The server ends, though handlers are at work;
+        by Ctrl-C in good order, with them cancelled.
+        """
         marks = (
             f"ctx.on_cancel(lambda: open({str(tmp_path / 'cancelled')!r}, 'w').close())"
         )
@@ -10602,7 +11115,9 @@ class TestFaults:
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_a_program_s_own_sigterm(self, tmp_path):
-        """One that exits by sys.exit() in its handler ends with its code, though a tool is at work."""
+        """One that exits by sys.exit() in its handler ends
+        with its code, though a tool is at work.
+        """
         with self.at_work(
             tmp_path, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))"
         ) as process:
@@ -10616,7 +11131,9 @@ class TestFaults:
     def test_a_signal_to_a_client_that_waits(
         self, tmp_path, number, transport, version
     ):
-        """Ctrl-C raises KeyboardInterrupt in the call, and cancels it on the server; SIGTERM ends both."""
+        """Ctrl-C raises KeyboardInterrupt in the call,
+        and cancels it on the server; SIGTERM ends both.
+        """
         marks = {name: tmp_path / name for name in ("begun", "cancelled", "server")}
         text = f"""
             server = Server("s")
@@ -10674,7 +11191,9 @@ class TestFaults:
                 eventually(lambda: is_gone(int(marks["server"].read_text())))
 
     def test_a_client_that_reads_nothing(self, tmp_path):
-        """Handlers wait for it, the reading does not: they can be cancelled, and the input's end ends all."""
+        """Handlers wait for it, the reading does not:
+        they can be cancelled, and the input's end ends all.
+        """
         command = program(
             tmp_path,
             f"""
@@ -10744,8 +11263,12 @@ class TestFaults:
             assert wire.process.wait(SECONDS) == 0
 
     def test_a_thousand_sessions(self, server):
-        """As many as may be open are, without a thread each; one more is refused, and those there live on."""
+        """As many as may be open are, without a thread each.
+
+        One more is refused, and those there live on.
+        """
         before = threading.active_count()
+        sessions_before = living(mcp_lite.HttpConnection)
         with server.start_http(max_sessions=1000) as site:
             body = json.dumps(
                 request(
@@ -10774,13 +11297,16 @@ class TestFaults:
             assert len({session for _, session in seen[:-1]}) == 1000
             assert threading.active_count() - before < 10
             assert Web(site, seen[0][1], "2025-11-25").post(request("ping"))[0] == 200
-        assert server._endpoint._connections == []
+        eventually(lambda: living(mcp_lite.HttpConnection) <= sessions_before)
 
     @pytest.mark.parametrize(
         "length, status", [("+50", b"200"), ("-10", b"400"), ("+60", b"400")]
     )
     def test_lengths_that_lie(self, web, length, status):
-        """What is too short waits for the rest, or says that it ended early; what is over is no request."""
+        """What is too short waits for the rest, or says that it ended early.
+
+        What is over is no request.
+        """
         message = call_tool("greet", name="Bo")
         body = json.dumps(message).encode()
         told = len(body) + int(length)
@@ -10812,7 +11338,9 @@ class TestFaults:
         ],
     )
     def test_names_are_no_headers(self, server, recorded, name):
-        """Whatever a tool's, a prompt's or a resource's name is, one header says it, and no more."""
+        """Whatever a tool's, a prompt's or a resource's name is,
+        one header says it, and no more.
+        """
         http, seen = recorded
         with Client(http.url, version=MODERN) as client:
             for call in (client.call, client.get_prompt, client.read):
@@ -10838,10 +11366,13 @@ class TestFaults:
             Client(http.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
 
     def test_a_state_that_is_replayed(self):
-        """The same answer again gives the same result: what once() did is not done again."""
+        """The same answer again gives the same result:
+        what once() did is not done again.
+        """
         capabilities = {"elicitation": {}}
         with Wire() as wire:
-            state, found = {}, None
+            state = {}
+            found = None
             for n in (1, 2):
                 asked = wire.ask(
                     "tools/call", modern(capabilities, name="steps", **state)
@@ -10887,19 +11418,23 @@ class TestFaults:
                 b":\n\n" * 5000,
             ),
             (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n",
                 b"1\r\n[\r\n" * 1000,
             ),
             (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n{}",
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}",
                 b"",
             ),
             (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: -5\r\n\r\n{}",
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                b"Content-Length: -5\r\n\r\n{}",
                 b"",
             ),
             (
-                b"HTTP/1.1 307 Elsewhere\r\nLocation: /mcp\r\nContent-Length: 0\r\n\r\n",
+                b"HTTP/1.1 307 Elsewhere\r\nLocation: /mcp\r\n"
+                b"Content-Length: 0\r\n\r\n",
                 b"",
             ),
             (b"\0\xff rubbish\r\n\r\n", b""),
@@ -10923,7 +11458,9 @@ class TestFaults:
         ],
     )
     def test_a_site_that_is_no_server(self, begin, piece):
-        """Endless or senseless answers: an error within the time given, and nothing goes on behind it."""
+        """Endless or senseless answers:
+        an error within the time given, and nothing goes on behind it.
+        """
 
         def script(seen, sock):
             sock.sendall(begin)
@@ -10938,13 +11475,19 @@ class TestFaults:
 
 
 class TestSoak:
-    """Long lives: sessions that are lost and found, and examples/soak.py, which tries everything at once."""
+    """Long lives: sessions that are lost and found,
+    and examples/soak.py, which tries everything at once.
+    """
 
     SOAK = os.path.join(HERE, "examples", "soak.py")
 
-    def test_the_stream_of_a_lost_session_is_left(self, server, monkeypatch):
-        """Who read it does not join the new session, where it would take the other reader's notifications."""
-        listen, ended, heard = mcp_lite.HttpTransport._listen, [], []
+    def test_the_stream_of_a_lost_session_is_left(self, recorded, monkeypatch):
+        """Who read it does not join the new session,
+        where it would take the other reader's notifications.
+        """
+        listen = mcp_lite.HttpTransport._listen
+        ended = []
+        heard = []
 
         def listen_to_its_end(*arguments):
             listen(*arguments)
@@ -10952,7 +11495,8 @@ class TestSoak:
 
         monkeypatch.setattr(mcp_lite.HttpTransport, "_listen", listen_to_its_end)
         updated = "notifications/resources/updated"
-        with server.start_http() as http, Client(
+        http, seen = recorded
+        with Client(
             http.url,
             version="2025-11-25",
             on_notification=lambda method, _: heard.append(method),
@@ -10961,8 +11505,7 @@ class TestSoak:
             for _ in range(3):
                 client.call("change")
             eventually(lambda: heard.count(updated) == 3)
-            for connection in list(http.endpoint._sessions.values()):
-                http.endpoint._close_session(connection)
+            lose_sessions(http, seen)
             assert client.call("greet", name="Bo") == "hello Bo"
             eventually(lambda: ended, "the end of the lost session's stream")
             for _ in range(3):
@@ -10971,25 +11514,23 @@ class TestSoak:
         assert len(ended) == 2
 
     def test_a_renewal_that_failed_is_tried_again(self):
-        """A server that could open no session for a moment does not lose its clients for good."""
+        """A server that could open no session
+        for a moment does not lose its clients for good.
+        """
         sessions = ["s1", None, "s3"]
 
         def initialize(seen, sock):
             session = sessions.pop(0)
             status, _, body = legacy_site()(seen, sock)
-            return (
-                (status, {"Mcp-Session-Id": session}, body)
-                if session
-                else (503, {}, b"busy")
-            )
+            if session:
+                return status, {"Mcp-Session-Id": session}, body
+            return 503, {}, b"busy"
 
         def call(seen, sock):
             session = seen["headers"].get("mcp-session-id")
-            return (
-                result_of(seen, **text_result(session))
-                if session == "s3"
-                else (404, {}, b"no session")
-            )
+            if session == "s3":
+                return result_of(seen, **text_result(session))
+            return 404, {}, b"no session"
 
         with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
             url, version="2025-11-25"
@@ -10999,7 +11540,9 @@ class TestSoak:
             assert client.call("x") == "s3"
 
     def test_a_request_that_closing_cuts_short(self, server):
-        """It is not blamed on the client: no answer, so that it knows that the server is gone."""
+        """It is not blamed on the client: no answer,
+        so that it knows that the server is gone.
+        """
         http = server.start_http()
         with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
             sock.sendall(
@@ -11020,13 +11563,15 @@ class TestSoak:
             timeout=SECONDS * 8,
         )
         lines = run.stdout.decode().splitlines()
-        print(
-            *[line for line in lines if line.startswith("LOSS")], sep="\n"
-        )  # told on failure
+        # They are shown when the test fails.
+        losses = [line for line in lines if line.startswith("LOSS")]
+        print(*losses, sep="\n")
         return run.returncode, lines[-1], run.stderr.decode()
 
     def test_a_short_soak(self):
-        """A few seconds of everything, without a loss, a warning, or anything left over."""
+        """A few seconds of everything, without a loss,
+        a warning, or anything left over.
+        """
         code, last, errors = self.run("-X", "dev", "-W", "error", self.SOAK, "0.05")
         assert re.fullmatch(
             r"ok: \d+ calls, 0 losses, memory \S+ MiB, "
@@ -11037,15 +11582,23 @@ class TestSoak:
 
     def test_a_soak_of_a_library_that_lies(self):
         """Wrong values are losses."""
-        lie = (
-            "import runpy, mcp_lite; true = mcp_lite.Client.call;"
-            "lie = lambda self, name, **k: 'x' if name == 'echo' else true(self, name, **k);"
-            "mcp_lite.Client.call = lie;"
-            f"sys.argv = ['soak.py', '0.02']; runpy.run_path({self.SOAK!r}, run_name='__main__')"
-        )
-        code, last, _ = self.run(
-            "-c", f"import sys; sys.path.insert(0, {HERE!r}); {lie}"
-        )
+        lie = f"""
+            import runpy, sys
+            sys.path.insert(0, {HERE!r})
+            import mcp_lite
+
+            true = mcp_lite.Client.call
+
+            def lie(self, name, **arguments):
+                if name == "echo":
+                    return "x"
+                return true(self, name, **arguments)
+
+            mcp_lite.Client.call = lie
+            sys.argv = ["soak.py", "0.02"]
+            runpy.run_path({self.SOAK!r}, run_name="__main__")
+        """
+        code, last, _ = self.run("-c", textwrap.dedent(lie))
         assert code == 1 and re.match(r"FAILED: [1-9]\d* losses", last), last
 
     @pytest.mark.parametrize(
@@ -11074,11 +11627,157 @@ class TestSoak:
             "left": {},
         }
         line = verdict(**{**seen, **wrong})
-        assert line.startswith(
-            f"FAILED: {why}: 9 calls, "
-            if why
-            else "ok: 9 calls, 0 losses, memory +1.0 "
+        expected = "ok: 9 calls, 0 losses, memory +1.0 "
+        if why:
+            expected = f"FAILED: {why}: 9 calls, "
+        assert line.startswith(expected)
+
+
+class TestPublicFace:
+    """What users see can be asked for help, and is typed."""
+
+    @staticmethod
+    def things():
+        """{dotted name: what __all__ names, or a public attribute of its classes}."""
+        things = {}
+        for name in mcp_lite.__all__:
+            thing = getattr(mcp_lite, name)
+            things[name] = thing
+            if not isinstance(thing, type):
+                continue
+            for owner in reversed(thing.__mro__):
+                is_private = owner.__name__ not in mcp_lite.__all__
+                is_ours = owner.__module__ == "mcp_lite"
+                # What another public class defines is looked at there.
+                if not is_ours or not (is_private or owner is thing):
+                    continue
+                for attribute, value in vars(owner).items():
+                    is_data = isinstance(value, (int, str, type(None)))
+                    if not attribute.startswith("_") and not is_data:
+                        things[f"{name}.{attribute}"] = value
+        return things
+
+    @staticmethod
+    def function_of(thing):
+        """The plain function that runs, or None where there is none."""
+        if isinstance(thing, type):
+            thing = thing.__init__
+        elif isinstance(thing, (classmethod, staticmethod)):
+            thing = thing.__func__
+        elif isinstance(thing, property):
+            thing = thing.fget
+        elif isinstance(thing, functools.cached_property):
+            thing = thing.func
+        return thing if isinstance(thing, types.FunctionType) else None
+
+    def text_of(self, thing):
+        """Its own docstring: what help() shows, if it is a class or a function."""
+        if not isinstance(thing, type):
+            thing = self.function_of(thing)
+        return thing and thing.__doc__
+
+    def functions(self):
+        """(dotted name, plain function) of all that users call."""
+        for name, thing in self.things().items():
+            function = self.function_of(thing)
+            if function is not None:
+                yield name, function
+
+    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
+    def test_everything_has_a_docstring(self):
+        things = self.things()
+        assert {"Server.tool", "Server.wsgi", "Client.call", "validate"} <= set(things)
+        without = [name for name, thing in things.items() if not self.text_of(thing)]
+        assert not without, "\n".join(without)
+
+    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
+    def test_help_shows_every_signature(self):
+        """Methods are functions with a signature of their own: no partialmethod."""
+        things = self.things().items()
+        odd = [
+            f"{name}: {type(thing).__name__}"
+            for name, thing in things
+            if not isinstance(thing, type) and self.function_of(thing) is None
+        ]
+        assert not odd, "\n".join(odd)
+
+    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
+    def test_every_option_is_explained(self):
+        """By its name, in the docstring of its function or of the function's class."""
+        unexplained = []
+        for name, function in self.functions():
+            thing = getattr(mcp_lite, name.partition(".")[0])
+            explainers = [function, *getattr(thing, "__mro__", ())]
+            ours = [each for each in explainers if each.__module__ == "mcp_lite"]
+            text = " ".join(each.__doc__ or "" for each in ours)
+            for option in inspect.signature(function).parameters.values():
+                is_named = re.search(rf"\b{option.name}\b", text)
+                if option.kind is option.KEYWORD_ONLY and not is_named:
+                    unexplained.append(f"{name}: {option.name}")
+        assert not unexplained, "\n".join(unexplained)
+
+    @pytest.mark.skipif(sys.version_info < (3, 10), reason="hints are written X | Y")
+    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
+    def test_hints_can_be_resolved(self):
+        """Tools that read annotations at run time can read these."""
+        wrong = []
+        for name, function in self.functions():
+            try:
+                typing.get_type_hints(function)
+            except Exception as error:
+                wrong.append(f"{name}: {error}")
+        assert not wrong, "\n".join(wrong)
+
+    PROGRAM = """
+        from mcp_lite import Client, Server
+
+        server = Server("typed")
+
+        @server.tool
+        def bare(city: str, days: int = 3) -> str:
+            return city * days
+
+        @server.tool(name="other")
+        def named(a: int, b: int) -> int:
+            return a + b
+
+        reveal_type(bare)
+        reveal_type(named)
+        server.start_http(port=0)
+        server.start_http(prot=1)
+        with Client(server) as client:
+            client.call("other", a=1, b=2)
+    """
+
+    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
+    def test_a_program_is_type_checked(self, tmp_path):
+        """Decorators keep a function's type; a misspelt option is an error."""
+        if os.environ.get("MCP_LITE_MYPY"):
+            mypy = [os.environ["MCP_LITE_MYPY"]]
+        elif importlib.util.find_spec("mypy"):
+            mypy = [sys.executable, "-m", "mypy"]
+        else:
+            pytest.skip("wants mypy, or its path in MCP_LITE_MYPY")
+        program = textwrap.dedent(self.PROGRAM).strip()
+        (tmp_path / "program.py").write_text(program, encoding="utf-8")
+        options = ["--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache")]
+        run = subprocess.run(
+            [*mypy, *options, "--follow-imports=silent", "program.py"],
+            cwd=str(tmp_path),
+            env={**os.environ, "MYPYPATH": HERE},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS * 8,
         )
+        lines = run.stdout.decode().replace("builtins.", "").splitlines()
+        revealed = [line.split('"')[1] for line in lines if "Revealed type" in line]
+        assert revealed == [
+            "def (city: str, days: int =) -> str",
+            "def (a: int, b: int) -> int",
+        ]
+        errors = [line for line in lines if ": error: " in line]
+        assert len(errors) == 1, "\n".join(errors)
+        assert 'Unexpected keyword argument "prot"' in errors[0]
 
 
 class TestReadme:
@@ -11102,7 +11801,10 @@ class TestReadme:
         assert run.returncode == 0 and b"lines  mcp_lite.py" in run.stdout
 
     def test_every_python_block_runs(self, tmp_path):
-        """Each as a program of its own, beside a copy of the file; servers get an empty stdin."""
+        """Each as a program of its own, beside a copy of the file.
+
+        Servers get an empty stdin.
+        """
         with open(os.path.join(HERE, "mcp_lite.py"), encoding="utf-8") as file:
             (tmp_path / "mcp_lite.py").write_text(file.read(), encoding="utf-8")
         blocks = self.blocks("python")
@@ -11153,10 +11855,8 @@ class TestReadme:
                 for block in self.blocks("bash")
             ]
             assert len(said) == 2 and "simple text response" in said[0]
-            assert (
-                said[1].count("notifications/progress") == 3
-                and '"id":2,"result"' in said[1]
-            )
+            assert said[1].count("notifications/progress") == 3
+            assert '"id":2,"result"' in said[1]
         finally:
             server.kill()
             server.wait()
@@ -11179,43 +11879,26 @@ class TestReadme:
             stderr=subprocess.DEVNULL,
             timeout=SECONDS,
         )
-        assert (
-            json.loads(run.stdout)["result"]["protocolVersion"] == "2025-03-26"
-            and run.returncode == 0
-        )
+        assert json.loads(run.stdout)["result"]["protocolVersion"] == "2025-03-26"
+        assert run.returncode == 0
         with Wire([sys.executable, raw]) as wire:
             assert wire.ask("tools/list", id=0)["error"]["code"] == -32600
             wire.open("2025-03-26")
-            assert [
-                tool["name"] for tool in wire.ask("tools/list", id=2)["result"]["tools"]
-            ] == [
-                "calculate",
-                "get_timestamp",
-            ]
-            found = wire.ask(
-                "tools/call",
-                {"name": "calculate", "arguments": {"expression": "2 + 3 * 4"}},
-                3,
-            )
-            assert found["result"]["content"] == [{"type": "text", "text": "14"}]
+            tools = wire.ask("tools/list", id=2)["result"]["tools"]
+            assert [tool["name"] for tool in tools] == ["calculate", "get_timestamp"]
+
+            def call(name, id, **arguments):
+                params = {"name": name, "arguments": arguments}
+                return wire.ask("tools/call", params, id)
+
+            result = call("calculate", 3, expression="2 + 3 * 4")["result"]
+            assert result["content"] == [{"type": "text", "text": "14"}]
             for wrong in ("__import__('os')", "1 / 0", "", "9 ** 9 ** 9", "(" * 5000):
-                found = wire.ask(
-                    "tools/call",
-                    {"name": "calculate", "arguments": {"expression": wrong}},
-                    4,
-                )
-                assert found["result"]["isError"] is True, wrong
-            info = wire.ask("resources/read", {"uri": "server://info"}, 5)["result"][
-                "contents"
-            ][0]
-            assert json.loads(info["text"])["server"]["name"] == "raw-mcp-server"
-            assert (
-                wire.ask(
-                    "tools/call", {"name": "nonexistent_tool", "arguments": {}}, 6
-                )["error"]["code"]
-                == -32602
-            )
-            assert wire.ask(
-                "tools/call", {"name": "get_timestamp", "arguments": {}}, 7
-            )["result"]["content"][0]["text"]
+                result = call("calculate", 4, expression=wrong)["result"]
+                assert result["isError"] is True, wrong
+            result = wire.ask("resources/read", {"uri": "server://info"}, 5)["result"]
+            info = json.loads(result["contents"][0]["text"])
+            assert info["server"]["name"] == "raw-mcp-server"
+            assert call("nonexistent_tool", 6)["error"]["code"] == -32602
+            assert call("get_timestamp", 7)["result"]["content"][0]["text"]
             assert wire.end() == ([], 0)

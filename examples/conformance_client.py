@@ -1,17 +1,21 @@
-"""A client that does what the official conformance suite asks of one: list, call, answer, come back.
+"""A client that does what the official conformance suite asks of one.
 
-Teaches: one `Client` for every revision; what it answers by itself (forms with defaults, questions in both
-eras, lost streams), and what a caller has to write: very little.
-Run by the suite: python3 examples/conformance_client.py URL, with the scenario in MCP_CONFORMANCE_SCENARIO
+Teaches: one `Client` for every revision; what it answers by itself (forms with
+defaults, questions in both eras, lost streams), and what a caller has to write: very
+little.
+
+Run by the suite: python3 examples/conformance_client.py URL
+with the name of the scenario in the environment variable MCP_CONFORMANCE_SCENARIO.
 """
 
 import json
 import os
 import sys
 
-sys.path.insert(
-    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-)  # where mcp_lite.py is
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
 from mcp_lite import Client, McpError  # noqa: E402
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
@@ -21,29 +25,30 @@ CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 
 def accept(form):
     """The user agrees to everything; the client fills in the form's defaults."""
-    return {
-        "action": "accept",
-        "content": {"confirmed": True} if "confirmed" in str(form) else {},
-    }
+    content = {}
+    if "confirmed" in str(form):
+        content["confirmed"] = True
+    return {"action": "accept", "content": content}
+
+
+VALUES = {"integer": 2, "number": 2.5, "boolean": True, "array": [], "object": {}}
 
 
 def argument_for(schema):
     """Some value that a schema allows."""
     if "enum" in schema:
         return schema["enum"][0]
-    some = {"integer": 2, "number": 2.5, "boolean": True, "array": [], "object": {}}
-    return some.get(schema.get("type"), "text")
+    return VALUES.get(schema.get("type"), "text")
 
 
 def call_every_tool(client):
     """Call each tool with its required arguments."""
     for tool in client.list_tools():
         schema = tool["inputSchema"]
-        required = schema.get("required", [])
-        client.call_tool(
-            tool["name"],
-            {name: argument_for(schema["properties"][name]) for name in required},
-        )
+        arguments = {}
+        for name in schema.get("required", []):
+            arguments[name] = argument_for(schema["properties"][name])
+        client.call_tool(tool["name"], arguments)
 
 
 def read_everything(client):
@@ -65,11 +70,11 @@ def call_given(client):
 def echo_schema(client):
     """Send a tool's schema back, to show that nothing in it was lost."""
     tools = {tool["name"]: tool for tool in client.list_tools()}
-    client.call_tool(
-        "json_schema_echo", {"schema": tools["json_schema_2020_12_tool"]["inputSchema"]}
-    )
+    schema = tools["json_schema_2020_12_tool"]["inputSchema"]
+    client.call_tool("json_schema_echo", {"schema": schema})
 
 
+# What the suite wants to see in a scenario; in the others it is every tool called.
 LESSONS = {
     "initialize": Client.list_tools,
     "json-schema-ref-no-deref": Client.list_tools,
@@ -81,10 +86,14 @@ LESSONS = {
 
 def main():
     url = sys.argv[-1]
-    # One scenario's server speaks another revision than the scenario is for: there the client finds out.
-    version = "auto" if SCENARIO == "sse-retry" else max(REVISION, "2025-11-25")
+    lesson = LESSONS.get(SCENARIO, call_every_tool)
+    version = max(REVISION, "2025-11-25")
+    # One scenario's server speaks another revision than the scenario is for:
+    # there the client finds out.
+    if SCENARIO == "sse-retry":
+        version = "auto"
     with Client(url, version=version, on_elicit=accept, timeout=20) as client:
-        LESSONS.get(SCENARIO, call_every_tool)(client)
+        lesson(client)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""One of everything, over HTTP: every kind of content, every question, every notification, in every revision.
+"""One of everything, over HTTP: every kind of content, question and notification.
 
-Teaches: what a handler can return, tell and ask; each function is one lesson, its docstring says which. The
-names are those that the official conformance suite calls.
-Run: python3 examples/everything_server.py [PORT], then point a client at http://127.0.0.1:PORT/mcp
+Teaches: what a handler can return, tell and ask, in every revision; each function is
+one lesson, its docstring says which. The names are those that the official conformance
+suite calls.
+
+Run: python3 examples/everything_server.py [PORT]
+then point a client at http://127.0.0.1:PORT/mcp (the port is 8000 if none is given).
 """
 
 import os
@@ -10,10 +13,12 @@ import struct
 import sys
 import zlib
 
-sys.path.insert(
-    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-)  # where mcp_lite.py is
-from mcp_lite import Audio, Context, EmbeddedResource, Image, Message, Server, ToolError  # noqa: E402
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from mcp_lite import Audio, Context, EmbeddedResource, Image  # noqa: E402
+from mcp_lite import Message, Server, ToolError  # noqa: E402
 
 server = Server(
     "everything",
@@ -22,35 +27,38 @@ server = Server(
 )
 
 
+def png_chunk(kind, data):
+    """A chunk of a PNG file: its length, kind, data, and check sum."""
+    size = struct.pack(">I", len(data))
+    check = struct.pack(">I", zlib.crc32(kind + data))
+    return size + kind + data + check
+
+
 def png(red=255, green=0, blue=0):
-    """A picture of one pixel, as a PNG file is made of chunks."""
-
-    def chunk(kind, data):
-        return (
-            struct.pack(">I", len(data))
-            + kind
-            + data
-            + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
+    """A picture of one pixel, as a PNG file."""
+    # One by one pixel, 8 bits a channel, true colour.
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
+    # A row starts with the number of its filter: none.
     pixels = zlib.compress(bytes([0, red, green, blue]))
     return (
         b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0))
-        + chunk(b"IDAT", pixels)
-        + chunk(b"IEND", b"")
+        + png_chunk(b"IHDR", header)
+        + png_chunk(b"IDAT", pixels)
+        + png_chunk(b"IEND", b"")
     )
 
 
 def wav():
     """A moment of silence, as a WAVE file."""
     samples = b"\x80" * 8
+    # PCM, one channel, 8000 samples a second, 8 bits each.
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 8000, 8000, 1, 8)
-    body = b"WAVE" + form + struct.pack("<4sI", b"data", len(samples)) + samples
+    data = struct.pack("<4sI", b"data", len(samples)) + samples
+    body = b"WAVE" + form + data
     return struct.pack("<4sI", b"RIFF", len(body)) + body
 
 
-# Content: text, pictures, sound, resources, and errors that a model can read
+# Content: text, pictures, sound, resources, and errors that a model can read.
 
 
 @server.tool
@@ -74,21 +82,16 @@ def test_audio_content() -> Audio:
 @server.tool
 def test_embedded_resource() -> EmbeddedResource:
     """Returns a resource inside the result."""
-    return EmbeddedResource(
-        "test://embedded-resource", "An embedded resource.", mime_type="text/plain"
-    )
+    uri = "test://embedded-resource"
+    return EmbeddedResource(uri, "An embedded resource.", mime_type="text/plain")
 
 
 @server.tool
 def test_multiple_content_types() -> list:
     """Returns several kinds of content: a list of them."""
-    return [
-        "Several kinds of content:",
-        Image(png(0, 255, 0)),
-        EmbeddedResource(
-            "test://mixed-content-resource", "{}", mime_type="application/json"
-        ),
-    ]
+    uri = "test://mixed-content-resource"
+    resource = EmbeddedResource(uri, "{}", mime_type="application/json")
+    return ["Several kinds of content:", Image(png(0, 255, 0)), resource]
 
 
 @server.tool
@@ -97,19 +100,18 @@ def test_error_handling() -> str:
     raise ToolError("This tool intentionally returns an error for testing")
 
 
-# Telling: logs and progress, while the tool runs
+# Telling: logs and progress, while the tool runs.
 
 
 @server.tool
 def test_tool_with_logging(ctx: Context) -> str:
     """Logs three lines, for clients that want them."""
-    for text in (
-        "Tool execution started",
-        "Tool processing data",
-        "Tool execution completed",
-    ):
-        ctx.info(text)
-        ctx.sleep(0.05)
+    ctx.info("Tool execution started")
+    ctx.sleep(0.05)
+    ctx.info("Tool processing data")
+    ctx.sleep(0.05)
+    ctx.info("Tool execution completed")
+    ctx.sleep(0.05)
     return "logged"
 
 
@@ -137,8 +139,9 @@ def test_reconnection(ctx: Context) -> str:
     return "Reconnection test completed"
 
 
-# Asking: the user, the model, the roots. The same lines serve a session, which waits, and 2026-07-28, in
-# which the question ends the request and the function runs again with the answer.
+# Asking: the user, the model, the roots. The same lines serve a session, which waits,
+# and 2026-07-28, in which the question ends the request and the function runs again
+# with the answer.
 
 NAME_FORM = {
     "type": "object",
@@ -150,33 +153,30 @@ NAME_FORM = {
 @server.tool
 def test_sampling(prompt: str, ctx: Context) -> str:
     """Has the client's model answer."""
-    return f"LLM response: {ctx.sample(prompt, max_tokens=100)['content']}"
+    answer = ctx.sample(prompt, max_tokens=100)
+    return f"LLM response: {answer['content']}"
 
 
 @server.tool
 def test_missing_capability(ctx: Context) -> str:
     """Needs sampling: a client that did not declare it gets error -32021."""
-    return str(ctx.sample("Is anybody there?")["content"])
+    answer = ctx.sample("Is anybody there?")
+    return str(answer["content"])
 
 
 @server.tool
 def test_elicitation(message: str, ctx: Context) -> str:
     """Asks the user to fill in a form."""
-    fields = {
-        "username": {"type": "string", "description": "User's name"},
-        "email": {"type": "string", "description": "User's address"},
+    form = {
+        "type": "object",
+        "properties": {
+            "username": {"type": "string", "description": "User's name"},
+            "email": {"type": "string", "description": "User's address"},
+        },
+        "required": ["username", "email"],
     }
-    answer = ctx.elicit(
-        message,
-        {"type": "object", "properties": fields, "required": ["username", "email"]},
-    )
+    answer = ctx.elicit(message, form)
     return f"User response: {answer}"
-
-
-@server.tool
-def test_elicitation_sep1034_defaults(ctx: Context) -> str:
-    """A form whose fields are filled in already."""
-    return f"Elicitation completed: {ctx.elicit('Please check', {'type': 'object', 'properties': DEFAULTS})}"
 
 
 DEFAULTS = {
@@ -193,9 +193,11 @@ DEFAULTS = {
 
 
 @server.tool
-def test_elicitation_sep1330_enums(ctx: Context) -> str:
-    """Every kind of choice that a form may have: one or many, with titles or without."""
-    return f"Elicitation completed: {ctx.elicit('Please choose', {'type': 'object', 'properties': CHOICES})}"
+def test_elicitation_sep1034_defaults(ctx: Context) -> str:
+    """A form whose fields are filled in already."""
+    form = {"type": "object", "properties": DEFAULTS}
+    answer = ctx.elicit("Please check", form)
+    return f"Elicitation completed: {answer}"
 
 
 PLAIN = ["option1", "option2", "option3"]
@@ -214,70 +216,69 @@ CHOICES = {
 
 
 @server.tool
+def test_elicitation_sep1330_enums(ctx: Context) -> str:
+    """Every kind of choice that a form may have: one or many, with titles or without."""
+    form = {"type": "object", "properties": CHOICES}
+    answer = ctx.elicit("Please choose", form)
+    return f"Elicitation completed: {answer}"
+
+
+@server.tool
 def test_streaming_elicitation(ctx: Context) -> str:
     """Asks with a key of its own choice."""
-    return ctx.elicit("Go on?", {"type": "object", "properties": {}}, key="confirm")[
-        "action"
-    ]
+    form = {"type": "object", "properties": {}}
+    answer = ctx.elicit("Go on?", form, key="confirm")
+    return answer["action"]
 
 
 @server.tool
 def test_input_required_result_elicitation(ctx: Context) -> str:
     """Asks for a name."""
-    return f"Hello, {ctx.elicit('What is your name?', NAME_FORM, key='user_name')['content']['name']}!"
+    answer = ctx.elicit("What is your name?", NAME_FORM, key="user_name")
+    return f"Hello, {answer['content']['name']}!"
 
 
 @server.tool
 def test_input_required_result_sampling(ctx: Context) -> str:
     """Has the model say what the capital of France is."""
-    return str(
-        ctx.sample("What is the capital of France?", key="capital_question")["content"]
-    )
+    answer = ctx.sample("What is the capital of France?", key="capital_question")
+    return str(answer["content"])
 
 
 @server.tool
 def test_input_required_result_list_roots(ctx: Context) -> str:
     """Asks which folders the client works in."""
-    return f"Roots: {[root['uri'] for root in ctx.roots(key='client_roots')]}"
+    uris = [root["uri"] for root in ctx.roots(key="client_roots")]
+    return f"Roots: {uris}"
+
+
+CONFIRM_FORM = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
 
 
 @server.tool
 def test_input_required_result_request_state(ctx: Context) -> str:
-    """Remembers a value between the question and the answer, without any memory: it travels, signed."""
+    """Remembers a value from question to answer without memory: it travels, signed."""
     ticket = ctx.once("ticket", lambda: os.urandom(4).hex())
-    ctx.elicit(
-        "Please confirm",
-        {"type": "object", "properties": {"ok": {"type": "boolean"}}},
-        key="confirm",
-    )
+    ctx.elicit("Please confirm", CONFIRM_FORM, key="confirm")
     return f"state-ok: ticket {ticket}"
 
 
 @server.tool
 def test_input_required_result_tampered_state(ctx: Context) -> str:
     """The same; who changes what travels is refused."""
-    ctx.elicit(
-        "Please confirm",
-        {"type": "object", "properties": {"ok": {"type": "boolean"}}},
-        key="confirm",
-    )
+    ctx.elicit("Please confirm", CONFIRM_FORM, key="confirm")
     return "confirmed"
 
 
 @server.tool
 def test_input_required_result_multiple_inputs(ctx: Context) -> str:
     """Asks three things at once."""
-    message = Message("Write a greeting")
+    name = {"message": "What is your name?", "requestedSchema": NAME_FORM}
+    greeting = {"messages": [Message("Write a greeting")], "maxTokens": 50}
     answers = ctx.ask(
         {
-            "user_name": (
-                "elicitation/create",
-                {"message": "What is your name?", "requestedSchema": NAME_FORM},
-            ),
-            "greeting": (
-                "sampling/createMessage",
-                {"messages": [message], "maxTokens": 50},
-            ),
+            "user_name": ("elicitation/create", name),
+            "greeting": ("sampling/createMessage", greeting),
             "client_roots": ("roots/list", {}),
         }
     )
@@ -287,60 +288,61 @@ def test_input_required_result_multiple_inputs(ctx: Context) -> str:
 @server.tool
 def test_input_required_result_multi_round(ctx: Context) -> str:
     """Asks one thing after the other."""
-    name = ctx.elicit("Step 1: your name?", NAME_FORM, key="step1")["content"]["name"]
+    first = ctx.elicit("Step 1: your name?", NAME_FORM, key="step1")
     colours = {
         "type": "object",
         "properties": {"color": {"type": "string"}},
         "required": ["color"],
     }
-    colour = ctx.elicit("Step 2: your favourite colour?", colours, key="step2")[
-        "content"
-    ]["color"]
-    return f"{name} likes {colour}"
+    second = ctx.elicit("Step 2: your favourite colour?", colours, key="step2")
+    return f"{first['content']['name']} likes {second['content']['color']}"
 
 
 @server.tool
 def test_input_required_result_capabilities(ctx: Context) -> str:
     """Asks only what the client can answer."""
     if "elicitation" in ctx.client_capabilities:
-        return str(ctx.elicit("What is your name?", NAME_FORM)["action"])
-    return str(ctx.sample("What is a good name?")["content"])
+        answer = ctx.elicit("What is your name?", NAME_FORM)
+        return str(answer["action"])
+    answer = ctx.sample("What is a good name?")
+    return str(answer["content"])
 
 
-# Schemas, headers, changes
+# Schemas, headers, changes.
 
 
-@server.tool(
-    input_schema={
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "$defs": {
-            "address": {
-                "$anchor": "addressDef",
-                "type": "object",
-                "properties": {
-                    "street": {"type": "string"},
-                    "city": {"type": "string"},
-                },
-            }
-        },
-        "properties": {
-            "name": {"type": "string"},
-            "address": {"$ref": "#/$defs/address"},
-            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
-            "phone": {"type": "string"},
-            "email": {"type": "string"},
-        },
-        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
-        "if": {
-            "properties": {"contactMethod": {"const": "phone"}},
-            "required": ["contactMethod"],
-        },
-        "then": {"required": ["phone"]},
-        "else": {"required": ["email"]},
-        "additionalProperties": False,
-    }
-)
+CONTACT_SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {
+                "street": {"type": "string"},
+                "city": {"type": "string"},
+            },
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {
+        "properties": {"contactMethod": {"const": "phone"}},
+        "required": ["contactMethod"],
+    },
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+
+
+@server.tool(input_schema=CONTACT_SCHEMA)
 def json_schema_2020_12_tool(
     name="", address=None, contactMethod="", phone="", email=""
 ) -> str:
@@ -348,45 +350,45 @@ def json_schema_2020_12_tool(
     return f"{name} by {contactMethod or 'any means'}: {phone or email}"
 
 
-@server.tool(
-    input_schema={
-        "type": "object",
-        "properties": {
-            "region": {
-                "type": "string",
-                "description": "Where to run",
-                "x-mcp-header": "Region",
-            }
-        },
-    }
-)
+REGION_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "region": {
+            "type": "string",
+            "description": "Where to run",
+            "x-mcp-header": "Region",
+        }
+    },
+}
+
+
+@server.tool(input_schema=REGION_SCHEMA)
 def test_x_mcp_header(region: str = "") -> str:
-    """Has a parameter that a header mirrors, for gateways that route by it. From Python 3.9 on, the hint
-    Annotated[str, Param("Where to run", header="Region")] makes this schema."""
+    """Has a parameter that a header mirrors, for gateways that route by it.
+    From Python 3.9 on, the hint Annotated[str, Param("Where to run", header="Region")]
+    makes this schema."""
     return f"in {region}"
 
 
 @server.tool
 def test_trigger_tool_change() -> str:
     """Offers a new tool; who listens is told by itself."""
-    server.add_tool(
-        lambda: "new", name="test_dynamic_tool", description="Comes and goes."
-    )
-    server.remove_tool("test_dynamic_tool")
+    name = "test_dynamic_tool"
+    server.add_tool(lambda: "new", name=name, description="Comes and goes.")
+    server.remove_tool(name)
     return "changed"
 
 
 @server.tool
 def test_trigger_prompt_change() -> str:
     """The same for prompts."""
-    server.add_prompt(
-        lambda: "new", name="test_dynamic_prompt", description="Comes and goes."
-    )
-    server.remove_prompt("test_dynamic_prompt")
+    name = "test_dynamic_prompt"
+    server.add_prompt(lambda: "new", name=name, description="Comes and goes.")
+    server.remove_prompt(name)
     return "changed"
 
 
-# Resources
+# Resources: a text, bytes, a template, and one to subscribe to.
 
 
 @server.resource("test://static-text", mime_type="text/plain")
@@ -413,7 +415,7 @@ def watched() -> str:
     return "Watch me: server.resource_updated(uri) tells who subscribed."
 
 
-# Prompts
+# Prompts: with and without arguments, with things inside, and with a question.
 
 
 @server.prompt
@@ -430,20 +432,17 @@ def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
 
 @server.completion("test_prompt_with_arguments", "arg1")
 def complete_arg1(value: str) -> list:
-    return [word for word in ("test", "testing", "tested") if word.startswith(value)]
+    """What fits to what has been typed so far."""
+    words = ("test", "testing", "tested")
+    return [word for word in words if word.startswith(value)]
 
 
 @server.prompt
 def test_prompt_with_embedded_resource(resourceUri: str) -> list:
     """A prompt with a resource inside."""
-    return [
-        EmbeddedResource(
-            resourceUri,
-            "Embedded resource content for testing.",
-            mime_type="text/plain",
-        ),
-        "Please process the embedded resource above.",
-    ]
+    text = "Embedded resource content for testing."
+    resource = EmbeddedResource(resourceUri, text, mime_type="text/plain")
+    return [resource, "Please process the embedded resource above."]
 
 
 @server.prompt
@@ -461,4 +460,5 @@ def test_input_required_result_prompt(ctx: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run("http", port=int(sys.argv[1]) if len(sys.argv) > 1 else 8000)
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 8000
+    server.run("http", port=port)

@@ -1,9 +1,13 @@
-"""A program with a main loop, a timer, and data that only its main thread may touch; and a server inside it.
+"""A server inside a program with a main loop, a timer, and data for one thread only.
 
-Teaches: with `Server(run_on=MainThread())` tools, resources and prompts run where the host's data is, while
-HTTP is served in the background; and a `quit` from outside ends all in order: loop, queue, server.
-Run: `python3 examples/host_app.py`, which starts the program and drives it as a client. To drive it with
-another, `python3 examples/host_app.py 8000` serves http://127.0.0.1:8000/mcp until it is told to quit.
+Teaches: with `Server(run_on=MainThread())` tools, resources and prompts run where the
+host's data is, while HTTP is served in the background; and a `quit` from outside ends
+all in order: loop, queue, server.
+
+Run: python3 examples/host_app.py
+starts the program and drives it as a client. To drive it with another,
+python3 examples/host_app.py 8000
+serves http://127.0.0.1:8000/mcp until it is told to quit.
 """
 
 import os
@@ -12,22 +16,30 @@ import sys
 import threading
 import time
 
-sys.path.insert(
-    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-)  # where mcp_lite.py is
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
 from mcp_lite import Client, MainThread, Server  # noqa: E402
 
-TICK = 0.05  # seconds between two ticks of the program's timer
+# Seconds between two ticks of the program's timer.
+TICK = 0.05
 
 
 class Scene:
-    """The program's data. Like a toolkit's widgets, it refuses every thread but the one that made it."""
+    """The program's data.
+
+    Like a toolkit's widgets, it refuses every thread but the one that made it.
+    """
 
     def __init__(self):
         self._owner = threading.current_thread()
-        self._shapes, self._ticks, self._open = [], 0, True
+        self._shapes = []
+        self._ticks = 0
+        self._open = True
 
-    def __getattr__(self, name):  # scene.shapes is _shapes, if this thread may have it
+    def __getattr__(self, name):
+        # scene.shapes is _shapes, if this thread may have it.
         if threading.current_thread() is not self._owner:
             raise RuntimeError(f"{name}: only for {self._owner.name}")
         return self.__dict__["_" + name]
@@ -52,7 +64,8 @@ def make_server(scene, main):
     @server.resource("scene://shapes")
     def shapes() -> list:
         """What is in the scene."""
-        return list(scene.shapes)  # a copy: what is returned is read on another thread
+        # A copy, because what is returned is read on another thread.
+        return list(scene.shapes)
 
     @server.tool
     def ticks() -> int:
@@ -70,18 +83,19 @@ def make_server(scene, main):
 
 def run_host(port):
     """The program: its loop serves the timer, and the jobs that come from outside."""
-    scene, main = Scene(), MainThread()
+    scene = Scene()
+    main = MainThread()
     with make_server(scene, main).start_http(port=port) as http:
         print(http.url, flush=True)
         due = time.monotonic() + TICK
         while scene.open:
-            main.run_pending(
-                wait=max(0.0, due - time.monotonic())
-            )  # a job wakes it before its time
+            # A job that comes wakes it before its time.
+            main.run_pending(wait=max(0.0, due - time.monotonic()))
             if time.monotonic() >= due:
                 scene.tick()
                 due += TICK
-        main.close()  # what came too late fails at once: nobody waits for it
+        # What came too late fails at once: nobody waits for it.
+        main.close()
     # Leaving `with` lets the answers leave, and frees the port.
 
 
@@ -89,12 +103,16 @@ def drive(url):
     """What can be done from outside, by any client."""
     with Client(url) as client:
         for shape in ("circle", "square"):
-            print("drew", shape, "and there are", client.call("draw", shape=shape))
+            count = client.call("draw", shape=shape)
+            print("drew", shape, "and there are", count)
         print("in the scene:", client.read("scene://shapes"))
+
+        # Calls come between the ticks, and do not hold them up.
         before = client.call("ticks")
-        while client.call("ticks") == before:  # calls come between the ticks
+        while client.call("ticks") == before:
             pass
         print("the program's timer goes on")
+
         print("quit:", client.call("quit"))
 
 
@@ -102,15 +120,21 @@ def main():
     if len(sys.argv) > 1:
         run_host(int(sys.argv[1]))
         return
-    command = [sys.executable, os.path.abspath(__file__), "0"]  # 0: any free port
+
+    # Port 0 is any free one; the program prints the URL that it got.
+    command = [sys.executable, os.path.abspath(__file__), "0"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, universal_newlines=True
+        command,
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
     ) as host:
         try:
-            drive(host.stdout.readline().strip())
+            url = host.stdout.readline().strip()
+            drive(url)
             print("the program ended with", host.wait(10))
         finally:
-            host.kill()  # only if something went wrong
+            # It has ended already, unless something went wrong.
+            host.kill()
 
 
 if __name__ == "__main__":

@@ -1,26 +1,32 @@
 """A client in one page: start a server as a child process, look around, call, read.
 
-Teaches: blocking calls, values instead of envelopes, one plain exception when something goes wrong.
-Run: `python3 examples/quickstart.py`, in any folder with text files.
+Teaches: blocking calls, values instead of envelopes, one plain exception when something
+goes wrong.
+
+Run: python3 examples/quickstart.py
+in any folder with text files. The server is examples/quickstart_server.py.
 """
 
 import os
 import sys
 
+# mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.dirname(HERE))  # where mcp_lite.py is
+sys.path.insert(0, os.path.dirname(HERE))
+
 from mcp_lite import Client, ToolError  # noqa: E402
 
 
 def main():
+    # The server starts with the `with` block, and ends with it.
     with Client(os.path.join(HERE, "quickstart_server.py")) as client:
-        print(
-            f"connected to {client.server_info['name']}, speaking {client.protocol_version}"
-        )
+        name = client.server_info["name"]
+        print(f"connected to {name}, speaking {client.protocol_version}")
 
         for tool in client.list_tools():
             print(f"  tool {tool['name']}: {tool['description']}")
 
+        # The arguments are keywords; what comes back is a Python value.
         counts = client.call("count_lines")
         for name, lines in counts.items():
             print(f"{lines:6} lines  {name}")

@@ -1,7 +1,10 @@
 """A server in one page: two tools over the files of a folder, one resource, one prompt.
 
-Teaches: functions become tools; hints become schemas; the docstring is what a model reads.
-Run it by a client: `python3 examples/quickstart.py`, or put its path into any MCP host's configuration.
+Teaches: functions become tools; hints become schemas; the docstring is what a model
+reads.
+
+Run it by a client: python3 examples/quickstart.py
+or put its path into any MCP host's configuration.
 """
 
 import os
@@ -9,9 +12,10 @@ import platform
 import re
 import sys
 
-sys.path.insert(
-    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-)  # where mcp_lite.py is
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
 from mcp_lite import Context, Server, ToolError  # noqa: E402
 
 server = Server(
@@ -20,13 +24,14 @@ server = Server(
     instructions="Counts and searches the files of one folder.",
 )
 FOLDER = os.getcwd()
+ENDINGS = (".py", ".md", ".cfg", ".txt")
 
 
 def text_files():
-    """The text files of the folder, by name."""
+    """The name and path of each text file in the folder, by name."""
     for name in sorted(os.listdir(FOLDER)):
         path = os.path.join(FOLDER, name)
-        if os.path.isfile(path) and name.endswith((".py", ".md", ".cfg", ".txt")):
+        if os.path.isfile(path) and name.endswith(ENDINGS):
             yield name, path
 
 
@@ -38,6 +43,7 @@ def count_lines(ctx: Context) -> dict:
     for done, (name, path) in enumerate(files, 1):
         with open(path, encoding="utf-8", errors="replace") as file:
             counts[name] = sum(1 for _ in file)
+        # The client hears of it while the tool goes on.
         ctx.progress(done, len(files), name)
     print("print() is safe here: it goes to stderr, never onto the wire")
     return counts
@@ -49,14 +55,15 @@ def search(pattern: str, limit: int = 5) -> list:
     try:
         wanted = re.compile(pattern)
     except re.error as error:
+        # A model reads this, and may try again.
         raise ToolError(f"pattern: not a regular expression: {error}") from None
-    found = []
+    matches = []
     for name, path in text_files():
         with open(path, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
-                if wanted.search(line) and len(found) < limit:
-                    found.append(f"{name}:{number}: {line.strip()}")
-    return found
+                if wanted.search(line) and len(matches) < limit:
+                    matches.append(f"{name}:{number}: {line.strip()}")
+    return matches
 
 
 @server.resource("quickstart://machine", mime_type="application/json")

@@ -1,8 +1,12 @@
-"""Minutes of mixed load with faults: every transport, every revision, and every call's outcome accounted for.
+"""Minutes of mixed load with faults, and every call's outcome accounted for.
 
-Teaches: a test of endurance is bookkeeping. Each call ends in exactly one of a right answer (its value is
-checked), a failure that this program asked for, or a LOSS; what was not open before is not open after.
-Run: python3 examples/soak.py [minutes, else 1] [seed, else 1]; it ends with 0 and "ok: ...", or "FAILED: ..."
+Every transport and every revision take part. Teaches: a test of endurance is
+bookkeeping. Each call ends in exactly one of a right answer (its value is checked), a
+failure that this program asked for, or a LOSS; what was not open before is not open
+after.
+
+Run: python3 examples/soak.py [minutes, else 1] [seed, else 1]
+It ends with 0 and a last line "ok: ...", or with 1 and "FAILED: ...".
 """
 
 import contextlib
@@ -23,18 +27,22 @@ import sys
 import threading
 import time
 
-sys.path.insert(
-    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-)  # where mcp_lite.py is
-import mcp_lite  # noqa: E402
-from mcp_lite import Cancelled, Client, ConnectionClosed, Context, MissingCapability  # noqa: E402
-from mcp_lite import Server, Timeout, ToolError  # noqa: E402
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
 
-PATIENCE = 30.0  # seconds for any answer: later is never
-GROWTH = (
-    16.0  # MiB by which a run's last quarter may exceed the one before, once it is warm
-)
-WARM, COLD_GROWTH = 30.0, 64.0  # seconds that takes; and what a shorter run may grow
+import mcp_lite  # noqa: E402
+from mcp_lite import Cancelled, Client, ConnectionClosed, Context  # noqa: E402
+from mcp_lite import MissingCapability, Server, Timeout, ToolError  # noqa: E402
+
+# Seconds for any answer: later is never.
+PATIENCE = 30.0
+# Seconds until a run is warm: from then on its memory should not grow.
+WARM = 30.0
+# MiB by which the last quarter of a warm run may exceed the one before,
+GROWTH = 16.0
+# and that of a shorter run.
+COLD_GROWTH = 64.0
 VERSIONS = (*mcp_lite.LEGACY_VERSIONS, mcp_lite.NEWEST, "auto")
 FORM = {
     "type": "object",
@@ -42,27 +50,47 @@ FORM = {
     "required": ["name"],
 }
 CHILD = [sys.executable, os.path.abspath(__file__), "--serve"]
-NEVER = object()  # what no answer is equal to
+# What no answer is equal to.
+NEVER = object()
+
+
+# The tools of the server, beside those of one line.
+
+
+def tell(to: int, token: str, ctx: Context) -> str:
+    ctx.warning(token)
+    for n in range(1, to + 1):
+        ctx.progress(n, to)
+    return token
+
+
+def ask(kind: str, text: str, ctx: Context) -> str:
+    if kind == "elicit":
+        return ctx.elicit(text, FORM)["content"]["name"]
+    if kind == "roots":
+        return ctx.roots()[0]["uri"] + text
+    said = ctx.once("a", lambda: text)
+    for n in "12":
+        said += ctx.sample(n + text)["content"]["text"]
+    return said
+
+
+def fail(text: str) -> None:
+    if text < "8":
+        raise ToolError(text)
+    raise LookupError(text)
+
+
+def whoami(ctx: Context) -> str:
+    return f"{os.getpid()} {ctx.session_id or ''}"
 
 
 def build_server(running):
-    """The other end of every call. `running` has an item for each wait() that has not ended."""
+    """The other end of every call.
+
+    `running` has an item for each wait() that has not ended.
+    """
     server = Server("soak", page_size=5)
-
-    def tell(to: int, token: str, ctx: Context) -> str:
-        ctx.warning(token)
-        for n in range(1, to + 1):
-            ctx.progress(n, to)
-        return token
-
-    def ask(kind: str, text: str, ctx: Context) -> str:
-        if kind == "elicit":
-            return ctx.elicit(text, FORM)["content"]["name"]
-        if kind == "roots":
-            return ctx.roots()[0]["uri"] + text
-        return ctx.once("a", lambda: text) + "".join(
-            ctx.sample(n + text)["content"]["text"] for n in "12"
-        )
 
     def wait(ctx: Context) -> None:
         running.append(ctx)
@@ -71,24 +99,18 @@ def build_server(running):
         finally:
             running.remove(ctx)
 
-    def fail(text: str) -> None:
-        raise ToolError(text) if text < "8" else LookupError(text)
-
     def change(tool: str, uri: str) -> str:
         server.add_tool(lambda: tool, name=tool)
         server.remove_tool(tool)
         server.resource_updated(uri)
         return tool
 
-    def whoami(ctx: Context) -> str:
-        return f"{os.getpid()} {ctx.session_id or ''}"
-
     for tool in (tell, ask, wait, fail, change, whoami):
         server.add_tool(tool)
+    server.add_tool(wait, name="overdue", timeout=0.02)
     server.add_tool(lambda a, b: a + b, name="add")
     server.add_tool(lambda text: text, name="echo")
     server.add_tool(lambda: os._exit(3), name="leave")
-    server.add_tool(wait, name="overdue", timeout=0.02)
     server.add_resource("note://{name}", lambda name: "about " + name, name="note")
     server.add_prompt(lambda code: "review " + code, name="review")
     server.completion("review", "code")(lambda value: [value + "1", value + "2"])
@@ -96,45 +118,64 @@ def build_server(running):
 
 
 class Soak(logging.Handler):
-    """What the threads share: a server, in memory and on a port; what became of every call; when to stop."""
+    """What the threads share.
+
+    A server, in memory and on a port; what became of every call; when to stop.
+    """
 
     def __init__(self, seconds, seed):
         super().__init__(logging.ERROR)
-        self.seconds, self.seed, self.stop, self.running = (
-            seconds,
-            seed,
-            threading.Event(),
-            [],
-        )
-        self.counts = threading.Lock()  # guards the next two lines
-        self.calls = self.failures = 0
-        self.losses, self.answered = [], set()
+        self.seconds = seconds
+        self.seed = seed
+        self.stop = threading.Event()
+        self.running = []
+        # Guards the four that follow.
+        self.counts = threading.Lock()
+        self.calls = 0
+        self.failures = 0
+        self.losses = []
+        self.answered = set()
         self.server = build_server(self.running)
         self.http = self.server.start_http(session_seconds=60.0)
-        self.url, self.port = self.http.url, self.http.port
-        self.restarts = 0  # counts beginnings and ends: odd while the port is closed
+        self.url = self.http.url
+        self.port = self.http.port
+        # Counts beginnings and ends: odd while the port is closed.
+        self.restarts = 0
 
     def book(self, failures=0, answered=None, loss=None):
-        """Book the outcome of one call: it failed as it should, answered somewhere, or is lost."""
+        """Book the outcome of one call.
+
+        It failed as it should, or was answered at a place, or is lost.
+        """
         with self.counts:
-            self.calls, self.failures = self.calls + 1, self.failures + failures
-            self.answered |= {answered} - {None}
-            self.losses += [loss] if loss else []
+            self.calls += 1
+            self.failures += failures
+            if answered:
+                self.answered.add(answered)
+            if loss:
+                self.losses.append(loss)
         if loss and len(self.losses) <= 20:
+            # One write, so that the lines of several threads do not mix.
             print(f"LOSS {loss:.500}\n", end="", flush=True)
 
-    def emit(self, record):  # what the library logs as an error is its own failure
+    def emit(self, record):
+        """What the library logs as an error is its own failure."""
         self.book(loss="logged: " + record.getMessage())
 
     def restart(self):
-        """Close the HTTP server in the middle of everything, and start it again on the same port."""
+        """Close the HTTP server in the middle of everything.
+
+        Then start it again on the same port.
+        """
         self.restarts += 1
         self.http.close()
-        until, self.http = time.monotonic() + PATIENCE, None
+        self.http = None
+        until = time.monotonic() + PATIENCE
         while self.http is None:
             try:
                 self.http = self.server.start_http(port=self.port, session_seconds=60.0)
-            except OSError:  # the system gave it to the other end of some connection
+            except OSError:
+                # The system gave the port to the other end of some connection.
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.1)
@@ -155,17 +196,21 @@ class Visit:
     """A client's stay: it connects, does this and that, and leaves, politely or not."""
 
     def __init__(self, soak, place, version, dice):
-        self.soak, self.place, self.dice, self.who = (
-            soak,
-            place,
-            dice,
-            f"{place} {version}",
-        )
-        self.mark = soak.restarts  # restarts of the server since then are an excuse
+        self.soak = soak
+        self.place = place
+        self.dice = dice
+        self.who = f"{place} {version}"
+        # Restarts of the server since then are an excuse.
+        self.mark = soak.restarts
         self.logged = queue.SimpleQueue()
-        http = {"http": soak.url, "sse": soak.url.replace("/mcp", "/sse")}
+        targets = {
+            "memory": soak.server,
+            "stdio": CHILD,
+            "http": soak.url,
+            "sse": soak.url.replace("/mcp", "/sse"),
+        }
         self.client = Client(
-            {"memory": soak.server, "stdio": CHILD, **http}[place],
+            targets[place],
             version=version,
             timeout=PATIENCE,
             roots=["file:///"],
@@ -179,71 +224,89 @@ class Visit:
 
     def run(self):
         with contextlib.suppress(Gone), contextlib.closing(self.client):
-            self.settle("connect", lambda: self.client.connect() is self.client, True)
-            self.settle(
-                "set_log_level", lambda: self.client.set_log_level("info"), None
-            )
+            self.connect()
+            self.settle("set_log_level", self.log_all, None)
             for _ in range(self.dice.choice((5, 20, 80))):
                 if self.soak.stop.is_set():
                     return
-                if self.place == "http":  # the others must connect again
+                # In the other places a client must connect again.
+                if self.place == "http":
                     self.mark = self.soak.restarts
-                self.settle(
-                    None,
-                    functools.partial(self.dice.choice(OPERATIONS[self.place]), self),
-                    None,
-                )
-            leave = self.dice.choice(
-                (Visit.look_around, Visit.close_with_calls_in_flight)
-            )
-            self.settle(None, functools.partial(leave, self), None)
+                self.do(self.dice.choice(OPERATIONS[self.place]))
+            self.do(self.dice.choice(LEAVINGS))
+
+    def connect(self):
+        self.settle("connect", lambda: self.client.connect() is self.client, True)
+
+    def log_all(self):
+        return self.client.set_log_level("info")
+
+    def do(self, operation):
+        """Make the calls of one operation, each of which settles."""
+        self.settle(None, functools.partial(operation, self), None)
 
     def settle(self, what, call, right, failure=()):
-        """Make one call and book its one outcome: whether it was answered. Without `what`, call() settles."""
+        """Make one call and book its one outcome; returns whether it was answered.
+
+        The answer must equal `right`, or the exception be a `failure`. With None for
+        `what`, call() is an operation: it settles its own calls.
+        """
         try:
             value = call()
-            if value == right:
-                if what:
-                    self.soak.book(answered=self.place)
-                return True
-            self.soak.book(
-                loss=f"{self.who}: {what}: expected {right!r:.150}, got {value!r:.150}"
-            )
         except Gone:
             raise
         except failure:
             self.soak.book(failures=1)
+            return False
         except Exception as error:
-            ended = isinstance(error, ConnectionClosed) or "no such session" in str(
-                error
-            )
-            if (
-                ended
-                and self.place in ("http", "sse")
-                and self.soak.restarted_since(self.mark)
-            ):
-                self.soak.book(failures=1)
-                self.soak.stop.wait(0.05)  # until the port is open again, say
-            else:
-                self.soak.book(
-                    loss=f"{self.who}: {what}: expected {right!r:.150}, got {error!r}"
-                )
-            if what == "connect" or ended and self.place != "http":
-                raise Gone from error
-        return False
+            self.settle_error(what, error, right)
+            return False
+        if value != right:
+            self.lose(what, right, f"{value!r:.150}")
+            return False
+        if what:
+            self.soak.book(answered=self.place)
+        return True
+
+    def settle_error(self, what, error, right):
+        """Book what nobody asked for. Only a restart excuses it."""
+        closed = isinstance(error, ConnectionClosed)
+        ended = closed or "no such session" in str(error)
+        if ended and self.may_be_restarted():
+            self.soak.book(failures=1)
+            # Until the port is open again, say.
+            self.soak.stop.wait(0.05)
+        else:
+            self.lose(what, right, repr(error))
+        if what == "connect" or (ended and self.place != "http"):
+            raise Gone from error
+
+    def lose(self, what, right, got):
+        loss = f"{self.who}: {what}: expected {right!r:.150}, got {got}"
+        self.soak.book(loss=loss)
+
+    def may_be_restarted(self):
+        """Whether the server may have been, while something was under way."""
+        on_the_port = self.place in ("http", "sse")
+        return on_the_port and self.soak.restarted_since(self.mark)
 
     def call(self, name, right, failure=(), **arguments):
-        return self.settle(
-            name, lambda: self.client.call(name, **arguments), right, failure
-        )
+        call = functools.partial(self.client.call, name, **arguments)
+        return self.settle(name, call, right, failure)
 
     def collect(self, call, right, failure=()):
-        return self.settle(
-            "result", lambda: call.result()["content"][0]["text"], right, failure
-        )
+        """Settle a call that was started before, by the text of its result."""
+
+        def text():
+            return call.result()["content"][0]["text"]
+
+        return self.settle("result", text, right, failure)
 
     def hear(self, inbox, item):
-        """Settle that the item comes; what came before it goes. A restart on the way may have cost it."""
+        """Settle that the item comes; what came before it goes.
+
+        A restart on the way may have cost it.
+        """
 
         def wait():
             until = time.monotonic() + PATIENCE
@@ -252,10 +315,7 @@ class Visit:
                     if inbox.get(timeout=1.0) == item:
                         return item
                     continue
-                if self.soak.restarted_since(self.mark) and self.place in (
-                    "http",
-                    "sse",
-                ):
+                if self.may_be_restarted():
                     raise ConnectionClosed("lost with the server")
             raise Timeout(f"{item} did not come")
 
@@ -264,9 +324,11 @@ class Visit:
     def token(self):
         return f"{self.dice.getrandbits(64):016x}"
 
-    # What a visitor does
+    # What a visitor does.
+
     def calculate(self):
-        a, b = self.dice.randrange(10**6), self.dice.randrange(10**6)
+        a = self.dice.randrange(10**6)
+        b = self.dice.randrange(10**6)
         self.settle("add", lambda: int(self.client.call("add", a=a, b=b)), a + b)
 
     def echo_large(self):
@@ -274,38 +336,33 @@ class Visit:
         self.call("echo", text, text=text)
 
     def hear_progress_and_a_log(self):
-        to, token, seen = self.dice.choice((1, 10, 300)), self.token(), []
+        to = self.dice.choice((1, 10, 300))
+        token = self.token()
+        seen = []
         call = self.client.start_call(
             "tell",
             {"to": to, "token": token},
             on_progress=lambda *told: seen.append(told),
         )
         if self.collect(call, token):
-            self.settle(
-                "progress", lambda: seen, [(n, to, None) for n in range(1, to + 1)]
-            )
+            expected = [(n, to, None) for n in range(1, to + 1)]
+            self.settle("progress", lambda: seen, expected)
             self.hear(self.logged, token)
 
     def answer_questions(self):
-        text, old = self.token(), self.client.protocol_version < "2025-06-18"
-        self.call(
-            "ask",
-            NEVER if old else text,
-            MissingCapability if old else (),
-            kind="elicit",
-            text=text,
-        )
+        text = self.token()
+        if self.client.protocol_version < "2025-06-18":
+            # These revisions have no elicitation.
+            self.call("ask", NEVER, MissingCapability, kind="elicit", text=text)
+        else:
+            self.call("ask", text, kind="elicit", text=text)
         self.call("ask", "file:///" + text, kind="roots", text=text)
         self.call("ask", text + "1" + text + "2" + text, kind="sample", text=text)
 
     def give_up(self):
         seconds = self.dice.choice((0, 0.001, 0.02))
-        self.settle(
-            "timeout",
-            lambda: self.client.call_tool("wait", timeout=seconds),
-            NEVER,
-            Timeout,
-        )
+        wait = functools.partial(self.client.call_tool, "wait", timeout=seconds)
+        self.settle("timeout", wait, NEVER, Timeout)
         call = self.client.start_call("wait")
         self.soak.stop.wait(seconds)
         call.cancel("changed my mind")
@@ -319,45 +376,42 @@ class Visit:
         self.call("fail", NEVER, ToolError, text=text)
 
     def look_around(self):
-        token, client = self.token(), self.client
+        client = self.client
+        token = self.token()
+
+        def missing_tools():
+            return TOOLS - {tool["name"] for tool in client.list_tools()}
+
+        def messages():
+            return client.get_prompt("review", {"code": token})["messages"]
+
+        review = {"type": "text", "text": "review " + token}
+        completions = [token + "1", token + "2"]
+        complete = functools.partial(client.complete, "review", "code", token)
         self.settle("ping", client.ping, None)
-        self.settle(
-            "list_tools",
-            lambda: TOOLS - {tool["name"] for tool in client.list_tools()},
-            set(),
-        )
+        self.settle("list_tools", missing_tools, set())
         self.settle("read", lambda: client.read("note://" + token), "about " + token)
-        self.settle(
-            "complete",
-            lambda: client.complete("review", "code", token),
-            [token + "1", token + "2"],
-        )
-        self.settle(
-            "get_prompt",
-            lambda: client.get_prompt("review", {"code": token})["messages"],
-            [{"role": "user", "content": {"type": "text", "text": "review " + token}}],
-        )
+        self.settle("complete", complete, completions)
+        self.settle("get_prompt", messages, [{"role": "user", "content": review}])
 
     def burst(self):
-        texts = [self.token() for _ in range(self.dice.choice((2, 10, 40)))]
-        calls = [
-            (text, self.client.start_call("echo", {"text": text})) for text in texts
-        ]
+        calls = []
+        for _ in range(self.dice.choice((2, 10, 40))):
+            text = self.token()
+            calls.append((text, self.client.start_call("echo", {"text": text})))
         self.dice.shuffle(calls)
         for text, call in calls:
             self.collect(call, text)
 
     def listen(self):
-        tool, uri, events = (
-            "extra" + self.token(),
-            "note://" + self.token(),
-            queue.SimpleQueue(),
-        )
-        with self.client.listen(uris=[uri]) as heard:
+        tool = "extra" + self.token()
+        uri = "note://" + self.token()
+        events = queue.SimpleQueue()
+        with self.client.listen(uris=[uri]) as listening:
 
             def take_down():
                 with contextlib.suppress(ConnectionClosed):
-                    for event in heard:
+                    for event in listening:
                         events.put(event["params"].get("uri") or event["method"])
 
             thread = threading.Thread(target=take_down, name="soak-listen")
@@ -367,15 +421,20 @@ class Visit:
                 self.hear(events, uri)
         thread.join()
 
-    # Faults of its own making
+    # Faults of its own making.
+
     def end(self, how):
-        """Have how() end the conversation with calls in flight: each fails, or was answered before."""
+        """Have how() end the conversation with calls in flight.
+
+        Each of them fails, or was answered before.
+        """
         text = self.token()
-        calls = [
-            (NEVER, self.client.start_call("wait"))
-            for _ in range(self.dice.choice((1, 5)))
-        ]
-        calls += [(text, self.client.start_call("echo", {"text": text})) for _ in calls]
+        calls = []
+        width = self.dice.choice((1, 5))
+        for _ in range(width):
+            calls.append((NEVER, self.client.start_call("wait")))
+        for _ in range(width):
+            calls.append((text, self.client.start_call("echo", {"text": text})))
         how()
         for right, call in calls:
             self.collect(call, right, ConnectionClosed)
@@ -389,32 +448,36 @@ class Visit:
     def kill(self):
         """A server that is killed, or exits, can be started anew."""
         number = int(self.client.call("whoami").split()[0])
-        self.end(
-            self.dice.choice(
-                (
-                    lambda: os.kill(number, getattr(signal, "SIGKILL", signal.SIGTERM)),
-                    lambda: self.call("leave", NEVER, ConnectionClosed),
-                )
-            )
-        )
+
+        def kill_it():
+            os.kill(number, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+        def have_it_exit():
+            self.call("leave", NEVER, ConnectionClosed)
+
+        self.end(self.dice.choice((kill_it, have_it_exit)))
         self.call("add", NEVER, ConnectionClosed, a=1, b=1)
         self.client.close()
-        self.settle("connect", lambda: self.client.connect() is self.client, True)
+        self.connect()
 
     def lose_session(self):
-        """The server forgets a session: the next call opens another, and its caller does not notice."""
+        """The server forgets a session.
+
+        The next call opens another, and its caller does not notice.
+        """
         _, session = self.client.call("whoami").split(" ")
         if session:
-            connection = http.client.HTTPConnection("127.0.0.1", self.soak.port)
-            # When it has just restarted, it has lost them all.
-            with contextlib.closing(connection), contextlib.suppress(
-                OSError, http.client.HTTPException
-            ):
-                connection.request(
-                    "DELETE", "/mcp", headers={"Mcp-Session-Id": session}
-                )
-                connection.getresponse().read()
+            self.delete(session)
         self.calculate()
+
+    def delete(self, session):
+        connection = http.client.HTTPConnection("127.0.0.1", self.soak.port)
+        headers = {"Mcp-Session-Id": session}
+        # When the server has just restarted, it has lost all sessions.
+        unless_closed = contextlib.suppress(OSError, http.client.HTTPException)
+        with contextlib.closing(connection), unless_closed:
+            connection.request("DELETE", "/mcp", headers=headers)
+            connection.getresponse().read()
 
 
 TOOLS = {
@@ -446,12 +509,19 @@ OPERATIONS = {
     "http": [*COMMON, Visit.lose_session],
     "sse": COMMON,
 }
+# What a visit ends with.
+LEAVINGS = (Visit.look_around, Visit.close_with_calls_in_flight)
 
 
-# What runs on each thread, until it is time to stop
+# What runs on each thread, until it is time to stop.
+
+
 def visits(soak, dice, place, turn):
+    """One visit after the other at a place. `turn` is the first one's revision."""
     while not soak.stop.is_set():
-        version, turn = VERSIONS[turn % len(VERSIONS)], turn + 1
+        version = VERSIONS[turn % len(VERSIONS)]
+        turn += 1
+        # The newest revision is not spoken over the old HTTP+SSE.
         if place != "sse" or version != mcp_lite.NEWEST:
             Visit(soak, place, version, dice).run()
 
@@ -464,18 +534,28 @@ def raw_call(name, arguments):
         "io.modelcontextprotocol/clientCapabilities": {},
     }
     params = {"name": name, "arguments": arguments, "_meta": meta}
-    body = json.dumps(
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    body = json.dumps(call)
+    lines = (
+        "POST /mcp HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Mcp-Name: {name}",
+        "Accept: application/json, text/event-stream",
+        "Mcp-Method: tools/call",
+        "Connection: close",
+        f"MCP-Protocol-Version: {mcp_lite.NEWEST}",
+        f"Content-Length: {len(body)}",
     )
-    return (
-        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Name: {name}\r\n"
-        f"Accept: application/json, text/event-stream\r\nMcp-Method: tools/call\r\nConnection: close\r\n"
-        f"MCP-Protocol-Version: {mcp_lite.NEWEST}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-    ).encode()
+    head = "".join(line + "\r\n" for line in lines)
+    return (head + "\r\n" + body).encode()
 
 
 def hang_ups(soak, dice):
-    """Raw sockets that hang up in the middle: of the head, the body, the handler, or the answer."""
+    """Raw sockets that hang up.
+
+    In the middle of the head, of the body, of the handler, or of the answer.
+    """
     calls = (
         ("wait", {}),
         ("tell", {"to": 3000, "token": ""}),
@@ -484,39 +564,38 @@ def hang_ups(soak, dice):
     while not soak.stop.wait(0.02):
         data = raw_call(*dice.choice(calls))
         with contextlib.suppress(OSError), soak.connect() as sock:
-            if dice.random() < 0.5:  # with a reset
-                sock.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-                )
-            sock.sendall(
-                data[
-                    : dice.choice(
-                        (len(data), dice.randrange(len(data)), dice.randrange(400))
-                    )
-                ]
-            )
+            if dice.random() < 0.5:
+                # Lingering for no time makes the end a reset.
+                no_time = struct.pack("ii", 1, 0)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_time)
+            sizes = (len(data), dice.randrange(len(data)), dice.randrange(400))
+            size = dice.choice(sizes)
+            sock.sendall(data[:size])
             sock.settimeout(dice.choice((0.001, 0.05)))
             sock.recv(dice.choice((1, 1000)))
         soak.book(failures=1)
 
 
+def read_slowly(soak, sock):
+    """Yield all that comes, the first of it in small portions."""
+    for _ in range(10):
+        yield sock.recv(1 << 14)
+        soak.stop.wait(0.05)
+    yield b"".join(iter(lambda: sock.recv(1 << 16), b""))
+
+
 def slow_readers(soak, dice):
     """Raw sockets that take their time with an answer, and get all of it."""
     while not soak.stop.is_set():
-        mark, text, answer = (
-            soak.restarts,
-            "y" * dice.choice((1_000_000, 5_000_000)),
-            b"",
-        )
+        mark = soak.restarts
+        text = "y" * dice.choice((1_000_000, 5_000_000))
+        answer = b""
         with contextlib.suppress(OSError), soak.connect() as sock:
-            sock.setsockopt(
-                socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17
-            )  # far less than the answer
+            # Far less than the answer.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
             sock.sendall(raw_call("echo", {"text": text}))
-            for _ in range(10):
-                answer += sock.recv(1 << 14)
-                soak.stop.wait(0.05)
-            answer += b"".join(iter(lambda: sock.recv(1 << 16), b""))
+            for part in read_slowly(soak, sock):
+                answer += part
         if f'"text":"{text}"'.encode() in answer:
             soak.book(answered="slow readers")
         elif soak.restarted_since(mark):
@@ -526,125 +605,196 @@ def slow_readers(soak, dice):
 
 
 def restarts(soak, dice):
-    while not soak.stop.wait(dice.uniform(0.5, 1.0) * min(10.0, soak.seconds / 3)):
+    """Restarts of the HTTP server, some seconds apart."""
+    most = min(10.0, soak.seconds / 3)
+    while not soak.stop.wait(dice.uniform(0.5, 1.0) * most):
         soak.restart()
 
 
 def run(soak, job, *arguments):
     """A job, on its thread, with dice of its own. One that fails is a loss."""
+    dice = random.Random(f"{soak.seed} {job.__name__} {arguments}")
     try:
-        job(soak, random.Random(f"{soak.seed} {job.__name__} {arguments}"), *arguments)
+        job(soak, dice, *arguments)
     except BaseException as error:
         soak.book(loss=f"{job.__name__}: {error!r}")
         raise
 
 
-# What is looked at meanwhile, and at the end
+# What is looked at meanwhile, and at the end.
+
+
 def memory():
     """MiB in use; 0 where nobody tells."""
     with contextlib.suppress(OSError), open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+        pages = int(file.read().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
     return 0.0
 
 
 def descriptors():
     """How many are open; 0 where nobody tells."""
     with contextlib.suppress(OSError):
-        return len(os.listdir("/dev/fd")) - 1  # that of the listing
+        of_the_listing = 1
+        return len(os.listdir("/dev/fd")) - of_the_listing
     return 0
+
+
+def conversations():
+    """How many of the library's connections somebody still refers to."""
+    objects = gc.get_objects()
+    return sum(isinstance(each, mcp_lite.Connection) for each in objects)
+
+
+def has_child():
+    """Whether there is a child process; False on Windows, which cannot be asked."""
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except (ChildProcessError, AttributeError):
+        return False
+    return True
 
 
 def what_is_left(soak):
     """What should be gone when all is closed: {what: how many}."""
     gc.collect()
-    found = {
+    counts = {
         "handlers": len(soak.running),
-        "conversations": sum(
-            isinstance(each, mcp_lite.Connection) for each in gc.get_objects()
-        ),
+        "conversations": conversations(),
+        "child processes": int(has_child()),
     }
-    with contextlib.suppress(
-        ChildProcessError, AttributeError
-    ):  # none; or Windows, which has no such
-        os.waitpid(-1, os.WNOHANG)
-        found["child processes"] = 1
-    return {what: count for what, count in found.items() if count}
+    return {what: count for what, count in counts.items() if count}
 
 
 def verdict(calls, losses, growth, most, threads, opened, left):
-    """The last line: "ok: ...", or "FAILED: ..." and why. `threads` and `opened`: (before, after)."""
-    wrong = [
-        f"{count} {what}" for what, count in {"losses": losses, **left}.items() if count
-    ]
-    wrong += ["threads"] if threads[1] > threads[0] else []
-    wrong += ["descriptors"] if opened[1] > opened[0] else []
-    wrong += ["memory"] if growth > most else []
-    return (f"FAILED: {', '.join(wrong)}: " if wrong else "ok: ") + (
-        f"{calls} calls, {losses} losses, memory {growth:+.1f} MiB, threads {threads[0]} -> {threads[1]}, "
+    """The last line: "ok: ...", or "FAILED: ..." and why.
+
+    `growth` of the memory and the `most` of it that may be, in MiB; `threads` and
+    `opened` descriptors are pairs, (before, after); `left` is of what_is_left().
+    """
+    wrong = []
+    for what, count in {"losses": losses, **left}.items():
+        if count:
+            wrong.append(f"{count} {what}")
+    if threads[1] > threads[0]:
+        wrong.append("threads")
+    if opened[1] > opened[0]:
+        wrong.append("descriptors")
+    if growth > most:
+        wrong.append("memory")
+    outcome = "ok"
+    if wrong:
+        outcome = "FAILED: " + ", ".join(wrong)
+    return (
+        f"{outcome}: {calls} calls, {losses} losses, memory {growth:+.1f} MiB, "
+        f"threads {threads[0]} -> {threads[1]}, "
         f"descriptors {opened[0]} -> {opened[1]}"
     )
 
 
-def main():
-    before = threading.active_count(), descriptors()
-    minutes, seed = (sys.argv[1:] + ["1", "1"][len(sys.argv) - 1 :])[:2]
-    soak = Soak(float(minutes) * 60, seed)
-    logging.getLogger("mcp_lite").addHandler(soak)
-    jobs = [
-        (visits, place, turn)
-        for turn, place in enumerate(
-            ("memory", "stdio", "http", "sse", "http", "memory", "stdio", "http")
-        )
-    ]
-    workers = [
-        threading.Thread(target=run, args=(soak, *job), name=f"soak {job}", daemon=True)
-        for job in (*jobs, (hang_ups,), (slow_readers,), (restarts,))
-    ]
-    begin, samples, said = time.monotonic(), [], 0.0
+# A run.
+
+
+def start_workers(soak):
+    """All threads of a run, at work."""
+    places = ("memory", "stdio", "http", "sse", "http", "memory", "stdio", "http")
+    jobs = [(visits, place, turn) for turn, place in enumerate(places)]
+    jobs += [(hang_ups,), (slow_readers,), (restarts,)]
+    workers = []
+    for job in jobs:
+        name = f"soak {job}"
+        arguments = (soak, *job)
+        worker = threading.Thread(target=run, args=arguments, name=name, daemon=True)
+        workers.append(worker)
     for worker in workers:
         worker.start()
+    return workers
+
+
+def watch(soak):
+    """Tell how it goes until the time is over; returns samples of memory()."""
+    begin = time.monotonic()
+    samples = []
+    said = 0.0
     while (elapsed := time.monotonic() - begin) < soak.seconds:
         time.sleep(min(0.2, soak.seconds / 20))
         samples.append(memory())
         if elapsed - said >= min(5.0, soak.seconds / 4):
             said = elapsed
             print(
-                f"{elapsed:6.1f} s {soak.calls:8} calls {soak.failures:7} expected failures "
-                f"{len(soak.losses):3} losses {memory():6.1f} MiB {threading.active_count():4} threads "
+                f"{elapsed:6.1f} s {soak.calls:8} calls "
+                f"{soak.failures:7} expected failures {len(soak.losses):3} losses "
+                f"{memory():6.1f} MiB {threading.active_count():4} threads "
                 f"{descriptors():4} descriptors",
                 flush=True,
             )
-    soak.stop.set()
+    return samples
+
+
+def join_workers(soak, workers):
+    """Wait for all threads. One that hangs is a loss, and it is shown where."""
     until = time.monotonic() + 3 * PATIENCE
     for worker in workers:
         worker.join(max(0.0, until - time.monotonic()))
         if worker.is_alive():
             soak.book(loss=f"{worker.name} hangs")
             faulthandler.dump_traceback()
-    soak.http.close()
-    until = time.monotonic() + PATIENCE  # what is closed may take a moment to be gone
-    while time.monotonic() < until and (
-        threading.active_count() > before[0]
-        or descriptors() > before[1]
-        or what_is_left(soak)
-    ):
+
+
+def wait_until_gone(soak, threads, opened):
+    """What is closed may take a moment to be gone."""
+
+    def is_gone():
+        return (
+            threading.active_count() <= threads
+            and descriptors() <= opened
+            and not what_is_left(soak)
+        )
+
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until and not is_gone():
         time.sleep(0.1)
-    for place in {
-        *OPERATIONS,
-        *(["slow readers"] if soak.seconds >= WARM else []),
-    } - soak.answered:
+
+
+def growth_of(samples):
+    """How much more memory the last quarter took than the one before: medians."""
+    half = len(samples) // 2
+    quarter = half // 2
+    third = samples[half : half + quarter]
+    fourth = samples[half + quarter :]
+    return statistics.median(fourth) - statistics.median(third)
+
+
+def main():
+    threads = threading.active_count()
+    opened = descriptors()
+    minutes = sys.argv[1] if len(sys.argv) > 1 else "1"
+    seed = sys.argv[2] if len(sys.argv) > 2 else "1"
+    soak = Soak(float(minutes) * 60, seed)
+    logging.getLogger("mcp_lite").addHandler(soak)
+
+    workers = start_workers(soak)
+    samples = watch(soak)
+    soak.stop.set()
+    join_workers(soak, workers)
+    soak.http.close()
+    wait_until_gone(soak, threads, opened)
+
+    is_warm = soak.seconds >= WARM
+    expected = set(OPERATIONS)
+    if is_warm:
+        # A short run may be over before a slow reader has all of its answer.
+        expected.add("slow readers")
+    for place in expected - soak.answered:
         soak.book(loss=f"{place}: nothing was answered")
-    half, most = len(samples) // 2, GROWTH if soak.seconds >= WARM else COLD_GROWTH
-    third, fourth = samples[half : half + half // 2], samples[half + half // 2 :]
-    growth = statistics.median(fourth) - statistics.median(third)
     line = verdict(
-        soak.calls,
-        len(soak.losses),
-        growth,
-        most,
-        (before[0], threading.active_count()),
-        (before[1], descriptors()),
-        what_is_left(soak),
+        calls=soak.calls,
+        losses=len(soak.losses),
+        growth=growth_of(samples),
+        most=GROWTH if is_warm else COLD_GROWTH,
+        threads=(threads, threading.active_count()),
+        opened=(opened, descriptors()),
+        left=what_is_left(soak),
     )
     print(line)
     return 0 if line.startswith("ok: ") else 1

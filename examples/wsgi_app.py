@@ -1,17 +1,21 @@
 """A server behind gunicorn, in several processes and on several machines.
 
-Teaches: what scales out. Every request of 2026-07-28 stands alone, so any process may answer it; what a
-question and its answer must carry travels in `requestState`, which all processes sign with one key. Sessions
-stay in the process that opened them, so older clients are served without: they call, but cannot be asked.
-Run in examples/: MCP_STATE_KEY=$(openssl rand -hex 32) gunicorn -w 2 --threads 8 wsgi_app:app
+Teaches: what scales out. Every request of 2026-07-28 stands alone, so any process may
+answer it; what a question and its answer must carry travels in `requestState`, which
+all processes sign with one key. Sessions stay in the process that opened them, so older
+clients are served without: they call, but cannot be asked.
+
+Run in examples/:
+MCP_STATE_KEY=$(openssl rand -hex 32) gunicorn -w 2 --threads 8 wsgi_app:app
 """
 
 import os
 import sys
 
-sys.path.insert(
-    0, os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-)  # where mcp_lite.py is
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
 from mcp_lite import Context, Server  # noqa: E402
 
 server = Server("scaled-out", version="1.0", state_key=os.environ["MCP_STATE_KEY"])
@@ -26,6 +30,7 @@ def which_process() -> int:
 @server.tool
 def greet(ctx: Context) -> str:
     """Ask for a name, and greet; the answer may reach another process than asked."""
+    # The function runs again with the answer: what the first run found is remembered.
     asked_by = ctx.once("asked_by", os.getpid)
     form = {
         "type": "object",
@@ -35,8 +40,10 @@ def greet(ctx: Context) -> str:
     answer = ctx.elicit("What is your name?", form)
     if answer["action"] != "accept":
         return "Goodbye."
-    return f"Hello, {answer['content']['name']}! Process {asked_by} asked, {os.getpid()} greets."
+    name = answer["content"]["name"]
+    return f"Hello, {name}! Process {asked_by} asked, {os.getpid()} greets."
 
 
 # The name under which the clients reach it: requests for any other host are refused.
-app = server.wsgi_app(allowed_hosts=os.environ.get("MCP_HOSTS", "").split(","))
+hosts = os.environ.get("MCP_HOSTS", "").split(",")
+app = server.wsgi_app(allowed_hosts=hosts)
