@@ -43,8 +43,8 @@ The rooms, in reading order. Each uses only the rooms above it.
     14. HTTP server     sockets and WSGI: the shells around the endpoint
     15. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
     16. Server          registries, the features' handlers, subscriptions
-    17. Calls           a call in flight, with its rounds; a subscription
-    18. Client          probing, calling, paging, answering
+    17. Calls           a call with its rounds, a subscription; hearing and answering
+    18. Client          probing, calling, paging
 
 Who runs what, and how it ends:
     thread      born in                  runs                                          ends
@@ -840,9 +840,9 @@ METHODS: dict[str, Method] = {
 # The row of what is not in the table.
 UNKNOWN = Method("nobody", "nothing", "")
 
-# What a modern result may be, by its `resultType` (basic/index.md#result-types), and the
-# method of Call that goes on with it.
-RESULT_TYPES = {"complete": "_finish", "input_required": "_answer_questions"}
+# What a modern result may be, by its `resultType` (basic/index.md#result-types): the method
+# of Call that goes on with it, on a worker; none where the call is over.
+RESULT_TYPES = {"complete": "", "input_required": "_answer_questions"}
 
 # What a client may ask to hear of: the member of its filter, the notification, and the
 # capability that promises it.
@@ -8788,188 +8788,276 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 ###############################################################################
 # 17. Calls ###################################################################
 ###############################################################################
-# What is in flight on a client: a call, with its rounds of questions, and a subscription.
+# What goes on behind a Client: a call, round after round until its last answer; a
+# subscription; and the endpoint, which hears what the server says by itself and answers
+# its questions by the user's callbacks. Knows what the two eras make of each.
 class Call:
-    """A call in flight, as `Client.start_call` returns it: for one thread; cancel() and done() for any."""
+    """A call in flight, as `Client.start_call` returns it.
+
+    result() is for one thread; cancel() and done() are for any. The life of a call,
+    round after round (basic/patterns/mrtr.md: a result may ask questions; the client
+    answers them, and sends the request again, under another id):
+
+        sent --the last answer--> finished | failed
+         ^ |
+         | `--another one--> asked --a worker goes on--> answering --it cannot--> failed
+         |                                                   |
+         `---------------------------------------------------'
+        anywhere: --cancel(), or its time is over--> cancelled
+                  --close(), or the server ends--> failed
+
+    It goes on by itself, whether or not anybody waits in result(). Its waiter is
+    registered in `protocol.pending` from beginning to end, between two rounds under the
+    id that the next request will have: so cancel() and close() find it anywhere, and
+    who takes it out of there has ended it.
+    """
 
     def __init__(
         self, client: Client, method: str, params: Json, on_progress: Callback
     ) -> None:
-        self._client, self._connection, self._params = (
-            client,
-            client._open_connection(),
-            params,
-        )
-        self._on_progress, self._rounds = on_progress, 0
-        self._outcome: Any = None  # the result or the exception, once result() has it
-        self._waiter = Waiter(method, on_progress is not None, self._on_answer)
+        self._client = client
+        self._connection = client._require_connection()
+        self._params = params
+        self._on_progress = on_progress
+        # How many answers were not the last. Who goes on with one counts it, and nobody
+        # else: there is one round at a time.
+        self._rounds = 0
+        # The result, or why there is none, once result() has it.
+        self._outcome: Json | BaseException | None = None
+        self._waiter = Waiter(method, on_progress is not None, self._hear_answer)
         self._connection.request(self._waiter, params)
 
     def result(self, timeout: float | None = None) -> Json:
-        """Block until the answer, running the progress callback here; `timeout` in seconds, else the
-        client's. Raises McpError, Timeout (and the call is cancelled), Cancelled, ConnectionClosed."""
+        """Block until the last answer is here. Returns the result, as on the wire.
+
+        timeout: in seconds, for all rounds together, else the client's; time stands
+            still while a question is answered
+
+        The progress callback runs in this thread; what it raises ends the call. Raises
+        McpError, Timeout (and the call is cancelled), Cancelled, ConnectionClosed.
+        Asked again, it returns or raises the same.
+        """
         if self._outcome is None:
             seconds = self._client.timeout if timeout is None else timeout
-            try:
-                self._outcome = self._connection.wait(
-                    self._waiter, seconds, self._on_progress
-                )
-            except BaseException as error:
-                self._outcome = error
-                self.cancel(error_text(error))  # if it could not wait, for Ctrl-C
-        if isinstance(self._outcome, dict):
-            return self._outcome
-        raise self._outcome
+            self._outcome = self._wait(seconds)
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome
+
+    def _wait(self, seconds: float) -> Json | BaseException:
+        try:
+            return self._connection.wait(self._waiter, seconds, self._on_progress)
+        except BaseException as error:
+            # Mostly the wait has cancelled it; but Ctrl-C may come before it has begun.
+            self.cancel(error_text(error))
+            return error
 
     def cancel(self, reason: str | None = None) -> None:
-        """Tell the server to stop; result() raises Cancelled. Does nothing if the answer is already here."""
+        """Tell the server to stop; result() raises Cancelled. No effect if too late.
+
+        reason: for the server's log
+        """
         if self._connection.abandon(self._waiter, reason):
             self._waiter.inbox.put(("cancelled", None))
 
     def done(self) -> bool:
         """Whether result() would return, or raise, at once."""
-        return self._outcome is not None or (
-            self._waiter.id not in self._connection.protocol.pending
-            and not self._waiter.inbox.empty()
-        )
+        if self._outcome is not None:
+            return True
+        return not self._is_open() and not self._waiter.inbox.empty()
 
-    # Multi round-trip requests: basic/patterns/mrtr.md. Between the rounds the waiter stays registered, under
-    # the id that the next request will have, so that cancel() and close() find it.
-    def _on_answer(self, answer: Answer) -> bool:
-        protocol, asked = self._connection.protocol, answer.result or {}
-        stale = isinstance(answer.error, HeaderMismatch) and not self._rounds
-        done = (
-            protocol.version < FIRST_MODERN
-            or asked.get("resultType", "complete") == "complete"
-        )
-        if done and not stale:
+    def _is_open(self) -> bool:
+        return self._waiter.id in self._connection.protocol.pending
+
+    # The rounds. Each answer is heard; unless it is the last, a worker goes on: takes
+    # the step that the answer asks for, and sends the request again.
+    def _hear_answer(self, answer: Answer) -> bool:
+        """Take an answer, on the reading thread. True if it is not the last one."""
+        step = self._step_after(answer)
+        if step is None:
             return False
-        self._waiter.id, self._waiter.sent = protocol.open(self._waiter), False
-        self._connection.workers.submit(lambda: self._next_round(asked, stale))
+        # Registered again at once, for cancel() and close().
+        self._waiter.sent = False
+        self._waiter.id = self._connection.protocol.open(self._waiter)
+        job = partial(self._go_on, step, answer.result or {})
+        self._connection.workers.submit(job)
         return True
 
-    def _next_round(self, asked: Json, stale: bool) -> None:
-        """Answer what was asked and send the next request, on a worker; unless it was cancelled meanwhile."""
-        connection, waiter, pending = (
-            self._connection,
-            self._waiter,
-            self._connection.protocol.pending,
-        )
-        if waiter.id not in pending:
+    def _step_after(self, answer: Answer) -> Callable[[Json], Json] | None:
+        """What a worker does next, given the result; None after the last answer."""
+        mismatch = isinstance(answer.error, HeaderMismatch) and self._rounds == 0
+        # Only for what mirrors arguments: tools/list must not wait for itself.
+        if mismatch and method_row(self._waiter.method).mirrors_arguments:
+            return self._read_tools_again
+        if answer.error is not None or self._connection.protocol.version < FIRST_MODERN:
+            return None
+        # "clients MUST treat an absent resultType as 'complete'"
+        kind = str(answer.result.get("resultType", "complete"))
+        step = RESULT_TYPES.get(kind, "_refuse_result")
+        return getattr(self, step) if step else None
+
+    def _go_on(self, step: Callable[[Json], Json], result: Json) -> None:
+        """Send the request again, with what the step adds; unless it was cancelled."""
+        if not self._is_open():
             return
-        asks, kind = method_row(waiter.method).asks, asked.get("resultType")
-        questions = asked.get("inputRequests")
-        params = add_given(dict(self._params), requestState=asked.get("requestState"))
         self._rounds += 1
         try:
-            # "A resultType of any value unrecognized by the client MUST be considered invalid."
-            if not stale and not (kind == "input_required" and asks):
-                raise InternalError(
-                    f"the server's result has an unknown resultType {show(kind)}"
-                )
             if self._rounds > MAX_ROUNDS:
+                method = self._waiter.method
                 raise InternalError(
-                    f"{waiter.method}: the server asked more than {MAX_ROUNDS} times"
+                    f"{method}: the server asked more than {MAX_ROUNDS} times"
                 )
-            if stale:
-                self._client.list_tools()  # for what its headers should mirror
-            elif questions is None:
-                time.sleep(min(0.05 * 2**self._rounds, 1.0))  # "not yet": no hurry
-            else:
-                params["inputResponses"] = self._client._answer_all(
-                    connection, questions
-                )
-            if waiter.id in pending:
-                connection.request(waiter, params)
+            params = {**self._params, **step(result)}
+            if self._is_open():
+                self._connection.request(self._waiter, params)
+        except (ValueError, TypeError) as error:
+            # JSON cannot say what is to be sent back: a lone surrogate in it, say.
+            self._fail(InternalError(f"cannot retry: {error}"))
         except Exception as error:
-            pending.pop(waiter.id, None)
-            if isinstance(error, (ValueError, TypeError)):
-                error = InternalError(f"cannot retry: {error}")
-            waiter.inbox.put(
-                ("answer", Answer(waiter, None, error))
-            )  # unread, if it was cancelled
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """End the call with an error of ours; unread, if it was cancelled before."""
+        self._connection.protocol.pending.pop(self._waiter.id, None)
+        self._waiter.inbox.put(("answer", Answer(self._waiter, None, error)))
+
+    # The steps, what is done about an answer that is not the last; RESULT_TYPES names
+    # those about results. Each returns what the next request has besides, and may block
+    # or raise.
+    def _answer_questions(self, result: Json) -> Json:
+        # "Servers MUST NOT send InputRequiredResult responses on any other" requests.
+        if not method_row(self._waiter.method).asks:
+            self._refuse_result(result)
+
+        members = add_given({}, requestState=result.get("requestState"))
+        questions = result.get("inputRequests")
+        if questions is None:
+            # It says "not yet": it is asked again, but there is no hurry.
+            time.sleep(min(0.05 * 2**self._rounds, 1.0))
+        else:
+            endpoint = self._client._endpoint
+            members["inputResponses"] = endpoint.answer_all(self._connection, questions)
+        return members
+
+    def _refuse_result(self, result: Json) -> Json:
+        # "A resultType of any value unrecognized [...] MUST be considered invalid."
+        kind = show(result.get("resultType"))
+        raise InternalError(f"the server's result has an unknown resultType {kind}")
+
+    def _read_tools_again(self, result: Json) -> Json:
+        # "the client SHOULD call tools/list [...], then retry": it says what to mirror.
+        self._client.list_tools()
+        return {}
 
 
 class Listening:
-    """An iterator over a server's notifications, {"method", "params"} each. A context manager, too."""
+    """A server's notifications of changes, as `Client.listen` returns it.
+
+    An iterator over {"method", "params"}, which blocks for the next one, and a context
+    manager. Safe from any thread.
+
+        open --close(), or the server ends it--> over: the iteration stops
+          `---the conversation ends, or fails--> over: the iteration raises why
+
+    The modern era has a request for it, open as long as it is heard, whose id all that
+    belongs to it carries (basic/patterns/subscriptions.md). In a legacy session all
+    listeners hear everything: each takes what it is for.
+    """
 
     def __init__(
-        self, client: Client, kinds: list[str], uris: list[str], tell: Callback = None
+        self,
+        client: Client,
+        kinds: list[str],
+        uris: list[str],
+        on_event: Callback = None,
     ) -> None:
-        self._client, self._connection, self._tell = (
-            client,
-            client._open_connection(),
-            tell or self._put,
-        )
-        legacy = (
-            client.protocol_version < FIRST_MODERN
-        )  # no id tells then which notifications are for this one
-        self.methods = [LIST_CHANGES[kind][1] for kind in kinds if legacy]
-        self.uris = uris if legacy else []
-        self._events: SimpleQueue[Any] = (
-            SimpleQueue()
-        )  # {"method", "params"}; last None or an exception
+        """Blocks until the server has agreed.
+
+        `kinds`: of LIST_CHANGES. on_event(method, params) hears in place of the
+        iteration, on the reading thread.
+        """
+        self._client = client
+        self._connection = client._require_connection()
+        self._on_event = on_event or self._queue
+        # What this is for in a legacy session.
+        self._methods: list[str] = []
+        self._uris: list[str] = []
+        # {"method", "params"} each; at the end None, or an exception.
+        self._events: SimpleQueue[Any] = SimpleQueue()
         self._waiter = Waiter("subscriptions/listen", on_answer=self._end)
-        client._listenings.append(self)
+        # Registered before anything is sent: nothing that comes is missed.
+        self._listenings = client._endpoint.listenings
+        self._listenings.append(self)
         try:
-            if legacy:  # open, but never sent: so it hears of the end of the session
-                self._waiter.id = self._connection.protocol.open(self._waiter)
-                for uri in uris:
-                    client.request("resources/subscribe", {"uri": uri})
+            if client.protocol_version < FIRST_MODERN:
+                self._open_legacy(kinds, uris)
             else:
-                wanted = {
-                    **{LIST_CHANGES[kind][0]: True for kind in kinds},
-                    "resourceSubscriptions": uris,
-                }
-                params = {
-                    "notifications": wanted,
-                    "_meta": client._meta(NEWEST),
-                }  # is acknowledged
-                self._connection.wait(
-                    self._connection.request(self._waiter, params), client.timeout
-                )
+                self._open_modern(kinds, uris)
         except BaseException:
             self._connection.abandon(self._waiter, None)
             self._end(Answer(self._waiter, None, None))
             raise
 
-    def hear(self, subscription: Any, method: str, params: Json) -> None:
-        """Take a notification, on the reading thread, if it is for this one: by its id, or what it says."""
-        row, waiter = method_row(method), self._waiter
-        mine = waiter.sent and is_id(subscription) and waiter.id == subscription
-        if mine and row.acknowledges:
+    def _open_legacy(self, kinds: list[str], uris: list[str]) -> None:
+        self._methods = [LIST_CHANGES[kind].method for kind in kinds]
+        self._uris = uris
+        # Registered, but never sent: so it hears of the end of the session.
+        self._waiter.id = self._connection.protocol.open(self._waiter)
+        for uri in uris:
+            self._client.request("resources/subscribe", {"uri": uri})
+
+    def _open_modern(self, kinds: list[str], uris: list[str]) -> None:
+        wanted: Json = {LIST_CHANGES[kind].member: True for kind in kinds}
+        wanted["resourceSubscriptions"] = uris
+        params = {"notifications": wanted, "_meta": self._client._meta(NEWEST)}
+        self._connection.request(self._waiter, params)
+        # For the acknowledgement, which _hear passes on.
+        self._connection.wait(self._waiter, self._client.timeout)
+
+    def _hear(self, subscription: Any, method: str, params: Json) -> None:
+        """Take a notification if it is for this one, on the reading thread.
+
+        That is told by the id of its subscription, or in a session by what it is about.
+        """
+        waiter = self._waiter
+        row = method_row(method)
+        is_ours = waiter.sent and is_id(subscription) and waiter.id == subscription
+        if is_ours and row.acknowledges:
             waiter.inbox.put(("answer", Answer(waiter, params, None)))
-        elif mine and row.cancels:
+        elif is_ours and row.cancels:
             if self._connection.protocol.pending.pop(waiter.id, None):
                 waiter.answer(Answer(waiter, {}, None))
-        elif mine or method in self.methods or params.get("uri") in self.uris:
-            self._tell(method, params)
+        elif is_ours or method in self._methods or params.get("uri") in self._uris:
+            self._on_event(method, params)
 
-    def _put(self, method: str, params: Json) -> None:
+    def _queue(self, method: str, params: Json) -> None:
         put_bounded(self._events, {"method": method, "params": params})
 
     def _end(self, answer: Answer) -> bool:
         with suppress(ValueError):
-            self._client._listenings.remove(self)
+            self._listenings.remove(self)
         self._events.put(answer.error)
-        return False  # who waits for the acknowledgement is to know, too
+        # Who waits for the acknowledgement is to know, too.
+        return False
 
     def __iter__(self) -> Iterator[Json]:
         return self
 
     def __next__(self) -> Json:
-        if isinstance(event := get_within(self._events, None), dict):
+        event = get_within(self._events, None)
+        if isinstance(event, dict):
             return event
-        self._events.put(event)  # it is over, for whoever asks again
+        # It is over, for whoever asks again.
+        self._events.put(event)
         raise event or StopIteration
 
     def close(self) -> None:
-        """End it: the server is told, and the iteration stops. Idempotent, from any thread."""
+        """Tell the server, and end the iteration. Idempotent, from any thread."""
         if not self._connection.abandon(self._waiter, None):
             return
         self._end(Answer(self._waiter, None, None))
-        for uri in self.uris:
-            if not any(uri in other.uris for other in self._client._listenings):
+        for uri in self._uris:
+            if not any(uri in other._uris for other in list(self._listenings)):
                 with suppress(ConnectionClosed):
                     self._client.request("resources/unsubscribe", {"uri": uri})
 
@@ -8980,58 +9068,296 @@ class Listening:
         self.close()
 
 
+class ClientEndpoint(Endpoint):
+    """A client's end of its conversations: hears notifications, answers questions.
+
+    One endpoint serves all the connections of a Client, one after the other, and keeps
+    what is learned of the server. The callbacks, which Client describes, answer
+    questions on workers. Notifications are passed on by the reading thread: to
+    `listenings`, and to callbacks, which run on a thread of their own.
+    """
+
+    # Runs the callbacks that hear, one by one. Each connection has a new one.
+    callbacks: Workers
+
+    def __init__(
+        self,
+        log: _Log,
+        *,
+        roots: Any,
+        on_elicit: Callback,
+        on_sample: Callback,
+        on_log: Callback,
+        on_notification: Callback,
+    ) -> None:
+        self._log = log
+        self._roots = roots
+        self._on_elicit = on_elicit
+        self._on_sample = on_sample
+        self._on_log = on_log
+        self._on_notification = on_notification
+        # Those that are open. Each adds and removes itself, on any thread.
+        self.listenings: list[Listening] = []
+        # By a tool's name: its outputSchema, compiled once it was used; None when the
+        # list of tools must be read (again). A list of tools replaces it as a whole.
+        self.output_schemas: dict[str, Any] | None = None
+        # By a tool's name, as far as lists were read: what headers mirror of its
+        # arguments.
+        self.mirrors: dict[str, list[tuple[list[str], str]]] = {}
+        # Nothing is known of the server yet.
+        self.learn_server({})
+
+    def learn_server(self, words: Json) -> None:
+        """Remember what a server says of itself, in either era. It is not verified."""
+        meta = object_or_empty(words.get("_meta"))
+        info = words.get("serverInfo", meta.get(META_SERVER_INFO))
+        instructions = words.get("instructions")
+        self.server_info = object_or_empty(info)
+        self.server_capabilities = object_or_empty(words.get("capabilities"))
+        self.instructions = instructions if isinstance(instructions, str) else None
+
+    def connected(self, connection: Connection) -> None:
+        """Have a thread for callbacks: one, so that they run in order."""
+        self.callbacks = Workers("mcp-callbacks", 1, do_nothing, self._log)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Let the callbacks run that wait, for a while."""
+        self.callbacks.close(EXIT_SECONDS)
+
+    def output_lost(self, connection: Connection) -> None:
+        """The server reads no more: nothing that waits will be answered."""
+        connection.helpers.submit(partial(self._fail_waiting, connection))
+
+    def _fail_waiting(self, connection: Connection) -> None:
+        # On a helper, for a child's last words take a moment to come.
+        end = connection.transport.describe_end("the server reads no more")
+        connection.fail_pending(end)
+
+    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
+        """What HTTP headers mirror of a tool's arguments, as far as lists were read."""
+        return self.mirrors.get(tool, [])
+
+    def capabilities(self, version: str = NEWEST) -> Json:
+        """What this client declares in a revision: a capability for each callback."""
+        declared: Json = {}
+        # Since 2025-11-25, a capability says what it includes.
+        detailed = version >= LAST_LEGACY
+        elicits = METHODS["elicitation/create"].since <= version
+        if self._on_elicit is not None and elicits:
+            declared["elicitation"] = {"form": {}, "url": {}} if detailed else {}
+        if self._on_sample is not None:
+            declared["sampling"] = {"tools": {}} if detailed else {}
+        if self._roots is not None:
+            declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
+        return declared
+
+    # Hearing
+    def serve_notification(
+        self, connection: Connection, notification: Notification
+    ) -> None:
+        """Pass a notification on: to who listens for it, and to the callbacks."""
+        method, params, row = notification
+        self._note_change(method)
+        meta = object_or_empty(params.get("_meta"))
+        subscription = meta.get(META_SUBSCRIPTION, params.get("requestId"))
+        if subscription:
+            params = {name: value for name, value in params.items() if name != "_meta"}
+        for listening in list(self.listenings):
+            listening._hear(subscription, method, params)
+        if not row.acknowledges:
+            self._tell_callbacks(row, method, params)
+
+    def _note_change(self, method: str) -> None:
+        for kind, change in LIST_CHANGES.items():
+            if method == change.method:
+                self.output_schemas = None
+                # A session's server that started without any has some now.
+                self.server_capabilities.setdefault(kind, {"listChanged": True})
+
+    def _tell_callbacks(self, row: Method, method: str, params: Json) -> None:
+        if row.logs and self._on_log is not None:
+            job = partial(
+                self._on_log,
+                params.get("level"),
+                params.get("data"),
+                params.get("logger"),
+            )
+        elif self._on_notification is not None:
+            job = partial(self._on_notification, method, params)
+        else:
+            return
+        if len(self.callbacks) < MAX_QUEUED:
+            self.callbacks.submit(job)
+        else:
+            self._log.warning(
+                f"a notification was dropped: {MAX_QUEUED} wait for the callbacks"
+            )
+
+    # Answering
+    def serve_request(self, connection: Connection, request: Request) -> None:
+        """Answer a question of a legacy server, on a worker."""
+        try:
+            answer = self._answer(connection, request.method, request.params)
+            message = result_message(request.id, answer)
+        except McpError as error:
+            message = error_message(request.id, error)
+        connection.respond(request, message)
+
+    def answer_all(self, connection: Connection, questions: Any) -> Json:
+        """Answer a modern result's inputRequests: {key: answer}. Raises McpError.
+
+        One after the other, for there is one user.
+        """
+        if not isinstance(questions, dict) or not all(
+            isinstance(each, dict) for each in questions.values()
+        ):
+            raise InternalError(
+                f"inputRequests: expected an object of requests, got {show(questions)}"
+            )
+        answers = {}
+        for key, question in questions.items():
+            method = str(question.get("method"))
+            params = question.get("params") or {}
+            answers[key] = self._answer(connection, method, params)
+        return answers
+
+    def _answer(self, connection: Connection, method: str, params: Json) -> Json:
+        """What a callback answers, checked. Raises McpError, whatever has failed."""
+        row = method_row(method)
+        is_question = row.kind == "request" and row.sender != "client"
+        if not is_question or not has_capability(self.capabilities(), row.capability):
+            raise MethodNotFound(
+                f"{show(method)} is no question that this client declared to answer"
+            )
+        try:
+            with _answering(connection):
+                answer: Json = getattr(self, row.handler)(params)
+                _check_given_answer(method, params, answer)
+            return answer
+        except McpError:
+            raise
+        except BaseException as error:
+            self._log.error(f"answering {method} failed: {error_text(error)}", error)
+            raise InternalError(
+                f"{method}: the client's callback raised {type(error).__name__}"
+            ) from error
+
+    # The handlers that METHODS names: parameters to result.
+    def _ping(self, params: Json) -> Json:
+        return {}
+
+    def _roots_list(self, params: Json) -> Json:
+        roots = self._roots() if callable(self._roots) else self._roots
+        return {"roots": [encode_root(root) for root in roots]}
+
+    def _sampling_create_message(self, params: Json) -> Any:
+        answer = (self._on_sample or do_nothing)(params)
+        if not isinstance(answer, str):
+            return answer
+        return {
+            "role": "assistant",
+            "content": {"type": "text", "text": answer},
+            "model": "unknown",
+            "stopReason": "endTurn",
+        }
+
+    def _elicitation_create(self, params: Json) -> Any:
+        schema: Any = params.get("requestedSchema")
+        if params.get("mode", "form") == "form":
+            try:
+                check_elicitation_schema(schema)
+            except ValueError as error:
+                raise InvalidParams(str(error)) from None
+
+        answer = (self._on_elicit or do_nothing)(params) or {"action": "cancel"}
+        action = object_or_empty(answer).get("action")
+        if schema is None or action != "accept":
+            return add_given({}, action=action)
+
+        defaults = {
+            name: field["default"]
+            for name, field in schema["properties"].items()
+            if "default" in field
+        }
+        content = {**defaults, **(answer.get("content") or {})}
+        return {"action": action, "content": content}
+
+
+@contextmanager
+def _answering(connection: Connection) -> Iterator[None]:
+    """Inside, this thread answers a question: the time of other calls stands still."""
+    thread = threading.get_ident()
+    with connection._lock:
+        connection.answering.add(thread)
+    try:
+        yield
+    finally:
+        with connection._lock:
+            connection.answering.discard(thread)
+
+
+def _check_given_answer(method: str, params: Json, answer: Json) -> None:
+    """Raise TypeError when a callback's answer is not what the question wants."""
+    try:
+        check_answer("from a callback", method, params, answer)
+    except InvalidParams as error:
+        raise TypeError(error.message) from None
+
+
+def encode_root(root: Any) -> Json:
+    """A root as on the wire, from a path, a URI, or {"uri", "name"}."""
+    if isinstance(root, dict):
+        return root
+    text = os.fspath(root)
+    # One letter before the colon would be a Windows drive.
+    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
+        return {"uri": text}
+    import pathlib
+
+    path = pathlib.Path(text).absolute()
+    return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+
 ###############################################################################
 # 18. Client ##################################################################
 ###############################################################################
-# Connects to a server wherever it is, finds out which era and revision it speaks, and turns each method into
-# a blocking call. Answers the server's questions through the callbacks, in either era.
-
-
-class MemoryTransport(Transport):
-    """Carries messages to a server in this process, and its answers back."""
+# Connects to a server wherever it is, finds out which era and revision it speaks, and
+# turns each of its features into a blocking call.
+class _Handover(Transport):
+    """Carries messages to a connection in this process: it is fed what is written."""
 
     feeds = True
+
+    def __init__(self, there: Connection) -> None:
+        self._there = there
+
+    def write(self, data: bytes) -> None:
+        self._there.dispatch(self._there.feed(data))
+
+
+class MemoryTransport(_Handover):
+    """Carries a client's messages to a server in this process, and its answers back."""
 
     def __init__(self, server: Server) -> None:
         self._server = server._endpoint
 
     def start(self, connection: Connection) -> None:
-        self._theirs = self._server.connect(_Inbound(connection))
-
-    def write(self, data: bytes) -> None:
-        self._theirs.dispatch(self._theirs.feed(data))
+        self._there = self._server.connect(_Handover(connection))
 
     def close(self) -> None:
         closed = ConnectionClosed("the client closed the connection")
-        self._theirs.close(closed, EXIT_SECONDS)
-        self._server.disconnected(self._theirs)
+        self._there.close(closed, EXIT_SECONDS)
+        self._server.disconnected(self._there)
 
 
-class _Inbound(Transport):
-    """Carries what a server in this process says to the client's connection."""
+class Client:
+    """An MCP client with blocking calls: `with Client("server.py") as client: ...`.
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def write(self, data: bytes) -> None:
-        self._connection.dispatch(self._connection.feed(data))
-
-
-class Client(Endpoint):
-    """An MCP client with blocking calls: `with Client(target) as client: client.call("tool", x=1)`.
-
-    `target`: a URL, a command as a list, "server.py" or a command line, {"url":, "headers":} or {"command":,
-    "args":, "env":}, a Server in this process, or (reader, writer), two binary streams. `env` is added to
-    this process's environment, for a child in `cwd`. `timeout` in seconds is for each request. `version` is
-    "auto", or the one revision to speak. `validate=False` takes structured results as they come.
-    `trace(direction, line)` sees every message; True writes them to stderr.
-    Declared as capabilities, and run on a worker, so that they may call the client: on_elicit(params) returns
-    {"action":, "content":} (the form's defaults are filled in), or None for "cancel"; on_sample(params) the
-    wire's result, or text; `roots` is a list of paths, URIs or {"uri":, "name":}, or a function for one.
-    on_log(level, data, logger) and on_notification(method, params) run in order on a thread of their own,
-    on_progress(progress, total, message) in the thread that waits. What `server_info`, `server_capabilities`
-    and `instructions` say is not verified. Safe from any thread. Raises McpError, ToolError, Timeout,
-    Cancelled, ConnectionClosed."""
+    It speaks every revision; "auto" finds out which one the server wants. Its calls
+    block their thread, and may be made from any. They raise McpError, ToolError,
+    Timeout, Cancelled, ConnectionClosed, and nothing private. `timeout` may be changed
+    at any time.
+    """
 
     def __init__(
         self,
@@ -9040,7 +9366,7 @@ class Client(Endpoint):
         timeout: float = 60.0,
         headers: dict[str, str] | None = None,
         env: dict[str, str] | None = None,
-        cwd: Any = None,
+        cwd: str | os.PathLike[str] | None = None,
         version: str = "auto",
         name: str = "mcp_lite",
         client_version: str = __version__,
@@ -9050,58 +9376,91 @@ class Client(Endpoint):
         on_log: Callback = None,
         on_progress: Callback = None,
         on_notification: Callback = None,
-        trace: Any = None,
+        trace: Callable[[str, bytes], Any] | bool | None = None,
         ssl_context: Any = None,
         validate: bool = True,
     ) -> None:
+        """Prepare to reach a server, by `with` or connect(). Raises ValueError.
+
+        target: where the server is: a URL; "server.py" or a command line; a command as
+            a list; {"url":, "headers":} or {"command":, "args":, "env":}; a Server in
+            this process; (reader, writer), two binary streams; or an instance of
+            Transport, for any other way
+        timeout: seconds for each request
+        headers: of every HTTP request
+        env: variables of a child process, added to this process's environment
+        cwd: the folder of a child process
+        version: the one revision to speak, or "auto"
+        name: what the server is told of this client
+        client_version: likewise
+        roots: what the server may work on: a list of paths, URIs or {"uri":, "name":},
+            or a function that returns one
+        on_elicit: on_elicit(params) answers a question to the user by {"action":,
+            "content":}, where the form's defaults are filled in, or None for "cancel"
+        on_sample: on_sample(params) has a model answer: the wire's result, or its text
+        on_log: on_log(level, data, logger) hears log messages
+        on_notification: on_notification(method, params) hears what on_log does not
+        on_progress: on_progress(progress, total, message) hears of the calls without
+            one of their own
+        trace: trace(direction, line) sees every message, as "-->" or "<--" and bytes;
+            True writes them to stderr
+        ssl_context: an ssl.SSLContext, for https
+        validate: whether a tool's structured results must match its outputSchema
+
+        `roots`, `on_elicit` and `on_sample` are declared as capabilities when given.
+        They run on workers, so they may call the client; what they raise is an error
+        that the server gets. on_log and on_notification run in order on a thread of
+        their own, on_progress in the thread that waits for the result.
+        """
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
         if version not in versions:
             raise ValueError(f"version: expected {versions}, got {show(version)}")
         self.timeout = timeout
-        self._take_server({})  # nothing is known of it yet
-        self._target, self._env, self._cwd, self._version = target, env, cwd, version
-        self._headers, self._ssl_context = headers or {}, ssl_context
-        self._info, self._log_level = {"name": name, "version": client_version}, ""
-        self._roots, self._on_elicit, self._on_sample = roots, on_elicit, on_sample
-        self._on_log, self._on_progress, self._on_notification = (
-            on_log,
-            on_progress,
-            on_notification,
+        self._target = target
+        self._headers = headers or {}
+        self._env = env or {}
+        self._cwd = cwd
+        self._version = version
+        self._info = {"name": name, "version": client_version}
+        self._on_progress = on_progress
+        self._trace = trace
+        self._ssl_context = ssl_context
+        self._validate = validate
+        # What set_log_level() has asked for; modern requests carry it.
+        self._log_level = ""
+        self._log = _Log()
+        self._endpoint = ClientEndpoint(
+            self._log,
+            roots=roots,
+            on_elicit=on_elicit,
+            on_sample=on_sample,
+            on_log=on_log,
+            on_notification=on_notification,
         )
-        self._validate, self._log, self._trace, self._lock = (
-            validate,
-            _Log(),
-            trace,
-            threading.Lock(),
-        )
-        self._connection: Connection | None = None  # who takes it, under _lock, ends it
+        # What subscribe() has opened, by URI.
+        self._subscriptions: dict[str, Listening] = {}
+        # Held only to take the connection: who has taken it ends it, and its reader.
+        self._lock = threading.Lock()
+        # Set by the thread that connects, as soon as close() could end it.
+        self._connection: Connection | None = None
+        # What reads from the transport, unless that feeds by itself.
         self._reader: threading.Thread | None = None
-        self._listenings: list[Listening] = []  # those that are open
-        self._subscriptions: dict[str, Listening] = {}  # by URI
-        self._output_schemas: dict[str, Any] | None = (
-            None  # by tool; compiled when first used
-        )
-        # By a tool's name: its header_parameters().
-        self._mirrors: dict[str, list[tuple[list[str], str]]] = {}
 
-    # Connecting
+    # Connecting and ending
     def connect(self) -> Client:
-        """Reach the server, agree on a revision. Raises ConnectionClosed, UnsupportedVersion, Timeout."""
+        """Reach the server, agree on a revision. Blocks. Returns the client itself.
+
+        Raises ConnectionClosed, UnsupportedVersion, Timeout, RuntimeError when it is
+        connected already, and TypeError for a target that is none.
+        """
         if self._connection is not None:
             raise RuntimeError("the client is connected already")
         try:
             try:
                 self._open(self._version)
             except ConnectionClosed:
-                if (
-                    self._version != "auto"
-                    or not isinstance(
-                        self._connection and self._connection.transport, Child
-                    )
-                    or self._connection is None
-                ):
+                if not self._may_open_again():
                     raise
-                # Some old servers end when asked anything before `initialize`: once more, without asking.
                 self.close()
                 self._open(LAST_LEGACY)
         except BaseException:
@@ -9110,11 +9469,16 @@ class Client(Endpoint):
         return self
 
     def close(self) -> None:
-        """End the conversation; who waits gets ConnectionClosed, a child is gone. Idempotent, any thread."""
+        """End the conversation: who waits gets ConnectionClosed; a child is gone.
+
+        What callbacks have still to hear, they hear. It takes some seconds at most.
+        Idempotent, from any thread. connect() may begin another conversation then.
+        """
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is None:
-            return  # or another thread is at it
+            # It is not open, or another thread is at it.
+            return
         closed = ConnectionClosed("the client is closed")
         connection.fail_pending(closed, tell=True)
         connection.close(closed)
@@ -9122,7 +9486,7 @@ class Client(Endpoint):
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join(EXIT_SECONDS)
         connection.workers.close(EXIT_SECONDS)
-        self._callbacks.close(EXIT_SECONDS)
+        self._endpoint.disconnected(connection)
         self._reader = None
 
     def __enter__(self) -> Client:
@@ -9132,64 +9496,68 @@ class Client(Endpoint):
         self.close()
 
     def _open(self, version: str) -> None:
+        """Begin a conversation. Where it fails, close() ends what there is of it."""
         transport = self._open_transport()
         connection = Connection(
-            Protocol("client", self._capabilities),
-            self,
+            Protocol("client", self._endpoint.capabilities),
+            self._endpoint,
             transport,
             name="mcp-client",
             log=self._log,
-            trace=self._see if self._trace else None,
+            trace=self._show_message if self._trace else None,
         )
-        # One, so that they run in order.
-        self._callbacks = Workers("mcp-callbacks", 1, do_nothing, self._log)
+        self._endpoint.connected(connection)
         transport.start(connection)
         self._connection = connection
         if not transport.feeds:
             reader = threading.Thread(
-                None, self._read, "mcp-reader", (connection,), daemon=True
+                target=self._read, args=(connection,), name="mcp-reader", daemon=True
             )
-            reader.start()  # before close() may join it
+            # Before close() may join it.
+            reader.start()
             self._reader = reader
-        self._negotiate(version)
+        self._negotiate(connection, version)
+
+    def _may_open_again(self) -> bool:
+        """Whether the server is a child that may have ended because of the probe.
+
+        Some old ones do when anything comes before `initialize`; without it, they live.
+        """
+        connection = self._connection
+        if connection is None:
+            return False
+        return self._version == "auto" and isinstance(connection.transport, Child)
 
     def _open_transport(self) -> Transport:
-        """What carries messages to the target."""
+        """What carries messages to the target. Raises TypeError where nothing does."""
         target = self._target
-        url = object_or_empty(target).get("url", target)
         if isinstance(target, Transport):
             return target
         if isinstance(target, Server):
             return MemoryTransport(target)
-        if isinstance(url, str) and re.match("(?i)https?://", url):
-            headers = dict(object_or_empty(target).get("headers") or {})
-            headers.update(self._headers)
+        if _is_stream_pair(target):
+            return ClientStreams(*target)
+        url, headers = url_of(target)
+        if url:
             return HttpTransport(
                 url,
-                headers,
+                {**headers, **self._headers},
                 self._ssl_context,
                 self.timeout,
                 self._log,
                 self._renew_session,
             )
-        if (
-            isinstance(target, tuple)
-            and len(target) == 2
-            and hasattr(target[0], "read")
-        ):
-            return ClientStreams(*target)
         command, env = command_of(target)
-        env.update(self._env or {})
-        return Child(command, env or None, self._cwd, self._log)
+        return Child(command, {**env, **self._env}, self._cwd, self._log)
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
         if self._log_level:
             self.request("logging/setLevel", {"level": self._log_level})
-        for uri in {uri for listening in self._listenings for uri in listening.uris}:
+        for uri in {uri for each in self._endpoint.listenings for uri in each._uris}:
             self.request("resources/subscribe", {"uri": uri})
 
-    def _see(self, direction: str, line: bytes) -> None:
+    def _show_message(self, direction: str, line: bytes) -> None:
         """Tell trace=, which harms nobody: what it raises is logged."""
         try:
             if callable(self._trace):
@@ -9200,209 +9568,251 @@ class Client(Endpoint):
             self._log.warning(f"trace: {error_text(error)}")
 
     def _read(self, connection: Connection) -> None:
+        """The reading thread: feed the connection until the server ends; end it."""
+        transport = connection.transport
         try:
-            for data in itertools.chain(iter(connection.transport.read, b""), [b""]):
+            for data in iter(transport.read, b""):
                 connection.dispatch(connection.feed(data))
-        except (OSError, ValueError) as error:  # ValueError: the file was closed
+            # The end completes a last line.
+            connection.dispatch(connection.feed(b""))
+        except (OSError, ValueError) as error:
+            # ValueError: the file was closed.
             self._log.debug(f"the server's output ended: {error_text(error)}")
         finally:
-            connection.close(
-                connection.transport.describe_end("the server closed the connection")
-            )
+            end = transport.describe_end("the server closed the connection")
+            connection.close(end)
 
-    # Agreeing on a revision: basic/versioning.md, and basic/lifecycle.md of the legacy revisions
-    def _negotiate(self, wanted: str) -> None:
-        """Probe for the modern era, else shake hands. A silent server may be slow: take what comes first."""
+    # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
+    def _negotiate(self, connection: Connection, wanted: str) -> None:
+        """Probe unless a legacy revision is wanted; shake hands if one is agreed on."""
+        # Both answers come here: a silent server may be slow, what comes first counts.
         inbox: SimpleQueue[Any] = SimpleQueue()
-        connection, probing, patience = (
-            self._open_connection(),
-            wanted == "auto",
-            self.timeout,
-        )
-        if probing:
-            wanted, patience = NEWEST, min(PROBE_SECONDS, patience)
-        self._propose(wanted, inbox)
-        while True:
-            try:
-                answer = get_within(inbox, patience)[1]
-                if (
-                    version := self._agree(answer)
-                ) >= FIRST_MODERN or answer.pending.method == "initialize":
-                    break
-            except Empty:
-                if not probing:
-                    raise Timeout(
-                        f"connecting: no answer within {patience:g} s"
-                    ) from None
-                version = LAST_LEGACY
-            if probing:
-                self._propose(version, inbox)
-            probing, patience = False, self.timeout
-        self._take_server(answer.result or {})
-        connection.protocol.version, connection.protocol.initialized = version, True
-        if version < FIRST_MODERN:
+        version = wanted
+        words: Json = {}
+        if version not in LEGACY_VERSIONS:
+            version, words = self._probe(connection, inbox, wanted)
+        if version in LEGACY_VERSIONS:
+            version, words = self._shake_hands(connection, inbox, version)
+
+        self._endpoint.learn_server(words)
+        connection.protocol.version = version
+        connection.protocol.initialized = True
+        if version in LEGACY_VERSIONS:
             connection.notify("notifications/initialized", None)
 
-    def _propose(self, version: str, inbox: SimpleQueue[Any]) -> None:
-        """Ask the server to speak this revision: by server/discover, or in the legacy era by `initialize`."""
-        waiter = Waiter("initialize" if version < FIRST_MODERN else "server/discover")
-        params: Json = {
+    def _probe(
+        self, connection: Connection, inbox: SimpleQueue[Any], wanted: str
+    ) -> tuple[str, Json]:
+        """Ask by server/discover: (revision to speak, what the server says of itself).
+
+        Where any revision will do, silence means a legacy one. Else raises Timeout, and
+        as _judge_probe does.
+        """
+        is_pinned = wanted != "auto"
+        revision = wanted if is_pinned else NEWEST
+        seconds = self.timeout if is_pinned else min(PROBE_SECONDS, self.timeout)
+        params = {"_meta": self._meta(revision)}
+        _send_opening(connection, "server/discover", params, inbox)
+        try:
+            answer = _next_opening(inbox, seconds)
+        except Timeout:
+            if is_pinned:
+                raise
+            return LAST_LEGACY, {}
+        return self._judge_probe(answer), answer.result or {}
+
+    def _shake_hands(
+        self, connection: Connection, inbox: SimpleQueue[Any], version: str
+    ) -> tuple[str, Json]:
+        """Ask by `initialize`: (revision to speak, what the server says of itself).
+
+        The late answer of a modern server to the probe will do, too. Raises Timeout,
+        and as the judges do.
+        """
+        params = {
             "protocolVersion": version,
             "clientInfo": self._info,
-            "capabilities": self._capabilities(version),
+            "capabilities": self._endpoint.capabilities(version),
         }
-        if version >= FIRST_MODERN:
-            params = {"_meta": self._meta(version)}
-        waiter.inbox = inbox
-        self._open_connection().request(waiter, params)
+        handshake = _send_opening(connection, "initialize", params, inbox)
+        while True:
+            answer = _next_opening(inbox, self.timeout)
+            words = answer.result or {}
+            if answer.pending is handshake:
+                return self._judge_handshake(answer), words
+            version = self._judge_probe(answer)
+            if version >= FIRST_MODERN:
+                return version, words
 
-    def _agree(self, answer: Answer) -> str:
-        """The revision to speak now. Raises the answer unless it means legacy, and UnsupportedVersion."""
-        result, error, probed = (
-            answer.result or {},
-            answer.error,
-            answer.pending.method != "initialize",
-        )
-        offered: Any = (
-            result.get("supportedVersions")
-            if probed
-            else [result.get("protocolVersion")]
-        )
-        if probed and isinstance(error, UnsupportedVersion):
+    def _judge_probe(self, answer: Answer) -> str:
+        """The revision that the answer to a probe leads to.
+
+        Raises UnsupportedVersion, and errors that do not mean "legacy".
+        """
+        error = answer.error
+        if error is None:
+            offered = answer.result.get("supportedVersions")
+        elif isinstance(error, UnsupportedVersion):
             offered = object_or_empty(error.data).get("supported")
-        elif error is not None:
-            if (
-                not probed
-                or not isinstance(error, McpError)
-                or error.code in MODERN_ERRORS
-            ):
-                raise error
-            offered = None
-        # "any other error [...]: the server is legacy"; and so is one that answers, but not to the question.
-        if not isinstance(offered, (list, tuple)):
+        elif isinstance(error, McpError) and error.code not in MODERN_ERRORS:
+            # "any other error [...]: the server is legacy".
             offered = LEGACY_VERSIONS
-        known = LEGACY_VERSIONS + (MODERN_VERSIONS if probed else ())
-        common = [
-            each
-            for each in known
-            if each in offered and self._version in ("auto", each)
-        ]
+        else:
+            raise error
+        if not isinstance(offered, (list, tuple)):
+            # So is one that answers, but not to the question.
+            offered = LEGACY_VERSIONS
+        return self._choose_version(offered, LEGACY_VERSIONS + MODERN_VERSIONS, error)
+
+    def _judge_handshake(self, answer: Answer) -> str:
+        """The revision of the session. Raises the answer, or UnsupportedVersion."""
+        if answer.error is not None:
+            raise answer.error
+        offered = [answer.result.get("protocolVersion")]
+        return self._choose_version(offered, LEGACY_VERSIONS)
+
+    def _choose_version(
+        self, offered: Any, spoken: tuple[str, ...], error: Exception | None = None
+    ) -> str:
+        """The newest revision offered, spoken and wanted. Raises UnsupportedVersion."""
+        if self._version != "auto":
+            spoken = (self._version,) if self._version in spoken else ()
+        common = [version for version in spoken if version in offered]
         if common:
             return common[-1]
-        # "If the client does not support the version in the server's response, it SHOULD disconnect."
+        # "If the client does not support the version in the server's response, it
+        # SHOULD disconnect."
         raise UnsupportedVersion(
             f"the server speaks {show(offered)}, which is not {self._version}",
             {"supported": offered, "requested": self._version},
         ) from error
 
-    def _take_server(self, words: Json) -> None:
-        instructions = words.get("instructions")
-        self.server_info = object_or_empty(
-            words.get(
-                "serverInfo", object_or_empty(words.get("_meta")).get(META_SERVER_INFO)
-            )
-        )
-        self.server_capabilities = object_or_empty(words.get("capabilities"))
-        self.instructions = instructions if isinstance(instructions, str) else None
-
-    def _capabilities(self, version: str = NEWEST) -> Json:
-        """What this client declares: a capability for each callback. Servers ask by it, in any revision."""
-        full, elicits = (
-            version >= LAST_LEGACY,
-            self._on_elicit is not None and version >= "2025-06-18",
-        )
-        roots = {"listChanged": True} if version < FIRST_MODERN else {}
-        return add_given(
-            {},
-            elicitation=({"form": {}, "url": {}} if full else {}) if elicits else None,
-            sampling=({"tools": {}} if full else {})
-            if self._on_sample is not None
-            else None,
-            roots=roots if self._roots is not None else None,
-        )
-
     def _meta(self, version: str) -> Json:
+        """What a modern request carries: basic/index.md#meta."""
         meta = {
             META_VERSION: version,
             META_CLIENT_INFO: self._info,
-            META_CAPABILITIES: self._capabilities(),
+            META_CAPABILITIES: self._endpoint.capabilities(),
         }
-        return {**meta, META_LOG_LEVEL: self._log_level} if self._log_level else meta
+        if self._log_level:
+            meta[META_LOG_LEVEL] = self._log_level
+        return meta
 
-    # Requests
+    # What the server says of itself: nothing before connect(), and nobody verifies it
+    @property
+    def server_info(self) -> Json:
+        """{"name", "version", ...}."""
+        return self._endpoint.server_info
+
+    @property
+    def server_capabilities(self) -> Json:
+        """{"tools": {...}, ...}: what the server offers; it may grow."""
+        return self._endpoint.server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """How to use the server, for a model; None when it says nothing."""
+        return self._endpoint.instructions
+
     @property
     def protocol_version(self) -> str:
-        """The revision that this conversation speaks. Raises ConnectionClosed before connect()."""
-        return self._open_connection().protocol.version
+        """The revision that is spoken. Raises ConnectionClosed when not connected."""
+        return self._require_connection().protocol.version
 
+    # Requests
     def request(
         self, method: str, params: Json | None = None, timeout: float | None = None
     ) -> Json:
-        """Send any request, block for its result. Raises MethodNotFound for what cannot be asked here."""
+        """Send any request, and block for its result, as on the wire.
+
+        method: of this protocol, or an extension's
+        params: as on the wire; what every request carries is added
+        timeout: in seconds, else the client's
+
+        Raises MethodNotFound for what this server cannot be asked, the McpError that it
+        answers, Timeout, ConnectionClosed.
+        """
         return self._start(method, params).result(timeout)
 
     def notify(self, method: str, params: Json | None = None) -> None:
-        """Send any notification."""
-        self._open_connection().notify(method, params)
+        """Send any notification.
+
+        method: of this protocol, or an extension's
+        params: as on the wire
+        """
+        self._require_connection().notify(method, params)
 
     def ping(self) -> None:
         """Raise unless the server answers."""
-        self.request(
-            "server/discover" if self.protocol_version >= FIRST_MODERN else "ping"
-        )
+        modern = self.protocol_version >= FIRST_MODERN
+        self.request("server/discover" if modern else "ping")
 
     def set_log_level(self, level: str) -> None:
-        """Ask for log messages of this level, one of LOG_LEVELS, and above."""
+        """Ask for log messages, which on_log hears. Raises ValueError.
+
+        level: the least that matters: one of LOG_LEVELS, "debug" to "emergency"
+        """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
         if self.protocol_version < FIRST_MODERN:
             self.request("logging/setLevel", {"level": level})
-        self._log_level = level  # modern: each later request carries it
+        # Modern: each later request carries it.
+        self._log_level = level
 
-    def _open_connection(self) -> Connection:
-        if (connection := self._connection) is not None:
-            return connection
-        raise ConnectionClosed(
-            "the client is not connected; use `with client:` or client.connect()"
-        )
+    def _require_connection(self) -> Connection:
+        connection = self._connection
+        if connection is None:
+            raise ConnectionClosed(
+                "the client is not connected; use `with client:` or client.connect()"
+            )
+        return connection
 
     def _start(
         self, method: str, params: Json | None = None, on_progress: Callback = None
     ) -> Call:
-        version, row, params = self.protocol_version, METHODS.get(method), params or {}
+        """Send a request that this server may be sent."""
+        version = self.protocol_version
+        params = params or {}
+        row = METHODS.get(method)
+        # What is not in the table may be an extension's: the server is to judge it.
         if row is not None:
-            if not row.is_in(version):
-                raise MethodNotFound(f"{method} is not in {version}")
-            # In the oldest revision, completion had no capability.
-            needed = (
-                ()
-                if row.capability == ("completions",) and version == OLDEST
-                else row.capability
-            )
-            if (
-                needed
-                and version >= FIRST_MODERN
-                and not has_capability(self.server_capabilities, needed)
-            ):
-                self._take_server(
-                    self.request("server/discover")
-                )  # it may have grown since
-            if needed and not has_capability(self.server_capabilities, needed):
-                raise MethodNotFound(
-                    f"{method}: the server did not declare {'.'.join(needed)}"
-                )
-            on_progress = on_progress or (self._on_progress if row.asks else None)
+            self._check_offered(row, version)
+            if row.asks and on_progress is None:
+                on_progress = self._on_progress
         if version >= FIRST_MODERN:
-            params = {
-                **params,
-                "_meta": {**self._meta(version), **params.get("_meta", {})},
-            }
+            meta = {**self._meta(version), **params.get("_meta", {})}
+            params = {**params, "_meta": meta}
         return Call(self, method, params, on_progress)
+
+    def _check_offered(self, row: Method, version: str) -> None:
+        """Raise MethodNotFound for what the revision or the server does not have."""
+        if not row.is_in(version):
+            raise MethodNotFound(f"{row.name} is not in {version}")
+        needed = row.capability
+        if needed == ("completions",) and version == OLDEST:
+            # Completion had no capability yet.
+            needed = ()
+        if has_capability(self._endpoint.server_capabilities, needed):
+            return
+        if version >= FIRST_MODERN:
+            # The server may have grown since.
+            self._endpoint.learn_server(self.request("server/discover"))
+        if not has_capability(self._endpoint.server_capabilities, needed):
+            raise MethodNotFound(
+                f"{row.name}: the server did not declare {'.'.join(needed)}"
+            )
 
     # The server's features
     def call(self, name: str, /, **arguments: Any) -> Any:
-        """Call a tool for its value: structured content, else text, else blocks. Raises ToolError as well."""
-        blocks = _objects(result := self.call_tool(name, arguments), "content")
+        """Call a tool for its value: structured content, else text, else blocks.
+
+        name: the tool's
+        arguments: as JSON has them
+
+        Raises ToolError when the tool failed, with what it said, and as call_tool does.
+        """
+        result = self.call_tool(name, arguments)
+        blocks = _objects_in(result, "content")
         if not result.get("isError"):
             return unwrap_result(result)
         texts = [
@@ -9420,65 +9830,90 @@ class Client(Endpoint):
         on_progress: Callback = None,
         meta: Json | None = None,
     ) -> Json:
-        """Call a tool (server/tools.md) for its result: {"content", "structuredContent", "isError"}. Raises
-        NotFound, InvalidParams, Timeout, and InternalError for a result that its outputSchema forbids."""
+        """Call a tool for its result: {"content", "structuredContent", "isError"}.
+
+        name: the tool's
+        arguments: as JSON has them
+        timeout: in seconds, else the client's
+        on_progress: on_progress(progress, total, message) runs here, else the client's
+        meta: the request's `_meta`, with what every request carries added
+
+        See server/tools.md. Raises NotFound, InvalidParams, Timeout, and InternalError
+        for a structured result that the tool's outputSchema forbids.
+        """
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
         result = self._start("tools/call", params, on_progress).result(timeout)
-        if (
-            self._validate
-            and "structuredContent" in result
-            and not result.get("isError")
-        ):
+        is_structured = "structuredContent" in result and not result.get("isError")
+        if is_structured and self._validate:
             self._check_structured(name, result["structuredContent"])
         return result
 
     def start_call(
         self, name: str, arguments: Json | None = None, *, on_progress: Callback = None
     ) -> Call:
-        """Start a tool call and return at once. Progress is told in the thread that waits in result()."""
-        return self._start(
-            "tools/call", {"name": name, "arguments": arguments or {}}, on_progress
-        )
+        """Start a tool call and return at once. Its result() is not validated.
+
+        name: the tool's
+        arguments: as JSON has them
+        on_progress: on_progress(progress, total, message) runs in result(), else the
+            client's
+        """
+        params = {"name": name, "arguments": arguments or {}}
+        return self._start("tools/call", params, on_progress)
 
     def list_tools(self) -> list[Json]:
-        """Every tool, from every page: [{"name", "inputSchema", ...}]."""
+        """Every tool, of all pages: [{"name", "inputSchema", ...}].
+
+        Raises MethodNotFound when the server does not declare tools.
+        """
         tools = []
-        for tool in self._list("tools/list"):
+        for tool in self._read_pages("tools/list"):
+            name = str(tool.get("name"))
             try:
-                self._mirrors[str(tool.get("name"))] = header_parameters(
+                self._endpoint.mirrors[name] = header_parameters(
                     tool.get("inputSchema")
                 )
                 tools.append(tool)
-            except (
-                ValueError
-            ) as error:  # over HTTP "MUST exclude the invalid tool"; elsewhere we may
-                self._log.warning(
-                    f"the tool {show(tool.get('name'))} is left out: {error}"
-                )
-        self._output_schemas = {
+            except ValueError as error:
+                # Over HTTP "MUST exclude the invalid tool"; elsewhere we may.
+                told = show(tool.get("name"))
+                self._log.warning(f"the tool {told} is left out: {error}")
+        self._endpoint.output_schemas = {
             str(tool.get("name")): tool.get("outputSchema") for tool in tools
         }
         return tools
 
     def list_resources(self) -> list[Json]:
-        """[{"uri", "name", ...}] of every page."""
-        return self._list("resources/list")
+        """Every resource: [{"uri", "name", ...}]. Raises as list_tools."""
+        return self._read_pages("resources/list")
 
     def list_resource_templates(self) -> list[Json]:
-        """[{"uriTemplate", "name", ...}] of every page."""
-        return self._list("resources/templates/list")
+        """Every template: [{"uriTemplate", "name", ...}]. Raises as list_tools."""
+        return self._read_pages("resources/templates/list")
 
     def list_prompts(self) -> list[Json]:
-        """[{"name", "arguments", ...}] of every page."""
-        return self._list("prompts/list")
+        """Every prompt: [{"name", "arguments", ...}]. Raises as list_tools."""
+        return self._read_pages("prompts/list")
 
     def read_resource(self, uri: str) -> Json:
-        """{"contents": [{"uri", "mimeType", "text" or "blob"}]} of a resource. Raises NotFound."""
+        """Read a resource: {"contents": [{"uri", "mimeType", "text" or "blob"}]}.
+
+        uri: the resource's, as listed, or made from a template
+
+        Raises NotFound.
+        """
         return self.request("resources/read", {"uri": uri})
 
     def read(self, uri: str) -> str | bytes:
-        """A resource's text, or its bytes. Of several contents, the texts joined, else the first's bytes."""
-        contents = _objects(self.read_resource(uri), "contents")
+        """A resource's text, or its bytes.
+
+        Of several contents, the texts joined; without any text, the bytes of the first.
+
+        uri: the resource's, as listed, or made from a template
+
+        Raises NotFound.
+        """
+        contents = _objects_in(self.read_resource(uri), "contents")
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents:
             return "".join(texts)
@@ -9490,82 +9925,115 @@ class Client(Endpoint):
             raise InternalError(f"{uri}: blob: not base64: {error}") from None
 
     def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
-        """{"description", "messages": [{"role", "content"}]}. Raises NotFound, InvalidParams."""
+        """Have a prompt filled in: {"description", "messages": [{"role", "content"}]}.
+
+        name: the prompt's
+        arguments: its arguments, all texts
+
+        Raises NotFound, InvalidParams.
+        """
         return self.request("prompts/get", {"name": name, "arguments": arguments or {}})
 
     def complete(
-        self, ref: Any, argument: str, value: str, context: Json | None = None
+        self,
+        ref: str | Json,
+        argument: str,
+        value: str,
+        context: dict[str, str] | None = None,
     ) -> list[str]:
-        """Values for an argument of `ref`, a prompt's name or a template's URI; `context` has the others."""
-        if isinstance(ref, str):
-            ref = (
-                {"type": "ref/resource", "uri": ref}
-                if ":" in ref
-                else {"type": "ref/prompt", "name": ref}
-            )
-        params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
+        """What an argument could become: server/utilities/completion.md.
+
+        ref: a prompt's name, a template of URIs, or {"type":, ...} as on the wire
+        argument: the name of the argument
+        value: what is written of it so far
+        context: the other arguments, as far as they are known
+        """
+        reference = ref
+        if isinstance(ref, str) and ":" in ref:
+            reference = {"type": "ref/resource", "uri": ref}
+        elif isinstance(ref, str):
+            reference = {"type": "ref/prompt", "name": ref}
+        params: Json = {
+            "ref": reference,
+            "argument": {"name": argument, "value": value},
+        }
         if context:
             params["context"] = {"arguments": context}
-        values = object_or_empty(
-            self.request("completion/complete", params).get("completion")
-        ).get("values")
+        result = self.request("completion/complete", params)
+        values = object_or_empty(result.get("completion")).get("values")
         if isinstance(values, list):
             return values
         raise InternalError(f"completion.values: expected an array, got {show(values)}")
 
-    def _list(self, method: str) -> list[Json]:
-        """Follow the pages: server/utilities/pagination.md. "an empty string is a valid cursor"."""
-        found: list[Json] = []
+    def _read_pages(self, method: str) -> list[Json]:
+        """Every page of a list: server/utilities/pagination.md."""
+        items: list[Json] = []
         seen: set[str] = set()
         cursor: Any = None
         while len(seen) < MAX_PAGES:
             try:
                 result = self.request(method, add_given({}, cursor=cursor))
             except ValueError as error:
+                # JSON cannot say it: it has a lone surrogate.
                 raise InternalError(f"{method}: nextCursor: {error}") from None
-            found.extend(_objects(result, METHODS[method].paged))
-            if (cursor := result.get("nextCursor")) is None:
-                return found
+            items.extend(_objects_in(result, METHODS[method].paged))
+            cursor = result.get("nextCursor")
+            # "an empty string is a valid cursor"
+            if cursor is None:
+                return items
             if not isinstance(cursor, str) or cursor in seen:
                 break
             seen.add(cursor)
         raise InternalError(
-            f"{method}: nextCursor: not a string, it came twice, or after {MAX_PAGES} pages"
+            f"{method}: nextCursor: not a string, it came twice, "
+            f"or after {MAX_PAGES} pages"
         )
 
-    def _check_structured(self, name: str, value: Any) -> None:
-        told = ""
+    def _check_structured(self, tool: str, value: Any) -> None:
+        """Raise InternalError for a value that the tool's outputSchema forbids."""
         try:
-            if self._output_schemas is None:
-                self.list_tools()
-            schemas = self._output_schemas or {}
-            if isinstance(schemas.get(name), dict):
-                schemas[name] = Schema(schemas[name])
-            if schemas.get(name) is not None:
-                told = "; ".join(schemas[name].errors(value)[:5])
-        except (
-            Exception
-        ) as error:  # the tool has run: its result is worth more than the check
-            self._log.warning(
-                f"the result of {name} is not checked: {error_text(error)}"
-            )
-        if told:
+            schema = self._output_schema(tool)
+            errors = [] if schema is None else schema.errors(value)[:5]
+        except Exception as error:
+            # The tool has run: its result is worth more than the check.
+            told = error_text(error)
+            self._log.warning(f"the result of {tool} is not checked: {told}")
+            return
+        if errors:
+            told = "; ".join(errors)
             raise InternalError(
-                f"{name}: the structured result does not match the outputSchema: {told}"
+                f"{tool}: the structured result does not match the outputSchema: {told}"
             )
+
+    def _output_schema(self, tool: str) -> Any:
+        """The Schema of a tool's results, or None. May read the list of tools first."""
+        if self._endpoint.output_schemas is None:
+            self.list_tools()
+        # A notification may have made it None again.
+        schemas = self._endpoint.output_schemas or {}
+        schema = schemas.get(tool)
+        if isinstance(schema, dict):
+            schema = schemas[tool] = Schema(schema)
+        return schema
 
     # Hearing of changes
     def subscribe(self, uri: str) -> None:
-        """Have on_notification told when the resource changes."""
-        if self._subscriptions.get(uri) not in self._listenings:
-            self._subscriptions[uri] = Listening(
-                self, [], [uri], do_nothing
-            )  # on_notification hears all
+        """Have on_notification hear of a resource's changes. Blocks until it is agreed.
+
+        uri: the resource's
+        """
+        if self._subscriptions.get(uri) not in self._endpoint.listenings:
+            # on_notification hears all that comes.
+            self._subscriptions[uri] = Listening(self, [], [uri], do_nothing)
 
     def unsubscribe(self, uri: str) -> None:
-        """Stop what subscribe() began."""
-        if (known := self._subscriptions.pop(uri, None)) is not None:
-            known.close()
+        """Stop what subscribe() began.
+
+        uri: the resource's
+        """
+        listening = self._subscriptions.pop(uri, None)
+        if listening is not None:
+            listening.close()
 
     def listen(
         self,
@@ -9574,206 +10042,99 @@ class Client(Endpoint):
         resources: bool = True,
         uris: Iterable[str] = (),
     ) -> Listening:
-        """Hear of changes of the lists and of the resources `uris`. Blocks until the server has agreed."""
+        """Hear of changes: {"method", "params"} each. Blocks until that is agreed.
+
+        tools: whether to hear of changes of the list of tools
+        prompts: likewise
+        resources: likewise
+        uris: of the resources whose own changes to hear of
+        """
         wanted = {"tools": tools, "prompts": prompts, "resources": resources}
-        return Listening(
-            self, [kind for kind in LIST_CHANGES if wanted[kind]], list(uris)
-        )
-
-    def capabilities(self) -> Json:
-        """What this client declares: servers ask by it."""
-        return self._capabilities()
-
-    def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """What HTTP headers mirror of a tool's arguments, as far as its list was read."""
-        return self._mirrors.get(tool, [])
-
-    def serve_notification(
-        self, connection: Connection, notification: Notification
-    ) -> None:
-        """Pass a notification on, on the reading thread: to who listens for it, and to the callbacks."""
-        method, params, row = notification
-        for kind, (_, changed, _) in LIST_CHANGES.items():
-            if (
-                method == changed
-            ):  # a session's server that started without any has some now
-                self._output_schemas = None
-                self.server_capabilities.setdefault(kind, {"listChanged": True})
-        subscription = object_or_empty(params.get("_meta")).get(
-            META_SUBSCRIPTION, params.get("requestId")
-        )
-        if subscription:
-            params = {name: value for name, value in params.items() if name != "_meta"}
-        for listening in list(self._listenings):
-            listening.hear(subscription, method, params)
-        if not row.acknowledges:
-            self._tell(method, params)
-
-    def _tell(self, method: str, params: Json) -> None:
-        job = partial(self._on_notification or do_nothing, method, params)
-        if self._on_log is not None and method_row(method).logs:
-            job = partial(
-                self._on_log,
-                params.get("level"),
-                params.get("data"),
-                params.get("logger"),
-            )
-        elif self._on_notification is None:
-            return
-        if len(self._callbacks) < MAX_QUEUED:
-            self._callbacks.submit(job)
-        else:
-            self._log.warning(
-                f"a notification was dropped: {MAX_QUEUED} wait for the callbacks"
-            )
-
-    # Answering the server: the rest of the Connection's endpoint
-    def serve_request(self, connection: Connection, request: Request) -> None:
-        """Answer a question of a legacy server, on a worker."""
-        try:
-            message = result_message(
-                request.id, self._answer(connection, request.method, request.params)
-            )
-        except McpError as error:
-            message = error_message(request.id, error)
-        connection.respond(request, message)
-
-    def output_lost(self, connection: Connection) -> None:
-        """The server reads no more: nothing that waits will be answered."""
-        connection.helpers.submit(
-            lambda: connection.fail_pending(
-                connection.transport.describe_end("the server reads no more")
-            )
-        )
-
-    def _answer_all(self, connection: Connection, questions: Any) -> Json:
-        """The answers to a modern result's inputRequests, one after the other: there is one user."""
-        if not isinstance(questions, dict) or not all(
-            isinstance(each, dict) for each in questions.values()
-        ):
-            raise InternalError(
-                f"inputRequests: expected an object of requests, got {show(questions)}"
-            )
-        return {
-            key: self._answer(
-                connection, str(each.get("method")), each.get("params") or {}
-            )
-            for key, each in questions.items()
-        }
-
-    def _answer(self, connection: Connection, method: str, params: Json) -> Json:
-        """What a callback answers, checked. Raises McpError: the callback's, or for any other failure."""
-        row = method_row(method)
-        is_question = row.kind == "request" and row.sender != "client"
-        if not is_question or not has_capability(self._capabilities(), row.capability):
-            raise MethodNotFound(
-                f"{show(method)} is no question that this client declared to answer"
-            )
-        with connection._lock:
-            connection.answering.add(threading.get_ident())
-        try:
-            answer: Json = getattr(self, row.handler)(params)
-            try:
-                check_answer("from a callback", method, params, answer)
-            except InvalidParams as error:
-                raise TypeError(error.message) from None
-            return answer
-        except McpError:
-            raise
-        except BaseException as error:
-            self._log.error(f"answering {method} failed: {error_text(error)}", error)
-            raise InternalError(
-                f"{method}: the client's callback raised {type(error).__name__}"
-            ) from error
-        finally:
-            with connection._lock:
-                connection.answering.discard(threading.get_ident())
-
-    def _ping(self, params: Json) -> Json:
-        return {}
-
-    def _roots_list(self, params: Json) -> Json:
-        return {
-            "roots": [
-                _root(each)
-                for each in (self._roots() if callable(self._roots) else self._roots)
-            ]
-        }
-
-    def _sampling_create_message(self, params: Json) -> Any:
-        if not isinstance(answer := (self._on_sample or do_nothing)(params), str):
-            return answer
-        return {
-            "role": "assistant",
-            "content": {"type": "text", "text": answer},
-            "model": "unknown",
-            "stopReason": "endTurn",
-        }
-
-    def _elicitation_create(self, params: Json) -> Any:
-        schema: Any = params.get("requestedSchema")
-        if params.get("mode", "form") == "form":
-            try:
-                check_elicitation_schema(schema)
-            except ValueError as error:
-                raise InvalidParams(str(error)) from None
-        answer = (self._on_elicit or do_nothing)(params) or {"action": "cancel"}
-        action = object_or_empty(answer).get("action")
-        if schema is None or action != "accept":
-            return add_given({}, action=action)
-        defaults = {
-            name: sub["default"]
-            for name, sub in schema["properties"].items()
-            if "default" in sub
-        }
-        return {
-            "action": action,
-            "content": {**defaults, **(answer.get("content") or {})},
-        }
+        return Listening(self, [kind for kind in LIST_CHANGES if wanted[kind]], [*uris])
 
 
-def _objects(result: Json, member: str) -> list[Json]:
-    """A member of a result that must be an array of objects. Raises InternalError when it is not."""
-    found = result.get(member)
-    if isinstance(found, list) and all(isinstance(each, dict) for each in found):
-        return found
-    raise InternalError(f"{member}: expected an array of objects, got {show(found)}")
+def _send_opening(
+    connection: Connection, method: str, params: Json, inbox: SimpleQueue[Any]
+) -> Waiter:
+    """Send a request that opens a conversation; its answer comes to a shared inbox."""
+    waiter = Waiter(method)
+    waiter.inbox = inbox
+    return connection.request(waiter, params)
 
 
-def _root(root: Any) -> Json:
-    """A root as on the wire, from a path, a URI or itself."""
-    if isinstance(root, dict):
-        return root
-    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text := os.fspath(root)):
-        return {"uri": text}
-    import pathlib
+def _next_opening(inbox: SimpleQueue[Any], seconds: float) -> Answer:
+    """The next answer to what _send_opening sent. Raises Timeout."""
+    try:
+        answer: Answer = get_within(inbox, seconds)[1]
+        return answer
+    except Empty:
+        raise Timeout(f"connecting: no answer within {seconds:g} s") from None
 
-    path = pathlib.Path(text).absolute()
-    return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+def _objects_in(result: Json, member: str) -> list[Json]:
+    """A member of a result that must be an array of objects, else InternalError."""
+    value = result.get(member)
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return value
+    raise InternalError(f"{member}: expected an array of objects, got {show(value)}")
+
+
+# What a target is
+def _is_stream_pair(target: Any) -> bool:
+    """Whether a target is (reader, writer); a command's parts cannot be read from."""
+    is_pair = isinstance(target, tuple) and len(target) == 2
+    return is_pair and hasattr(target[0], "read")
+
+
+def url_of(target: Any) -> tuple[str, dict[str, str]]:
+    """The URL that a target names, with its headers; "" where it names none."""
+    members = object_or_empty(target)
+    url = members.get("url", target)
+    if isinstance(url, str) and re.match("(?i)https?://", url):
+        return url, dict(members.get("headers") or {})
+    return "", {}
 
 
 def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
-    """The command that a target names, and variables for its environment. Raises TypeError."""
+    """The command that a target names, with its environment. Raises TypeError."""
     if isinstance(target, dict) and isinstance(target.get("command"), str):
-        return [target["command"], *map(str, target.get("args", []))], dict(
-            target.get("env") or {}
-        )
+        arguments = [str(each) for each in target.get("args", [])]
+        return [target["command"], *arguments], dict(target.get("env") or {})
     if isinstance(target, (list, tuple)) and target:
         return [os.fspath(part) for part in target], {}
-    wanted = "a URL, a command, a script, a dict, a Server or (reader, writer)"
-    if not isinstance(target, (str, os.PathLike)):
-        raise TypeError(f"target: {target!r} is not {wanted}")
-    text: str = os.fspath(target)
-    if text.endswith(".py") and (" " not in text or os.path.exists(text)):
-        # Inside a host program, sys.executable may be the host.
-        python = (
-            sys.executable
-            if "python" in os.path.basename(sys.executable or "").lower()
-            else "python3"
+    if isinstance(target, dict):
+        # Its values may be secrets.
+        members = ", ".join(map(str, target)) or "nothing"
+        raise TypeError(
+            'target: a dict needs "command", or "url" with http or https; '
+            f"this one has {members}"
         )
-        return [python, text], {}
+    if not isinstance(target, (str, os.PathLike)):
+        wanted = "a URL, a command, a script, a dict, a Server or (reader, writer)"
+        raise TypeError(f"target: {target!r} is not {wanted}")
+    return split_command(os.fspath(target)), {}
+
+
+def split_command(text: str) -> list[str]:
+    """A script, a program, or a command line, as the command that runs it.
+
+    Raises TypeError for nothing, ValueError for a quotation without its end.
+    """
+    is_file = os.path.exists(text)
+    if text.endswith(".py") and (is_file or " " not in text):
+        return [_python(), text]
+    if text and (is_file or os.name != "posix"):
+        return [text]
     import shlex
 
-    return (
-        shlex.split(text) if os.name == "posix" and not os.path.exists(text) else [text]
-    ), {}
+    command = shlex.split(text)
+    if not command:
+        raise TypeError("target: there is no command in an empty text")
+    return command
+
+
+def _python() -> str:
+    """This Python; inside a host program, sys.executable may be the host."""
+    if "python" in os.path.basename(sys.executable or "").lower():
+        return sys.executable
+    return "python3"

@@ -4525,11 +4525,88 @@ class TestClient:
         for wrong in (
             lambda: Client(5).connect(),
             lambda: Client({}).connect(),
+            lambda: Client({"url": "ftp://x"}).connect(),
+            lambda: Client("").connect(),
             lambda: Client("x", version="1"),
             lambda: Client([]).connect(),
         ):
             with pytest.raises((TypeError, ValueError)):
                 wrong()
+
+    def test_what_users_see_of_a_client(self):
+        """Only what is for them; each has an explanation, hints, and a line for each option."""
+        visible = [name for name in dir(Client) if not name.startswith("_")]
+        assert sorted(visible) == sorted(
+            "call call_tool close complete connect get_prompt instructions list_prompts "
+            "list_resource_templates list_resources list_tools listen notify ping "
+            "protocol_version read read_resource request server_capabilities server_info "
+            "set_log_level start_call subscribe unsubscribe".split()
+        )
+        for kind, more in (
+            (Client, ["__init__"]),
+            (mcp_lite.Call, []),
+            (mcp_lite.Listening, []),
+        ):
+            public = [name for name in vars(kind) if not name.startswith("_")] + more
+            for name in public:
+                part = vars(kind)[name]
+                function = getattr(part, "fget", part)
+                assert function.__doc__, name
+                options = [*inspect.signature(function).parameters][1:]
+                for option in options:
+                    line = rf"(?m)^ *{option}: "
+                    assert re.search(line, function.__doc__), (name, option)
+                if sys.version_info >= (3, 10):
+                    assert typing.get_type_hints(function)
+
+    def test_a_transport_of_ones_own(self):
+        """A target may be an instance of Transport, which the connection reads from."""
+
+        class Loop(mcp_lite.Transport):
+            """To a server in this process, by a queue."""
+
+            def start(self, connection):
+                self.answers = queue.Queue()
+                self.there = build_server().connect(self.Back(self.answers))
+
+            class Back(mcp_lite.Transport):
+                def __init__(self, answers):
+                    self.write = answers.put
+
+            def write(self, data):
+                self.there.dispatch(self.there.feed(data))
+
+            def read(self):
+                return self.answers.get()
+
+            def close(self):
+                self.there.close(ConnectionClosed("the client has left"))
+                self.answers.put(b"")
+
+        with Client(Loop()) as client:
+            assert client.call("add", a=1, b=2) == 3
+        assert client._reader is None
+
+    def test_headers_that_never_match(self):
+        """The list of tools is read again once for a tool's call, and for nothing else."""
+        asked = []
+
+        def script(read, write):
+            for message in iter(read, None):
+                asked.append(message["method"])
+                answer = {"error": {"code": -32020, "message": "no"}}
+                if message["method"] == "server/discover":
+                    declared = {"tools": {}, "prompts": {}}
+                    result = {"supportedVersions": [MODERN], "capabilities": declared}
+                    answer = {"result": result}
+                write({"jsonrpc": "2.0", "id": message["id"], **answer})
+
+        with fake_server(script) as target, Client(target) as client:
+            with pytest.raises(mcp_lite.HeaderMismatch):
+                client.list_prompts()
+            with pytest.raises(mcp_lite.HeaderMismatch):
+                client.call("x")
+        assert asked[1:] == ["prompts/list", "tools/call", "tools/list"]
 
     def test_the_wire_can_be_watched(self):
         """trace= sees every message in both directions."""
