@@ -5005,9 +5005,9 @@ def needed_capability(
     if "tools" in params or "toolChoice" in params:
         return ("sampling", "tools"), LAST_LEGACY
     # An empty object means form; one with only url does not.
-    if row.capability == ("elicitation",):
-        if list(declared.get("elicitation") or ()) == ["url"]:
-            return ("elicitation", "form"), row.since
+    only_urls = list(declared.get("elicitation") or ()) == ["url"]
+    if row.capability == ("elicitation",) and only_urls:
+        return ("elicitation", "form"), row.since
     return row.capability, row.since
 
 

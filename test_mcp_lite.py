@@ -4567,7 +4567,8 @@ class TestClient:
 
             def start(self, connection):
                 self.answers = queue.Queue()
-                self.there = build_server().connect(self.Back(self.answers))
+                self.server = build_server()._endpoint
+                self.there = self.server.connect(self.Back(self.answers))
 
             class Back(mcp_lite.Transport):
                 def __init__(self, answers):
@@ -11760,14 +11761,12 @@ class TestPublicFace:
             if function is not None:
                 yield name, function
 
-    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
     def test_everything_has_a_docstring(self):
         things = self.things()
         assert {"Server.tool", "Server.wsgi", "Client.call", "validate"} <= set(things)
         without = [name for name, thing in things.items() if not self.text_of(thing)]
         assert not without, "\n".join(without)
 
-    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
     def test_help_shows_every_signature(self):
         """Methods are functions with a signature of their own: no partialmethod."""
         things = self.things().items()
@@ -11778,7 +11777,6 @@ class TestPublicFace:
         ]
         assert not odd, "\n".join(odd)
 
-    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
     def test_every_option_is_explained(self):
         """By its name, in the docstring of its function or of the function's class."""
         unexplained = []
@@ -11794,7 +11792,6 @@ class TestPublicFace:
         assert not unexplained, "\n".join(unexplained)
 
     @pytest.mark.skipif(sys.version_info < (3, 10), reason="hints are written X | Y")
-    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
     def test_hints_can_be_resolved(self):
         """Tools that read annotations at run time can read these."""
         wrong = []
@@ -11826,7 +11823,6 @@ class TestPublicFace:
             client.call("other", a=1, b=2)
     """
 
-    @pytest.mark.xfail(strict=False, reason="to be met when the rooms are merged")
     def test_a_program_is_type_checked(self, tmp_path):
         """Decorators keep a function's type; a misspelt option is an error."""
         if os.environ.get("MCP_LITE_MYPY"):
