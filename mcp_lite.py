@@ -36,7 +36,8 @@ The rooms, in reading order. Each uses only the rooms above it.
      7. Signatures      Python functions as tools: schemas, arguments, results, URI templates
      8. Framing         bytes to lines and events, and the headers that mirror a message
      9. Protocol        one conversation without I/O, locks or clocks: what may be said now
-    10. Connection      the same conversation with threads: workers, waiting, deadlines
+    10. Threads         workers, timers, waits that end in time, the way to the log
+    10. Connection      the same conversation with threads: reading, serving, asking, writing
     11. Context         what a handler sees, how it asks the client, where it runs
     12. stdio           byte streams, a server's standard streams kept clean, a server as a child process
     13. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
@@ -79,7 +80,7 @@ import time
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property, lru_cache, partial, partialmethod
+from functools import cached_property, lru_cache, partial
 from queue import Empty, SimpleQueue
 
 TYPE_CHECKING = False
@@ -3599,7 +3600,7 @@ class Request:
     progress_token: RequestId | None = None
     progress = float("-inf")
     # In 2025-03-26: the batch that it came in.
-    batch: Any = None
+    batch: Batch | None = None
     # Over HTTP: what its answer is written to, and the claims of its token.
     stream: Any = None
     auth: Json | None = None
@@ -3823,136 +3824,88 @@ class Protocol:
 
 
 ###############################################################################
-# 10. Connection ##############################################################
+# 10. Threads #################################################################
 ###############################################################################
-# A Protocol with threads around it. Bytes come in through `feed`, on whichever thread reads; requests run on
-# workers; bytes go out through `flush`, by one thread at a time for all, and under no lock.
-class Workers:
-    """Threads for jobs. The latest idle one is woken first, so a lone caller meets one warm thread; no second
-    one while the first is on its way, so few threads work off a burst. A worker calls `between()` when it has
-    woken and after jobs, unless another is on its way: so a burst's answers share one write."""
+# Threads that come when there is work and go when there is none, waits that end in
+# time, and the way to Python's logging. Knows nothing of messages.
+def do_nothing(*ignored: Any) -> None:
+    """What is done where nothing is to be done, by a worker's job, say."""
 
-    def __init__(
-        self,
-        name: str,
-        limit: int,
-        between: Job,
-        log: _Log | None,
-        patience: float = IDLE_SECONDS,
-    ) -> None:
-        self.name, self.limit, self.between, self._patience = (
-            name,
-            limit,
-            between,
-            patience,
-        )
-        self._report = log.error if log is not None else do_nothing
-        self._lock = threading.Lock()  # guards what follows
-        self._backlog: deque[Job] = deque()
-        self._idle: list[threading.Lock] = []  # what each idle worker waits for
-        self._threads: set[threading.Thread] = set()
-        self._waking = self.closed = False  # one is on its way; no more jobs
 
-    def __len__(self) -> int:
-        return len(self._backlog)
+def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
+    """Block for the next item. Raises Empty after `seconds`; None waits without end.
 
-    def submit(self, job: Job) -> None:
-        """Have a worker run the job. Never blocks. After close() it is dropped."""
-        with self._lock:
-            if self.closed:
-                return
-            self._backlog.append(job)
-        if not self._waking:
-            self._wake()
+    It ends in time, which inbox.get(timeout=seconds) does not promise; and Ctrl-C ends
+    it at once, on Windows within WAIT_SLICE. With 0 seconds, or fewer, it takes what is
+    there.
+    """
+    until = time.monotonic() + (float("inf") if seconds is None else seconds)
+    while True:
+        # Up to Python 3.12, get(timeout=) may hang, unless this went before.
+        with suppress(Empty):
+            return inbox.get_nowait()
+        left = until - time.monotonic()
+        if left <= 0:
+            raise Empty
+        with suppress(Empty):
+            return inbox.get(timeout=min(left, WAIT_SLICE))
 
-    def nudge(self) -> None:
-        """Have a worker come by, to call between(): one that is on its way will do. Never blocks."""
-        if not self._waking:
-            self.submit(do_nothing)
 
-    def _wake(self) -> None:
-        """Wake an idle worker for the backlog, or start one, unless one is on its way."""
-        with self._lock:
-            if self._waking or not self._backlog:
-                return
-            if not self._idle and len(self._threads) >= self.limit:
-                return
-            self._waking = True
-            if self._idle:
-                self._idle.pop().release()
-                return
-            thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-            self._threads.add(thread)
-        try:
-            thread.start()
-        except (
-            RuntimeError
-        ) as error:  # no thread to be had: those that live will come to it
-            with self._lock:
-                self._waking = False
-                self._threads.discard(thread)
-            self._report(f"{self.name}: {error}")
+def put_bounded(inbox: SimpleQueue[Any], item: Any) -> None:
+    """Put an item, never blocking: when MAX_QUEUED wait, the oldest is dropped."""
+    if inbox.qsize() >= MAX_QUEUED:
+        with suppress(Empty):
+            inbox.get_nowait()
+    inbox.put(item)
 
-    def _run(self) -> None:
-        wake = threading.Lock()  # a new worker is awake
-        while self._is_woken(wake):
-            self.between()
-            for job in iter(lambda: self._next(wake), None):
-                try:
-                    job()
-                except (
-                    BaseException
-                ) as error:  # a job answers for itself; what escapes is ours
-                    self._report(
-                        f"{self.name}: a job failed: {error_text(error)}", error
-                    )
-                del job  # an idle worker keeps nothing alive
-                if not self._waking:
-                    self.between()
 
-    def _is_woken(self, wake: threading.Lock) -> bool:
-        """Wait to be woken. False when this worker may go: idle for long, or no more jobs will come."""
-        woken = wake.acquire(timeout=self._patience)
-        with self._lock:
-            if wake in self._idle or (self.closed and not self._backlog):
-                self._idle = [each for each in self._idle if each is not wake]
-                self._threads.discard(threading.current_thread())
-                return False
-            self._waking = False
-        return (
-            woken or wake.acquire()
-        )  # chosen at the last moment: its release is there
+def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
+    """Block until condition() is true, for `seconds` at most. Returns whether it is.
 
-    def _next(self, wake: threading.Lock) -> Job | None:
-        """The next job; or None, and the worker stands among the idle."""
-        with self._lock:
-            if not self._backlog:
-                if self.closed:
-                    wake.release()
-                else:
-                    self._idle.append(wake)
-                return None
-            job = self._backlog.popleft()
-        if self._backlog and not self._waking:
-            self._wake()
-        return job
+    It looks every 2 ms: for endings, where nobody is in a hurry any more, and a signal
+    would have to be sent by every request, as each may be the last.
+    """
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.002)
+    return True
 
-    def close(self, seconds: float) -> bool:
-        """Take no more jobs. Block until those that wait are done, or for `seconds`. Whether they are."""
-        with self._lock:
-            self.closed, threads = True, self._threads - {threading.current_thread()}
-            while self._idle:
-                self._idle.pop().release()
-        self.between = do_nothing  # so that no cycle keeps alive whose it was
-        until = time.monotonic() + seconds
-        for thread in threads:
-            with suppress(RuntimeError):
-                thread.join(max(0.0, until - time.monotonic()))  # not started yet
-        return not any(thread.is_alive() for thread in threads)
+
+def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
+    """Block until these threads have ended, for `seconds` in all. Returns whether.
+
+    One that another thread is just about to start counts as ended.
+    """
+    until = time.monotonic() + seconds
+    threads = list(threads)
+    for thread in threads:
+        with suppress(RuntimeError):  # not started yet
+            thread.join(max(0.0, until - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
+
+
+def start_timer(
+    seconds: float, job: Callable[..., Any], *arguments: Any
+) -> threading.Timer:
+    """Have a thread of its own call job(*arguments) in `seconds`.
+
+    The handle that it returns can cancel() what has not begun, and join() what has. It
+    does not keep Python from ending.
+    """
+    timer = threading.Timer(seconds, job, arguments)
+    timer.name = "mcp-timer"
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def is_ready(stream: Any, writing: bool = False) -> bool:
-    """Whether a pipe or socket can be read from at once, or written to (not on Windows), be it to fail."""
+    """Whether a read (or, except on Windows, a write) would not block, if only to fail.
+
+    Takes a pipe or socket, or its descriptor.
+    """
     import select
 
     try:
@@ -3965,137 +3918,253 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
         return True  # it is closed: the next call says so
 
 
+class Workers:
+    """Threads that do jobs: at most `limit`, started when needed, gone when long idle.
+
+    The life of a worker:
+
+        called: started, or woken --> ON ITS WAY --has looked in--> RUNNING
+        RUNNING --no job is left--> IDLE --called--> ON ITS WAY
+        IDLE --not called for `patience` seconds, or closed--> gone
+
+    The policy: few threads work off a burst, because a burst's answers then share one
+    write. So while one worker is on its way, no second one is called; once it has
+    looked in, it calls the next if there is more than one job. Another policy would
+    have to change one method, `_call_one_locked`.
+
+    `between()` is for that write: a worker calls it when it has looked in, and after
+    each job, unless another worker is on its way, which will.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limit: int,
+        between: Job,
+        log: _Log | None,
+        patience: float = IDLE_SECONDS,
+    ) -> None:
+        self.name = name
+        self.limit = limit
+        self.between = between
+        self._report = log.error if log is not None else do_nothing
+        self._patience = patience
+        # What follows is guarded by _lock.
+        self._lock = threading.Lock()
+        self._backlog: deque[Job] = deque()
+        self._threads: set[threading.Thread] = set()
+        # What each IDLE worker waits for, the latest one last: a lock of its own, which
+        # the caller releases. So the caller can choose, and it chooses the latest,
+        # which is still warm; a queue or condition for all would wake the one that has
+        # waited longest, and so keep alive more than are needed. Nor is any wait
+        # cheaper.
+        self._idle: list[threading.Lock] = []
+        # One, and never a second one, is ON ITS WAY.
+        self._on_its_way = False
+        # No more jobs are taken.
+        self.closed = False
+
+    def __len__(self) -> int:
+        """How many jobs wait."""
+        return len(self._backlog)
+
+    def submit(self, job: Job) -> None:
+        """Have a worker do the job. Never blocks. After close() the job is dropped."""
+        with self._lock:
+            if self.closed:
+                return
+            self._backlog.append(job)
+            newcomer = self._call_one_locked()
+        if newcomer is not None:
+            self._start(newcomer)
+
+    def nudge(self) -> None:
+        """Have a worker come by, for its between(). Never blocks."""
+        # One that is on its way will do: its between() is still to come.
+        if not self._on_its_way:
+            self.submit(do_nothing)
+
+    def _call_one_locked(self) -> threading.Thread | None:
+        """The policy: whether a worker is called to the backlog, and which one.
+
+        An idle one is woken here; a new one is returned, to be started without the
+        lock.
+        """
+        if self._on_its_way or not self._backlog:
+            return None
+        if self._idle:
+            self._on_its_way = True
+            self._idle.pop().release()
+            return None
+        if len(self._threads) >= self.limit:
+            return None
+        self._on_its_way = True
+        newcomer = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._threads.add(newcomer)
+        return newcomer
+
+    def _start(self, newcomer: threading.Thread) -> None:
+        try:
+            newcomer.start()
+        except RuntimeError as error:
+            # There is no thread to be had: those that live will come to the job.
+            with self._lock:
+                self._on_its_way = False
+                self._threads.discard(newcomer)
+            self._report(f"{self.name}: {error}")
+
+    def _run(self) -> None:
+        # Open at first: to be started is to be called.
+        wake = threading.Lock()
+        while self._is_called(wake):
+            self.between()
+            while (job := self._next(wake)) is not None:
+                try:
+                    job()
+                except BaseException as error:
+                    # A job answers for itself: what escapes it is a fault of ours.
+                    self._report(
+                        f"{self.name}: a job failed: {error_text(error)}", error
+                    )
+                # An idle worker keeps nothing alive.
+                del job
+                if not self._on_its_way:
+                    self.between()
+
+    def _is_called(self, wake: threading.Lock) -> bool:
+        """Wait for a caller's release of `wake`. False when this worker may go."""
+        released = wake.acquire(timeout=self._patience)
+        with self._lock:
+            uncalled = wake in self._idle
+            if uncalled:
+                self._idle.remove(wake)
+            if uncalled or (self.closed and not self._backlog):
+                self._threads.discard(threading.current_thread())
+                return False
+            self._on_its_way = False
+        # It may have been called when its patience had just ended: the release is
+        # there.
+        return released or wake.acquire()
+
+    def _next(self, wake: threading.Lock) -> Job | None:
+        """The next job. None when there is none: this worker is among the idle then."""
+        with self._lock:
+            if not self._backlog:
+                if self.closed:
+                    # Nobody else will: this worker is to see that it may go.
+                    wake.release()
+                else:
+                    self._idle.append(wake)
+                return None
+            job = self._backlog.popleft()
+            newcomer = self._call_one_locked()
+        if newcomer is not None:
+            self._start(newcomer)
+        return job
+
+    def close(self, seconds: float) -> bool:
+        """Take no more jobs, and block until those that wait are done; see join_all.
+
+        Idempotent, from any thread; a worker that calls this does not wait for itself.
+        """
+        with self._lock:
+            self.closed = True
+            others = self._threads - {threading.current_thread()}
+            while self._idle:
+                self._idle.pop().release()
+        # So that no cycle keeps alive whose method it was.
+        self.between = do_nothing
+        return join_all(others, seconds)
+
+
 class _Log:
-    """Lines for Python's logger "mcp_lite", handed over by a thread that ends when it has none left: a stderr
-    that nobody reads must not hold up a handler, or the exit. While MAX_QUEUED wait, more are dropped."""
+    """Lines for Python's logger "mcp_lite", handed over by a thread of their own.
+
+    A stderr that nobody reads must hold up neither a handler nor the exit. While
+    MAX_QUEUED lines wait, more are dropped. Of an `error`, the traceback is told, too.
+    """
 
     def __init__(self) -> None:
-        self._workers = Workers("mcp-log", 1, do_nothing, None, 0.0)
+        # Without patience: the thread ends when no line is left.
+        self._workers = Workers("mcp-log", 1, do_nothing, None, patience=0.0)
 
-    def _put(self, level: int, text: str, error: Any = None) -> None:
-        def hand_over() -> None:
-            import logging
+    # The levels by the numbers that logging has for them: it is slow to import.
+    def debug(self, text: str, error: Any = None) -> None:
+        self._put(10, text, error)
 
-            log, trace = (
-                logging.getLogger("mcp_lite"),
-                error and (type(error), error, error.__traceback__),
-            )
-            if log.hasHandlers():
-                log.log(level, "%s", text, exc_info=trace)
-            elif is_ready(
-                2, writing=True
-            ):  # stderr: a pipe then takes 4096 bytes; the last say most
-                said = (
-                    f"{text}\n{logging.Formatter().formatException(trace)}"
-                    if trace
-                    else text
-                )
-                log.log(
-                    level,
-                    "%s",
-                    said.encode("utf-8", "replace")[-4000:].decode("utf-8", "replace"),
-                )
+    def warning(self, text: str, error: Any = None) -> None:
+        self._put(30, text, error)
 
+    def error(self, text: str, error: Any = None) -> None:
+        self._put(40, text, error)
+
+    def _put(self, level: int, text: str, error: Any) -> None:
         if len(self._workers) < MAX_QUEUED:
-            self._workers.submit(hand_over)
-
-    debug, warning, error = (
-        partialmethod(_put, 10),
-        partialmethod(_put, 30),
-        partialmethod(_put, 40),
-    )
+            self._workers.submit(partial(_hand_to_logging, level, text, error))
 
     def flush(self, seconds: float) -> None:
         """Wait until the queued lines are out, but no longer than `seconds`."""
-        self._workers.submit((done := threading.Event()).set)
+        done = threading.Event()
+        self._workers.submit(done.set)
         done.wait(seconds)
 
 
-class Waiter:
-    """Who waits for an answer: `inbox` gets ("progress", params)s, then ("answer", Answer), unless on_answer,
-    on the reading thread, returned True."""
+def _hand_to_logging(level: int, text: str, error: Any) -> None:
+    import logging
 
-    id: RequestId = 0  # of nobody
-    sent = False
+    log = logging.getLogger("mcp_lite")
+    trace: Any = None
+    if error is not None:
+        trace = (type(error), error, error.__traceback__)
+    if log.hasHandlers():
+        log.log(level, "%s", text, exc_info=trace)
+        return
 
-    def __init__(
-        self, method: str, wants_progress: bool = False, on_answer: Callback = None
-    ) -> None:
-        self.method, self.wants_progress, self.on_answer = (
-            method,
-            wants_progress,
-            on_answer,
-        )
-        self.inbox: SimpleQueue[Any] = SimpleQueue()
-
-    def answer(self, answer: Answer) -> None:
-        """Hand over the answer. Called once, by whoever popped this waiter."""
-        if self.on_answer is None or not self.on_answer(answer):
-            self.inbox.put(("answer", answer))
+    # Without a handler it goes to stderr, if that takes it now: a pipe that is ready
+    # takes 4096 bytes. The last of them say most.
+    if is_ready(2, writing=True):
+        if trace is not None:
+            text += "\n" + logging.Formatter().formatException(trace)
+        tail = text.encode("utf-8", "replace")[-4000:]
+        log.log(level, "%s", tail.decode("utf-8", "replace"))
 
 
-def put_bounded(inbox: SimpleQueue[Any], item: Any) -> None:
-    """Put an item; when MAX_QUEUED wait, the oldest goes for it."""
-    if inbox.qsize() >= MAX_QUEUED:
-        with suppress(Empty):
-            inbox.get_nowait()
-    inbox.put(item)
-
-
-def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
-    """inbox.get() with a deadline, in slices that Ctrl-C can interrupt on Windows too. Raises Empty."""
-    until = time.monotonic() + (float("inf") if seconds is None else seconds)
-    while True:  # get(timeout=) may hang, up to 3.12, unless this went before
-        with suppress(Empty):
-            return inbox.get_nowait()
-        if (left := until - time.monotonic()) <= 0:
-            raise Empty
-        with suppress(Empty):
-            return inbox.get(timeout=min(left, WAIT_SLICE))
-
-
-def encode_answer(message: Json, log: _Log) -> bytes:
-    """A message as bytes; if JSON cannot say it, the error that says so in its place."""
-    try:
-        return encode_message(message)
-    except (ValueError, TypeError) as error:
-        log.error(f"an answer cannot be sent: {error}")
-    failure = error_message(
-        message.get("id"), InternalError("the answer is not valid JSON")
-    )
-    return json.dumps(failure).encode(
-        "ascii"
-    )  # even the id may be a lone surrogate: as it came
-
-
-def start_timer(
-    seconds: float, job: Callable[..., Any], *arguments: Any
-) -> threading.Timer:
-    """Have a thread call job(*arguments) in so many seconds, unless it is cancelled; it holds up no exit."""
-    timer = threading.Timer(seconds, job, arguments)
-    timer.name, timer.daemon = "mcp-timer", True
-    timer.start()
-    return timer
-
-
-def do_nothing(*ignored: Any) -> None:
-    """What is done where nothing is to be done, by a worker's job, say."""
-
-
+###############################################################################
+# 10. Connection ##############################################################
+###############################################################################
+# A Protocol with threads around it. Bytes come in by `feed`, on whichever thread reads;
+# requests are served by workers; bytes go out by `flush`, one thread at a time writing
+# for all, under no lock. Two seams: a Transport carries the bytes, an Endpoint knows
+# what the messages mean.
 class Transport:
-    """What carries the bytes of a Connection, each message a line (basic/transports.md).
+    """What carries the bytes of a Connection: each message is a line of them.
 
-    To write another one, derive from this class and give an instance to Client as its
-    target. It is asked for:
-        start(connection)   once, before all else
-        write(data)         send whole lines, all of them; may block
-        may_write(size)     whether write() of so many bytes is sure not to block: if not,
-                            it is called on a helper thread, never on a caller's
-        read()              block for the next bytes, b"" at the end; called by one thread
-        close()             end it, from any thread: read() and write() return soon
-        describe_end(why)   the exception for those who still wait when it has ended
-    One that `feeds` is not read from: it hands over what comes by itself, on any thread,
-    by connection.dispatch(connection.feed(data)), and connection.close(error) at the end.
+    To write another one, derive from this class, and give an instance to Client as its
+    target; it carries one conversation (basic/transports.md#custom-transports). To be
+    written are `write`, `close`, and `read` unless it `feeds`. It is asked to
+        start(connection)  once, on the thread of connect(), before all else. What it
+                           raises, connect() raises, and asks for nothing more
+        read()             block for the next bytes, any number of them; b"" is the end.
+                           By one thread of the client's own, again and again
+        write(data)        send all of it, whole lines, before it returns; may block.
+                           By one thread at a time, while another one reads
+        may_write(size)    say whether a write of so many bytes is sure not to block; if
+                           not, a helper thread calls it, none that calls the client
+        describe_end(why)  make the exception for those who still wait at the end; may
+                           take a moment
+        close()            end it, so that read() and write() return or raise soon. By
+                           any thread, once, whether it has ended by itself or not
+    read() and write() raise OSError, or ValueError, as closed files do, when the other
+    end is gone: from then on, nothing more is read, or written.
+
+    One that `feeds` is not asked to read. It hands over what comes by itself, on one
+    thread at a time, by connection.dispatch(connection.feed(data)), and tells of the
+    end by connection.close(self.describe_end(why)).
+
+    For a server it is easier to call Server.serve. Where that does not fit, the
+    server's endpoint has connect(transport), which makes the Connection: it asks for
+    may_write() and write() only. Who has called connect() feeds it, and at the end
+    closes it and calls the endpoint's disconnected(connection).
     """
 
     feeds = False
@@ -4126,26 +4195,38 @@ class Transport:
 class Endpoint:
     """What stands behind a Connection, and knows what its messages mean.
 
-    A server has one, a client has one; to write another, derive from this class. What the
-    other end may say now is the Protocol's business: all that comes here was admitted.
-    A Connection calls:
-        serve_request       on a worker, or on the reading thread where the row of the
-                            method says `inline`: answers by connection.respond()
-        serve_notification  on the reading thread, so it must not block
-        output_lost         when nothing can be written any more
+    A server has one, a client has one. To write another, derive from this class, and
+    give an instance to a Connection, with Protocol(role, endpoint.capabilities) before
+    it. To be written is `serve_request`. What the other end may say now is the
+    Protocol's business: all that comes here was admitted, and has the members that its
+    row of METHODS says. The Connection calls, and expects none of them to raise:
+        capabilities        whenever it must know them
+        serve_request       once for each request, on a thread that is free to take its
+                            time; but on the reading thread, so it must not block, where
+                            the row of the method says `inline`
+        serve_notification  on the reading thread, in order, so it must not block; not
+                            for what is about an open request: it knows that by itself
+        output_lost         once, when a write has failed: nobody hears of us any more.
+                            On the thread that wrote, so it must not block
     Who reads for the connection calls:
         connected           before the first message
         input_ended         when the other end says no more, but may still listen
         disconnected        at the end; any number of times
     HTTP also asks for header_parameters.
+
+    To answer is to call connection.respond(request, result_message(request.id, {...})),
+    or with an error_message(), from any thread, now or later. That queues it. A worker
+    writes what is queued when its job is done; any other thread calls
+    connection.flush(). Who never answers leaves the request open, until it is
+    cancelled.
     """
 
     def capabilities(self) -> Json:
-        """What this side declares; asked for each message that needs it."""
+        """What this side declares: {"tools": {}}, say."""
         return {}
 
     def serve_request(self, connection: Connection, request: Request) -> None:
-        """Work on a request and answer it, now or later. Must not raise."""
+        """Work on a request and answer it, now or later."""
         raise NotImplementedError
 
     def serve_notification(
@@ -4170,10 +4251,110 @@ class Endpoint:
         return []
 
 
-class Connection:
-    """One conversation: a Protocol, the Endpoint behind it, the Transport that carries it."""
+def encode_answer(message: Json, log: _Log) -> bytes:
+    """An answer as bytes. Never raises: what JSON cannot say becomes an error.
 
-    session_id: str | None = None  # of a legacy HTTP session
+    So there is an answer in any case: who waits for it would wait in vain.
+    """
+    try:
+        return encode_message(message)
+    except (ValueError, TypeError) as error:
+        log.error(f"an answer cannot be sent: {error}")
+    failure = InternalError("the answer is not valid JSON")
+    # Even the id may hold a lone surrogate: in ASCII it goes back as it came.
+    return json.dumps(error_message(message.get("id"), failure)).encode("ascii")
+
+
+class Waiter:
+    """Who waits for the answer to a request of ours.
+
+    `inbox` gets any number of ("progress", params), then one ("answer", Answer); or
+    ("cancelled", None) where the wait is to end. If there is an on_answer(answer), it
+    is called before, on the reading thread, and may keep the answer to itself: by True.
+    """
+
+    # 0 is nobody's.
+    id: RequestId = 0
+    sent = False
+
+    def __init__(
+        self, method: str, wants_progress: bool = False, on_answer: Callback = None
+    ) -> None:
+        self.method = method
+        self.wants_progress = wants_progress
+        self.on_answer = on_answer
+        self.inbox: SimpleQueue[Any] = SimpleQueue()
+
+    def answer(self, answer: Answer) -> None:
+        """Hand over the answer. Called once, by whoever popped this waiter."""
+        if self.on_answer is None or not self.on_answer(answer):
+            self.inbox.put(("answer", answer))
+
+
+class Batch:
+    """Messages that came as one array, and whose answers leave as one: in 2025-03-26.
+
+        being read --the last message was acted on--> complete when no request is open
+
+    What changes is guarded by the connection's lock.
+    """
+
+    def __init__(self, exchange: Any) -> None:
+        # Over HTTP, what brought it and takes the answers.
+        self.exchange = exchange
+        self.is_read = False
+        self.open: list[Request] = []
+        # Encoded; what was cancelled has none.
+        self.answers: list[bytes] = []
+
+    def encode_if_complete(self) -> bytes | None:
+        """The answers as one array. None while one is to come, or if there are none."""
+        if not self.is_read or self.open or not self.answers:
+            return None
+        return b"[" + b",".join(self.answers) + b"]"
+
+
+# What a Connection does with what the Protocol made of a message. It stands outside of
+# the class, so that both sides of it are new when this module is reloaded.
+_ACTIONS = {
+    Request: "_act_on_request",
+    Answer: "_act_on_answer",
+    Notification: "_act_on_notification",
+    Refusal: "_act_on_refusal",
+}
+
+
+class Connection:
+    """One conversation: a Protocol, its Endpoint, and the Transport that carries it.
+
+    The way of a message: feed() cuts bytes into lines. receive() takes a line, has the
+    Protocol judge the message in it, and acts on what that is: an answer goes to its
+    Waiter, a notification to what it is about, a refusal back to the peer. A request is
+    returned, so that who reads can decide: to serve it there and then, or to dispatch()
+    it to workers. Its endpoint responds, which queues the answer, and flush() writes
+    it.
+
+    The life of a request of the peer's:
+
+        in flight --respond()--> answered
+        in flight --cut_short() with a message--> answered; its work is told to stop
+        in flight --cut_short() without one--> cancelled; its work is told to stop
+
+    It ends once. Each of the three takes it out of protocol.in_flight, under the lock:
+    who finds it there has won, and may queue an answer in the same breath; who comes
+    later gets False, and has nothing more to say. A request of ours ends in the same
+    way: its waiter goes to whoever takes it out of protocol.pending.
+
+    The life of the conversation:
+
+        open --a write has failed--> unheard: what comes in is still taken
+        open or unheard --close()--> over
+
+    When it is not open any more, `closed` says why.
+    """
+
+    # Of a legacy HTTP session.
+    session_id: str | None = None
 
     def __init__(
         self,
@@ -4187,100 +4368,95 @@ class Connection:
         max_message: int = MAX_MESSAGE,
         trace: Callback = None,
     ) -> None:
-        self.protocol, self.endpoint, self.log = protocol, endpoint, log
+        self.protocol = protocol
+        self.endpoint = endpoint
         self.transport = transport
+        self.log = log
+        self._name = name
+        self._max_workers = max_workers
         self._trace = trace
         self._framer = LineFramer(max_message)
-        self._pools: dict[
-            str, Workers
-        ] = {}  # made when needed: most HTTP requests need none
-        self._name, self._max_workers, self._over = name, max_workers, False
-        self._lock = threading.Lock()  # guards what follows
-        self._outbox: list[
-            tuple[bytes, bool]
-        ] = []  # lines to write, and whether each may be dropped
-        self._writing = False  # a thread is writing
-        self.closed: ConnectionClosed | None = None  # why nothing can be sent any more
-        self.answering: set[int] = set()  # the threads whose callbacks answer questions
+        # By kind. Made when needed: most HTTP requests need none.
+        self._pools: dict[str, Workers] = {}
+        # No message is taken any more.
+        self._is_over = False
+        # What follows is guarded by _lock, and so is the end of a request.
+        self._lock = threading.Lock()
+        # What waits to be written: a line, and whether it may be dropped.
+        self._outbox: list[tuple[bytes, bool]] = []
+        # A thread is writing.
+        self._writing = False
+        # Why nothing can be said any more.
+        self.closed: ConnectionClosed | None = None
+        # The threads whose callbacks answer questions.
+        self.answering: set[int] = set()
+
+    @property
+    def workers(self) -> Workers:
+        """The threads for user code: handlers, and callbacks that answer questions."""
+        return self._pool("", self._max_workers)
+
+    @property
+    def helpers(self) -> Workers:
+        """The threads for what must not wait until a handler is done.
+
+        They write what might block, and call what is to be called on a cancellation.
+        """
+        return self._pool("-helper", MAX_WORKERS)
 
     def _pool(self, kind: str, limit: int) -> Workers:
         if kind in self._pools:
             return self._pools[kind]
-        pool = self._pools.setdefault(
-            kind, Workers(self._name + kind, limit, self.flush, self.log)
-        )
-        if self._over:
+        fresh = Workers(self._name + kind, limit, self.flush, self.log)
+        # Another thread may have been faster.
+        pool = self._pools.setdefault(kind, fresh)
+        if self._is_over:
             pool.close(0.0)
         return pool
 
-    workers = property(
-        lambda self: self._pool("", self._max_workers)
-    )  # for handlers, callbacks of ours
-    helpers = property(
-        lambda self: self._pool("-helper", MAX_WORKERS)
-    )  # for what must not wait for those
-
     # Reading: feed() and receive() run no user code.
     def feed(self, data: bytes) -> list[Request]:
-        """Take bytes that came in, b"" at their end. Returns the requests to serve, by dispatch() say."""
-        return [
-            each
-            for line in self._framer.feed(data)
-            if not self._over
-            for each in self.receive(line)
-        ]
+        """Take bytes that came in, b"" at their end. Returns the requests to serve.
 
-    def dispatch(self, requests: list[Request]) -> None:
-        """Have workers serve admitted requests."""
-        if len(self._outbox) >= MAX_BACKLOG:
-            self._lose_output(
-                OSError(f"{MAX_BACKLOG} answers wait, and the peer does not read")
-            )
-        for request in requests:
-            if len(self.workers) < MAX_BACKLOG:
-                self.workers.submit(self._job(request))
-            else:
-                self.cut_short(
-                    request,
-                    error_message(request.id, InternalError("too many requests wait")),
-                )
-
-    def _job(
-        self, request: Request
-    ) -> Job:  # nobody runs what was cancelled while it was queued
-        def job() -> None:
-            if not request.cancelled:
-                self.endpoint.serve_request(self, request)
-
-        return job
+        On the thread that reads; where several do in turn, only one at a time.
+        """
+        ready: list[Request] = []
+        for line in self._framer.feed(data):
+            if self._is_over:
+                break
+            ready += self.receive(line)
+        return ready
 
     def receive(self, line: bytes | None) -> list[Request]:
-        """Take one line, on any thread; None is one that was too long."""
+        """Take one line, on any thread; None is one that was too long.
+
+        Returns the requests in it that are still to be served.
+        """
         try:
             if line is None:
-                raise InvalidRequest(
-                    f"a message of more than {self._framer.limit} bytes"
-                )
-            if self._trace:
+                limit = self._framer.limit
+                raise InvalidRequest(f"a message of more than {limit} bytes")
+            if self._trace is not None:
                 self._trace("<--", line)
-            if isinstance(message := parse_message(line), list):
+            message = parse_message(line)
+            if isinstance(message, list):
                 return self._receive_batch(message)
         except McpError as error:
-            if self.protocol.role == "server":
-                return self._act(Refusal(str(error), error_message(None, error)))
-            self.log.warning(
-                f"not a message, skipped: {error}: {(line or b'')[:200]!r}"
-            )
-            with suppress(
-                ValueError, RecursionError
-            ):  # whose answer it should be may show all the same
-                message = object_or_empty(
-                    json.loads((line or b"").decode("utf-8", "replace"))
-                )
-                if "id" in message:
-                    return self._act(self.protocol.refuse(message, error))
-            return []
+            return self._receive_nonsense(line or b"", error)
         return self._act(self.protocol.receive(message))
+
+    def _receive_nonsense(self, line: bytes, error: McpError) -> list[Request]:
+        """Take a line that is no message. A server says so, a client only logs it."""
+        if self.protocol.role == "server":
+            return self._act(Refusal(str(error), error_message(None, error)))
+        self.log.warning(f"not a message, skipped: {error}: {line[:200]!r}")
+        # It may show whose answer it should be: then nobody waits for that any longer.
+        with suppress(ValueError, RecursionError):
+            text = line.decode("utf-8", "replace")
+            message = object_or_empty(json.loads(text))
+            if "id" in message:
+                return self._act(self.protocol.refuse(message, error))
+        return []
 
     def _receive_batch(
         self, messages: list[Any], exchange: Any = None
@@ -4289,84 +4465,127 @@ class Connection:
             raise InvalidRequest(
                 f"a batch: only {BATCH_VERSION} has them, of 1 to {MAX_BATCH} messages"
             )
-        # What is to leave as one array: encoded answers; until then, open requests, and one for the reading.
-        batch: list[Any] = [exchange]
-        ready = [
-            request
-            for each in messages
-            for request in self._act(self.protocol.receive(each), batch)
-        ]
+        batch = Batch(exchange)
+        ready: list[Request] = []
+        for message in messages:
+            ready += self._act(self.protocol.receive(message), batch)
         with self._lock:
-            self._end_in_batch_locked(batch, exchange, None)
+            batch.is_read = True
+            self._queue_batch_locked(batch, exchange)
         self.helpers.nudge()
         return ready
 
-    def _act(self, event: Any, batch: list[Any] | None = None) -> list[Request]:
-        if type(event) is Request:
-            if batch is not None:
-                batch.append(event)
-                event.batch = batch
-                if batch[0] is not None:
-                    event.stream, event.auth = batch[0].stream, batch[0].auth
-            if not event.row.inline:
-                return [event]
-            # Answered here and now, so that what follows in the stream finds it done.
-            self.endpoint.serve_request(self, event)
-            self.helpers.nudge()
-        elif type(event) is Answer:
-            event.pending.answer(event)
-        elif type(event) is Notification:
-            hear = getattr(self, event.row.handler) if event.row.handler else do_nothing
-            if not hear(event.params):
-                self.endpoint.serve_notification(self, event)
-        else:
-            self.log.debug(f"refused: {event.why}")
-            if (reply := event.reply) and batch is not None:
-                batch.append(encode_answer(reply, self.log))
-            elif reply:
-                self._send(encode_answer(reply, self.log), block=False)
+    def _act(self, event: Any, batch: Batch | None = None) -> list[Request]:
+        """Act on what the Protocol made of a message; returns a request to serve."""
+        requests: list[Request] = getattr(self, _ACTIONS[type(event)])(event, batch)
+        return requests
+
+    def _act_on_request(self, request: Request, batch: Batch | None) -> list[Request]:
+        if batch is not None:
+            if batch.exchange is not None:
+                request.stream = batch.exchange.stream
+                request.auth = batch.exchange.auth
+            with self._lock:
+                # Another thread may have ended it already.
+                if not self._is_ended(request):
+                    batch.open.append(request)
+                    request.batch = batch
+        if not request.row.inline:
+            return [request]
+        # Here and now, so that what follows in the stream finds it done.
+        self.endpoint.serve_request(self, request)
+        self.helpers.nudge()
         return []
 
-    # The handlers of notifications. Each returns whether it was about what is open here.
+    def _act_on_answer(self, answer: Answer, batch: Batch | None) -> list[Request]:
+        answer.pending.answer(answer)
+        return []
+
+    def _act_on_notification(
+        self, notification: Notification, batch: Batch | None
+    ) -> list[Request]:
+        handler = notification.row.handler
+        if not handler or not getattr(self, handler)(notification.params):
+            self.endpoint.serve_notification(self, notification)
+        return []
+
+    def _act_on_refusal(self, refusal: Refusal, batch: Batch | None) -> list[Request]:
+        self.log.debug(f"refused: {refusal.why}")
+        if refusal.reply is None:
+            return []
+        reply = encode_answer(refusal.reply, self.log)
+        if batch is None:
+            self._send(reply, block=False)
+        else:
+            with self._lock:
+                batch.answers.append(reply)
+        return []
+
+    def dispatch(self, requests: list[Request]) -> None:
+        """Have workers serve these requests. Never blocks."""
+        # Who asks on and on, and reads no answers, would fill our memory.
+        if len(self._outbox) >= MAX_BACKLOG:
+            self._lose_output(
+                OSError(f"{MAX_BACKLOG} answers wait, and the peer does not read")
+            )
+        for request in requests:
+            workers = self.workers
+            if len(workers) < MAX_BACKLOG:
+                workers.submit(partial(self._serve, request))
+            else:
+                refused = InternalError("too many requests wait")
+                self.cut_short(request, error_message(request.id, refused))
+
+    def _serve(self, request: Request) -> None:
+        # Nobody runs what was cancelled while it was queued.
+        if not request.cancelled:
+            self.endpoint.serve_request(self, request)
+
+    # Notifications about what is open here: whether it was, each returns.
     def _cancelled(self, params: Json) -> bool:
         request = find_by_id(self.protocol.in_flight, params.get("requestId"))
         return request is not None and self.cut_short(request)
 
     def _cancel_request(self, params: Json) -> bool:
-        request = find_by_id(
-            self.protocol.in_flight, params.get("id")
-        )  # said this way, it expects an answer
+        request = find_by_id(self.protocol.in_flight, params.get("id"))
+        if request is None:
+            return False
+        # Who says it this way expects an answer.
         error = RequestCancelled("request cancelled")
-        return request is not None and self.cut_short(
-            request, error_message(request.id, error)
-        )
+        return self.cut_short(request, error_message(request.id, error))
 
     def _progress(self, params: Json) -> bool:
         waiter = find_by_id(self.protocol.pending, params.get("progressToken"))
-        if (
-            waiter is not None
-            and waiter.wants_progress
-            and json_type(params.get("progress")) in (int, float)
-        ):
+        is_number = json_type(params.get("progress")) in (int, float)
+        if waiter is not None and waiter.wants_progress and is_number:
             put_bounded(waiter.inbox, ("progress", params))
         return True
 
     # Ending the peer's requests
     def respond(self, request: Request, message: Json) -> bool:
-        """Queue the answer to the peer's request; False if that ended before. A worker flushes when idle."""
+        """Queue the answer to the peer's request; False if that has ended before.
+
+        It is written by the next flush(): a worker calls that when its job is done.
+        """
         return self._end(request, encode_answer(message, self.log))
 
     def cut_short(self, request: Request, message: Json | None = None) -> bool:
-        """End a request that may still run, answered or only cancelled. False if it ended before."""
+        """End a request that may still run: with this answer, else it is cancelled.
+
+        False if it has ended before. Never blocks; from any thread.
+        """
         # cancellation: "MUST NOT send any further messages for it"
-        if not (
-            self.respond(request, message) if message else self._end(request, None)
-        ):
+        won = self.respond(request, message) if message else self._end(request, None)
+        if not won:
             return False
+
         request.cancelled = True
         self._stop(request)
         self.helpers.nudge()
         return True
+
+    def _is_ended(self, request: Request) -> bool:
+        return self.protocol.in_flight.get(request.id) is not request
 
     def cancel_all(self) -> None:
         """Cancel every request of the peer's that is in flight."""
@@ -4374,41 +4593,48 @@ class Connection:
             self.cut_short(request)
 
     def _end(self, request: Request, answer: bytes | None) -> bool:
+        """Take a request out of flight, and queue its answer. False if it was not."""
         with self._lock:
             if not self.protocol.end(request):
                 return False
+            # In the same breath: who finds that it has ended looks here for the reason.
             request.cancelled = answer is None
-            if request.batch is not None:
-                self._end_in_batch_locked(request.batch, request, answer)
+            batch = request.batch
+            if batch is not None:
+                batch.open.remove(request)
+                if answer is not None:
+                    batch.answers.append(answer)
+                self._queue_batch_locked(batch, request)
             elif answer is not None:
                 self._queue_locked(answer, False, request)
         return True
 
     def _stop(self, request: Request) -> None:
-        """Tell the work on a cancelled request: waits end here, the handler's functions run on helpers."""
+        """Tell the work on a request: its waits end, its callbacks are called."""
         for inbox in list(request.waiters):
             inbox.put(("cancelled", None))
-        with suppress(IndexError):  # none is left; Context.on_cancel may take one, too
+        # Until none is left. Another thread may be at it: who pops one has it called.
+        with suppress(IndexError):
             while True:
                 self.helpers.submit(request.callbacks.pop())
 
-    def _end_in_batch_locked(
-        self, batch: list[Any], ended: Any, answer: bytes | None
-    ) -> None:
-        batch.remove(ended)
-        if answer is not None:
-            batch.append(answer)
-        if batch and all(isinstance(each, bytes) for each in batch):
-            self._queue_locked(b"[" + b",".join(batch) + b"]", False, ended)
+    # Writing: under no lock, and by one thread at a time. What others queue meanwhile
+    # it writes next, all in one: so nobody waits for a turn, and a burst is few writes.
+    def _queue_locked(self, data: bytes, droppable: bool, about: Any) -> int:
+        """Queue a line. Returns how many others were dropped for it.
 
-    # Writing
-    def _queue_locked(self, data: bytes, droppable: bool, about: Request | None) -> int:
-        """Queue a line, maybe about a request of the peer's. Returns how many others went for it."""
+        `about` is a request of the peer's, or the exchange of a batch, or None.
+        """
         before = len(self._outbox)
         if before >= MAX_QUEUED:
             self._outbox = [line for line in self._outbox if not line[1]]
         self._outbox.append((data, droppable))
         return before + 1 - len(self._outbox)
+
+    def _queue_batch_locked(self, batch: Batch, about: Any) -> None:
+        answers = batch.encode_if_complete()
+        if answers is not None:
+            self._queue_locked(answers, False, about)
 
     def notify(
         self,
@@ -4418,12 +4644,14 @@ class Connection:
         *,
         block: bool = True,
     ) -> None:
-        """Send a notification; about a `request`, only while it is in flight: "MUST stop after completion".
-        Unless `block`, a helper writes where that might block. Raises as encode_message does."""
+        """Send a notification; one about a `request`, only while that is in flight.
+
+        Unless `block`, a helper writes it where that might block. Raises as
+        encode_message does, but not when nobody is there to hear it.
+        """
         droppable = method_row(method).droppable
-        self._send(
-            encode_message(call_message(method, params)), droppable, request, block
-        )
+        data = encode_message(call_message(method, params))
+        self._send(data, droppable, request, block)
 
     def _send(
         self,
@@ -4432,12 +4660,12 @@ class Connection:
         request: Request | None = None,
         block: bool = True,
     ) -> bool:
+        """Queue a line and have it written. False if nobody is to hear it any more."""
         with self._lock:
-            gone = (
-                request is not None
-                and self.protocol.in_flight.get(request.id) is not request
-            )
-            if gone or self.closed is not None:
+            if self.closed is not None:
+                return False
+            # progress: "MUST stop after completion".
+            if request is not None and self._is_ended(request):
                 return False
             dropped = self._queue_locked(data, droppable, request)
         if dropped:
@@ -4449,139 +4677,164 @@ class Connection:
         return True
 
     def flush(self) -> None:
-        """Write what is queued, unless another thread is at it: that one then writes ours too."""
+        """Write what is queued; or leave it to the thread that is writing just now."""
         while self._outbox:
             with self._lock:
+                # Another thread may have taken it since.
                 if self._writing or not self._outbox:
                     return
-                lines, self._outbox, self._writing = self._outbox, [], True
+                lines = self._outbox
+                self._outbox = []
+                self._writing = True
             try:
-                if self._trace:
+                if self._trace is not None:
                     for line, _ in lines:
                         self._trace("-->", line)
                 self.transport.write(b"\n".join([line for line, _ in lines] + [b""]))
             except (OSError, ValueError) as error:
-                self._lose_output(error)  # ValueError: a closed file
+                self._lose_output(error)
             finally:
                 with self._lock:
                     self._writing = False
 
     def _lose_output(self, error: Exception) -> None:
+        """Nothing can be written any more."""
         with self._lock:
-            first, self._outbox = self.closed is None, []
-            if first:
+            is_first = self.closed is None
+            if is_first:
                 self.closed = ConnectionClosed(f"cannot write: {error}")
-        if first:
+            self._outbox = []
+        if is_first:
             self.endpoint.output_lost(self)
 
     # Our own requests
     def request(
         self, waiter: Waiter, params: Json | None, about: Request | None = None
     ) -> Waiter:
-        """Send a request, and register `waiter` for its answer; `about` is the peer's request that it serves.
-        Raises ConnectionClosed, Cancelled, and as encode_message does."""
+        """Send a request, and register `waiter` for its answer.
+
+        `about` is the peer's request that it serves. Raises ConnectionClosed, Cancelled
+        if that was cancelled, and as encode_message does.
+        """
+        # The waiter of a Call stays registered from one round to the next.
         if waiter.id not in self.protocol.pending:
             waiter.id = self.protocol.open(waiter)
         try:
             if waiter.wants_progress:
                 params = dict(params or {})
-                params["_meta"] = {
-                    **params.get("_meta", {}),
-                    "progressToken": waiter.id,
-                }
+                meta = params.get("_meta", {})
+                params["_meta"] = {**meta, "progressToken": waiter.id}
             data = encode_message(call_message(waiter.method, params, waiter.id))
+            # Ctrl-C may come when it has left, and the peer must hear of that.
             waiter.sent = True
             if self._send(data, request=about):
                 return waiter
             waiter.sent = False
             if about is not None and about.cancelled:
                 raise Cancelled("the request was cancelled")
-            raise (self.closed or ConnectionClosed("no connection")).with_traceback(
-                None
-            )  # anew
-        except BaseException as error:  # Ctrl-C too, which may come when it has left
+            closed = self.closed or ConnectionClosed("no connection")
+            # One exception for all: without the traceback of who raised it before.
+            raise closed.with_traceback(None)
+        except BaseException as error:
             self.abandon(waiter, error_text(error))
             raise
 
     def wait(
         self, waiter: Waiter, seconds: float, on_progress: Callback = None
     ) -> Json:
-        """Block until the result is there; on_progress(progress, total, message) runs here. Raises McpError,
-        Timeout (its clock stands while we answer a question), Cancelled, ConnectionClosed."""
-        until = time.monotonic() + seconds
+        """Block for the result; on_progress(progress, total, message) runs here.
+
+        Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`; they
+        begin anew where they end while another thread answers a question of the peer's.
+        """
         try:
-            while True:
-                try:
-                    kind, item = get_within(waiter.inbox, until - time.monotonic())
-                except Empty:
-                    if not self.answering or threading.get_ident() in self.answering:
-                        raise Timeout(
-                            f"{waiter.method}: no answer within {seconds:g} seconds"
-                        ) from None
-                    until = time.monotonic() + seconds
-                    continue
-                if kind == "answer" and item.error is None:
-                    return item.result or {}
-                if kind == "answer":
-                    raise item.error
-                if kind == "cancelled":
-                    raise Cancelled("the request was cancelled")
-                if on_progress is not None:
-                    on_progress(
-                        item.get("progress"), item.get("total"), item.get("message")
-                    )
-        except (
-            BaseException
-        ) as error:  # Ctrl-C too, or what on_progress raised: cancels the request
+            return self._take_result(waiter, seconds, on_progress)
+        except BaseException as error:
+            # Ctrl-C, too, or what on_progress raised: it cancels the request.
             self.abandon(waiter, str(error) or type(error).__name__)
             raise
 
+    def _take_result(
+        self, waiter: Waiter, seconds: float, on_progress: Callback
+    ) -> Json:
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                kind, item = get_within(waiter.inbox, until - time.monotonic())
+            except Empty:
+                if not self._is_asked_elsewhere():
+                    raise Timeout(
+                        f"{waiter.method}: no answer within {seconds:g} seconds"
+                    ) from None
+                until = time.monotonic() + seconds
+                continue
+            if kind == "answer":
+                if item.error is not None:
+                    raise item.error
+                return item.result or {}
+            if kind == "cancelled":
+                raise Cancelled("the request was cancelled")
+            if on_progress is not None:
+                told = [item.get(name) for name in ("progress", "total", "message")]
+                on_progress(*told)
+
+    def _is_asked_elsewhere(self) -> bool:
+        """Whether another thread answers a question of the peer's: it waits for us."""
+        return bool(self.answering) and threading.get_ident() not in self.answering
+
     def abandon(self, waiter: Waiter, reason: str | None) -> bool:
-        """Stop waiting and tell the peer (basic/patterns/cancellation.md); False if the answer came first."""
+        """Give up a request of ours, and tell the peer: basic/patterns/cancellation.md.
+
+        False if the answer came first.
+        """
         if self.protocol.pending.pop(waiter.id, None) is None:
             return False
         # "The `initialize` request MUST NOT be cancelled by clients".
         if waiter.sent and not method_row(waiter.method).handshake:
             told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
-            self.notify(
-                "notifications/cancelled",
-                add_given({"requestId": waiter.id}, reason=told or None),
-            )
+            params = add_given({"requestId": waiter.id}, reason=told or None)
+            self.notify("notifications/cancelled", params)
         return True
 
     def fail_pending(self, error: Exception, *, tell: bool = False) -> None:
-        """End every wait for an answer with `error`; with `tell`, the peer learns that nobody waits."""
+        """End every wait for an answer with `error`; if asked to, `tell` the peer."""
         for waiter in list(self.protocol.pending.values()):
-            mine = (
-                self.abandon(waiter, str(error))
-                if tell
-                else self.protocol.pending.pop(waiter.id, None)
-            )
-            if mine:
+            if tell:
+                was_open = self.abandon(waiter, str(error))
+            else:
+                was_open = self.protocol.pending.pop(waiter.id, None) is not None
+            if was_open:
                 waiter.answer(Answer(waiter, None, error))
 
     # Ending
     def drain(self, seconds: float) -> bool:
-        """Wait until all is answered and written, for `seconds` at most. Whether all is answered."""
-        until = time.monotonic() + seconds
+        """Block until all is answered and written, for `seconds` at most.
+
+        Returns whether all is answered.
+        """
         self.helpers.nudge()
-        while time.monotonic() < until:
-            with self._lock:
-                unwritten = self.closed is None and (self._writing or self._outbox)
-                if not unwritten and not self.protocol.in_flight:
-                    break
-            time.sleep(0.002)
+        wait_until(self._is_drained, seconds)
         return not self.protocol.in_flight
 
-    def close(self, error: ConnectionClosed, seconds: float = 0.0) -> None:
-        """End the conversation, with `error` for who waits, within `seconds`. Idempotent, from any thread."""
+    def _is_drained(self) -> bool:
         with self._lock:
-            self.closed, self._outbox = error, []
+            if self.protocol.in_flight:
+                return False
+            return self.closed is not None or not (self._writing or self._outbox)
+
+    def close(self, error: ConnectionClosed, seconds: float = 0.0) -> None:
+        """End the conversation; who waits gets `error`. Idempotent, from any thread.
+
+        Blocks until the workers have ended, then the helpers, each `seconds` at most.
+        """
+        with self._lock:
+            self.closed = error
+            self._outbox = []
         self.cancel_all()
         self.fail_pending(error)
-        self._over = True
-        for each in list(self._pools.values()):
-            each.close(seconds)
+        self._is_over = True
+        for pool in list(self._pools.values()):
+            pool.close(seconds)
 
 
 ###############################################################################
@@ -5312,16 +5565,22 @@ class _HostedCall:
 ###############################################################################
 # 12. stdio ###################################################################
 ###############################################################################
-# Byte streams with a message a line (basic/transports/stdio.md): this process's own, any pair, a child's.
-# Knows how to move bytes and how to end; what they mean is the Connection's business.
+# Byte streams with a message a line (basic/transports/stdio.md): this process's own,
+# any pair, a child's. Knows how to move bytes and how to end; what they mean is the
+# Connection's business.
 def stream_reader(stream: Any) -> Callable[[], bytes]:
-    """A function that blocks for the next bytes of a binary stream, any number of them; b"" at its end."""
-    # A buffered stream's read() would wait for the whole chunk, an unbuffered one's returns what there is.
+    """A function that blocks for the next bytes of a binary stream; b"" at its end.
+
+    It returns what there is, without waiting for more.
+    """
+    # The read() of a buffered stream would wait for the whole chunk.
     read = getattr(stream, "read1", stream.read)
     if not isinstance(stream, io.BufferedReader):
         return lambda: read(CHUNK) or b""
-    # An interpreter that ends while a thread is inside sys.stdin.buffer dies of it: stay in its raw stream.
-    reads = itertools.chain([lambda size: read(-1)], itertools.repeat(stream.raw.read))
+    # What the buffer holds comes first. Then we stay in its raw stream: an interpreter
+    # that ends while a thread is inside sys.stdin.buffer dies of it.
+    first = [lambda size: read(-1)]
+    reads = itertools.chain(first, itertools.repeat(stream.raw.read))
     return lambda: next(reads)(CHUNK) or b""
 
 
@@ -5329,15 +5588,13 @@ def stream_writer(stream: Any) -> Write:
     """A function that writes all the bytes to a binary stream and flushes it."""
 
     def write(data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            if (count := stream.write(view)) is None and isinstance(
-                stream, io.RawIOBase
-            ):
+        left = memoryview(data)
+        while left:
+            count = stream.write(left)
+            if count is None and isinstance(stream, io.RawIOBase):
                 raise BlockingIOError("the stream is full, and set not to block")
-            view = view[
-                count or len(view) :
-            ]  # None from what only looks like a stream: all of it
+            # What only looks like a stream may return None: it has taken all of it.
+            left = left[count or len(left) :]
         stream.flush()
 
     return write
@@ -5347,9 +5604,10 @@ class StreamTransport(Transport):
     """A pair of binary streams: this process's own, a socket's files, any two."""
 
     def __init__(self, reader: Any, writer: Any) -> None:
+        self._reader = reader
+        self._writer = writer
         self._read = stream_reader(reader)
         self._write = stream_writer(writer)
-        self._streams = (writer, reader)
 
     def read(self) -> bytes:
         return self._read()
@@ -5359,118 +5617,154 @@ class StreamTransport(Transport):
 
     def close(self) -> None:
         # A socket's files keep it open, and a thread in its read: say the end to both.
-        for stream in self._streams:
+        for stream in (self._writer, self._reader):
             with suppress(OSError, AttributeError):
                 getattr(stream, "raw", stream)._sock.shutdown(2)
+        # Not the reader: a thread may be inside of it, and would hold up its close().
         with suppress(OSError, ValueError):
-            self._streams[0].close()
+            self._writer.close()
 
 
 class ClientStreams(StreamTransport):
-    """The same for a client, whose caller must not wait for a server that does not read."""
+    """The same for a client, whose callers do not wait for a server to read."""
 
     def may_write(self, size: int) -> bool:
         return False
 
 
 class Pump:
-    """Reads a server's input; a lone request is served on the reading thread: no hand-over. Should that take
-    long, the caller of run() starts another; it runs no handlers: a deaf one cannot keep it from ending."""
+    """Reads a server's input and has it served: what Server.serve() runs.
 
-    TICK = 0.005  # how long a handler may hold up the reading: as long as the GIL may
-    IDLE_TICKS = 40  # before the caller stops looking, and must be woken
+    A lone request is served by the thread that has read it: to hand it over would cost
+    more than most handlers do. Nobody reads meanwhile. Should that last, whoever called
+    run() starts another reader. The life of a reader:
+
+        READING --a lone request has come--> SERVING
+        SERVING --done, and nobody else reads--> READING
+        SERVING --done, but another one reads by now--> gone
+        READING --the input ends--> gone, once it has signalled that
+
+    Who is READING holds the lock `_reading`; what others are SERVING stands in
+    `_serving`. The life of the caller, who serves nothing: no deaf handler is to keep
+    run() from ending.
+
+        LOOKING --nobody reads, the same is served as a TICK ago--> starts a reader
+        LOOKING --somebody has been READING for PARKING_LOOKS--> PARKED
+        PARKED --a reader begins to serve, and signals that--> LOOKING
+        either --a reader signals the end of the input--> waits for the rest, returns
+
+    So it is a watch, and no timer: to start and cancel one for each request would cost
+    more than the request, while to be looked at costs a reader nothing; and who is
+    PARKED does not look.
+    """
+
+    # Between two looks; so a handler holds up the reading for 10 ms at most. A thread
+    # may hold up the others for half of that: sys.getswitchinterval().
+    TICK = 0.005
+    PARKING_LOOKS = 40
+    # What readers signal.
+    SERVING = "serving"
+    INPUT_ENDED = "the input has ended"
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._read = connection.transport.read
-        self._reading = threading.Lock()  # held by who reads; who serves lets go of it
-        self._serving: list[
-            Request
-        ] = []  # what readers serve themselves, replaced ones, too
-        self._signals: SimpleQueue[bool] = (
-            SimpleQueue()
-        )  # to the caller: whether the input has ended
-        self._parked = False  # the caller must be woken
+        # Nobody waits for it: who does not get it is not needed.
+        self._reading = threading.Lock()
+        # By readers, also those that are replaced.
+        self._serving: list[Request] = []
+        self._signals: SimpleQueue[str] = SimpleQueue()
+        # The caller does not look: who begins to serve must signal.
+        self._parked = False
 
     def run(self) -> None:
-        """Serve until the input ends, or Ctrl-C; then wait for the work in flight, cancel it, leave it."""
-        connection, closed = (
-            self._connection,
-            ConnectionClosed("the client closed the connection"),
-        )
+        """Serve until the input ends, or Ctrl-C; then wait for the work in flight.
+
+        What takes longer than DRAIN_SECONDS is cancelled, and after as long again left.
+        """
+        connection = self._connection
+        closed = ConnectionClosed("the client closed the connection")
         try:
-            with suppress(
-                KeyboardInterrupt
-            ):  # the reader may stay in its read until the input ends
-                self._stand_by()
+            # After Ctrl-C, the reader stays in its read until the input ends.
+            with suppress(KeyboardInterrupt):
+                self._look_after_readers()
+                # The last line may have no line break.
                 connection.dispatch(connection.feed(b""))
             connection.fail_pending(closed)
             connection.endpoint.input_ended(connection)
             if not connection.drain(DRAIN_SECONDS):
-                connection.log.warning(
-                    f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled"
-                )
-                connection.cancel_all()
-                until = (
-                    time.monotonic() + DRAIN_SECONDS
-                )  # to tidy up, deaf ones are left
-                while self._serving and time.monotonic() < until:
-                    time.sleep(0.002)
-                for each in (connection.workers, connection.helpers):
-                    each.close(until - time.monotonic())
+                self._give_up()
         finally:
             connection.close(closed)
 
-    def _stand_by(self) -> None:
-        """Until the input ends, start a reader when nobody reads: at first, and when a handler takes long."""
-        idle, ended, before = 0, False, list(self._serving)
-        while not ended:
+    def _give_up(self) -> None:
+        """Cancel the work in flight, and give it time to tidy up; the deaf are left."""
+        connection = self._connection
+        connection.log.warning(
+            f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled"
+        )
+        connection.cancel_all()
+        until = time.monotonic() + DRAIN_SECONDS
+        wait_until(lambda: not self._serving, DRAIN_SECONDS)
+        connection.workers.close(until - time.monotonic())
+        connection.helpers.close(until - time.monotonic())
+
+    def _look_after_readers(self) -> None:
+        """Look whether a reader is needed, and start it, until the input ends."""
+        signal = self.SERVING
+        quiet_looks = 0
+        served_before: list[Request] = []
+        while signal != self.INPUT_ENDED:
+            # The first time, there is none yet.
             serving = list(self._serving)
-            if serving == before and not self._reading.locked():
-                reader = threading.Thread(
-                    target=self._read_and_serve, name="mcp-server-reader", daemon=True
-                )
-                with suppress(RuntimeError):
-                    reader.start()  # no thread to be had: the next tick tries
-            before, idle = serving, idle + 1 if self._reading.locked() else 0
-            self._parked = idle > self.IDLE_TICKS
-            # Look once more: a request may have come just before its reader could see that we parked.
-            park = self._parked and self._reading.locked()
+            if serving == served_before and not self._reading.locked():
+                self._start_reader()
+            served_before = serving
+
+            quiet_looks = quiet_looks + 1 if self._reading.locked() else 0
+            self._parked = quiet_looks > self.PARKING_LOOKS
+            # And once more, now that it is said: who let go before will not signal.
+            may_park = self._parked and self._reading.locked()
             with suppress(Empty):
-                ended = get_within(self._signals, None if park else self.TICK)
+                signal = get_within(self._signals, None if may_park else self.TICK)
+
+    def _start_reader(self) -> None:
+        reader = threading.Thread(
+            target=self._read_and_serve, name="mcp-server-reader", daemon=True
+        )
+        # RuntimeError: no thread is to be had. The next look tries again.
+        with suppress(RuntimeError):
+            reader.start()
 
     def _read_and_serve(self) -> None:
         """Read until the input ends, or another thread has come to read."""
         connection = self._connection
+        in_flight = connection.protocol.in_flight
         try:
             if not self._reading.acquire(blocking=False):
                 return
             for data in iter(self._read, b""):
                 ready = connection.feed(data)
-                if (
-                    self._serving
-                    or len(ready) != 1
-                    or len(connection.protocol.in_flight) != 1
-                ):
+                # Lone is what comes while nothing else is open, and no reader at work,
+                # be it on what was cancelled.
+                if self._serving or len(ready) != 1 or len(in_flight) != 1:
                     connection.dispatch(ready)
                 elif not self._serve(ready[0]):
                     return
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # ValueError: a file object that was closed
+        except (OSError, ValueError) as error:
+            # ValueError: a file object that was closed.
             connection.log.debug(f"the input ended: {error_text(error)}")
         except BaseException as error:
             connection.log.error(f"cannot read on: {error_text(error)}", error)
-        self._signals.put(True)
+        self._signals.put(self.INPUT_ENDED)
 
     def _serve(self, request: Request) -> bool:
-        """Serve a request on the reading thread; False if another one reads now."""
+        """Serve a request on the reading thread; False if another one reads by now."""
         self._serving.append(request)
         self._reading.release()
         if self._parked:
             self._parked = False
-            self._signals.put(False)
+            self._signals.put(self.SERVING)
         self._connection.endpoint.serve_request(self._connection, request)
         self._connection.flush()
         self._serving.remove(request)
@@ -5479,47 +5773,68 @@ class Pump:
 
 @contextmanager
 def private_wire() -> Iterator[tuple[Any, Any]]:
-    """Inside, the wire is two private files (in, out), which children do not inherit; descriptor 0 is
-    the null device and 1 is stderr, for print(), C libraries and children alike. Restored after."""
+    """Inside, the wire is two private files (in, out), and nothing else can reach it.
+
+    Descriptor 0 is the null device meanwhile and 1 is stderr, for print(), C libraries
+    and children alike. Restored after.
+    """
     stdout: Any = sys.stdout
-    unfit = AttributeError, OSError, ValueError  # None, nobody reads, closed
+    # What os.dup() makes, children do not inherit: one that lives on would keep the
+    # wire open, and the client waiting for its end.
     with open(os.devnull, "r+b", 0) as null, open(os.dup(0), "rb", 0) as inp, open(
         os.dup(1), "wb", 0
     ) as out:
         try:
+            # Who reads, input() or a child, is to find nothing, instead of a message.
+            # Who writes, writes to stderr. If that was closed, 2 is the null device by
+            # now: open() takes the lowest number that is free.
             os.dup2(null.fileno(), 0)
-            os.dup2(2, 1)  # one that was closed is the null device now
-            with suppress(*unfit):
-                stdout.flush()  # what waits there must not reach the wire
-                stdout.reconfigure(
-                    line_buffering=True
-                )  # who prints to debug wants to see it now
+            os.dup2(2, 1)
+
+            # What waits in the buffer of stdout must not reach the wire later; and who
+            # prints to debug wants to see it at once. There may be no stdout, or one of
+            # another kind; nobody may read it; or it is closed.
+            with suppress(AttributeError, OSError, ValueError):
+                stdout.flush()
+                stdout.reconfigure(line_buffering=True)
             yield inp, out
         finally:
+            # The same the other way: what was printed meanwhile must be out before 1 is
+            # the wire again. A flush blocks where nobody reads stderr, so a thread does
+            # it.
             flushing = Workers("mcp-stdout", 1, do_nothing, None)
-            for each in (stdout, sys.stderr):
-                flushing.submit(getattr(each, "flush", do_nothing))
+            for stream in (stdout, sys.stderr):
+                flushing.submit(getattr(stream, "flush", do_nothing))
             os.dup2(inp.fileno(), 0)
             if flushing.close(1.0):
                 os.dup2(out.fileno(), 1)
             else:
-                sys.stdout = sys.stderr = (
-                    None  # nobody reads them: Python's end must not wait, either
-                )
+                # Then 1 stays what it is; and Python, which flushes both when it ends,
+                # must not wait there, either.
+                sys.stdout = sys.stderr = None
 
 
 class Child(Transport):
-    """A server as a child process, in a process group of its own, so that its own children end with it."""
+    """A server as a child process, in a process group of its own.
+
+    So what it starts can be ended with it, and Ctrl-C in a terminal comes to us alone:
+    it is for us to end the child, in good order.
+    """
+
+    # As POSIX numbers them: the module signal is slow to import.
+    SIGTERM = 15
+    SIGKILL = 9
 
     def __init__(
         self, command: list[str], env: dict[str, str] | None, cwd: Any, log: _Log
     ) -> None:
         import subprocess
 
-        self.command, self.log = command, log
-        flags = (
-            0x08000200 if os.name == "nt" else 0
-        )  # CREATE_NO_WINDOW, CREATE_NEW_PROCESS_GROUP
+        self.command = command
+        self.log = log
+        # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
+        # session, which is a group, too.
+        flags = 0x08000200 if os.name == "nt" else 0
         try:
             self._process: Any = subprocess.Popen(
                 command,
@@ -5544,35 +5859,44 @@ class Child(Transport):
         )
         self._stderr_thread.start()
 
+    # Moving bytes
+    def read(self) -> bytes:
+        data = self._read()
+        if not data:
+            # Not in close(): there, another thread may still be inside of its read.
+            self._process.stdout.close()
+        return data
+
     def write(self, data: bytes) -> None:
         self._write(data)
 
     def may_write(self, size: int) -> bool:
-        """Whether a write is sure not to block: POSIX says that a ready pipe takes PIPE_BUF bytes at once."""
-        return (
-            size <= 4096
-            and os.name == "posix"
-            and is_ready(self._process.stdin, writing=True)
-        )
+        # POSIX: a pipe that is ready takes PIPE_BUF bytes at once.
+        is_small = size <= 4096 and os.name == "posix"
+        return is_small and is_ready(self._process.stdin, writing=True)
 
     def _read_stderr(self) -> None:
+        """Read it all, so that the child never waits for that; keep the last lines."""
         with io.BufferedReader(self._process.stderr) as lines:
-            for line in iter(
-                lambda: lines.readline(2000), b""
-            ):  # a longer one comes in pieces
-                if text := line.decode("utf-8", "replace").rstrip():
+            # A longer line comes in pieces.
+            for line in iter(lambda: lines.readline(2000), b""):
+                text = line.decode("utf-8", "replace").rstrip()
+                if text:
                     self._last_words.append(text)
                     self.log.debug(f"stderr of {self.command[0]}: {text}")
 
+    # Ending
     def describe_end(self, why: str) -> ConnectionClosed:
-        """The exception that tells how this child ended. Waits a moment for its exit code and last words."""
+        """How this child ended. Waits a moment for its exit code and its last words."""
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
+        exit_code = self._process.poll()
         return ConnectionClosed(
-            why, self._process.poll(), self.command, "\n".join(self._last_words)
+            why, exit_code, self.command, "\n".join(self._last_words)
         )
 
     def _has_ended(self, seconds: float) -> bool:
+        """Wait for the child to end. False if it has not by then."""
         import subprocess
 
         with suppress(subprocess.TimeoutExpired):
@@ -5580,21 +5904,26 @@ class Child(Transport):
         return False
 
     def close(self) -> None:
-        """End the child and its own, in about twice EXIT_SECONDS: basic/transports/stdio.md#shutdown."""
+        """End the child, and what it has started: basic/transports/stdio.md#shutdown.
+
+        Blocks for twice EXIT_SECONDS at most, a moment more for what takes SIGKILL.
+        """
         with suppress(OSError):
             self._process.stdin.close()
-        for number in (0, 15, 9):  # 0 does nothing
-            self._signal(number)
-            if self._has_ended(EXIT_SECONDS):
-                break
-        self._signal(9)  # the children it may have left
+        if not self._has_ended(EXIT_SECONDS):
+            self._signal_group(self.SIGTERM)
+            self._has_ended(EXIT_SECONDS)
+        # The child, if it still is there; and what else is, in its group.
+        self._signal_group(self.SIGKILL)
+        self._has_ended(EXIT_SECONDS)
 
-    def _signal(self, number: int) -> None:
-        """Signal the whole group; Windows can only end the process and its children."""
+    def _signal_group(self, number: int) -> None:
         if os.name == "posix":
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
-        elif number and self._process.poll() is None:
+        elif self._process.poll() is None:
+            # Windows ends, at once, a process and its children, and as long as it
+            # lives.
             import subprocess
 
             subprocess.call(
@@ -5602,12 +5931,6 @@ class Child(Transport):
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
-
-    def read(self) -> bytes:
-        """Block for the next bytes of its output; b"" is the end, and closes it, however late it comes."""
-        if not (data := self._read()):
-            self._process.stdout.close()
-        return data
 
 
 ###############################################################################
