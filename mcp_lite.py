@@ -112,11 +112,6 @@ else:
     Json = dict
     Job = Write = Callable
 
-    def overload(function):
-        """For type checkers only; what is defined last counts."""
-        return function
-
-
 __version__ = "0.1.0"
 __all__ = [
     "Audio",
@@ -8519,41 +8514,43 @@ class Server:
         """Set it, for clients that connect from now on."""
         self._endpoint.instructions = text
 
-    # Registering. The overloads tell type checkers that a function keeps its type.
+    # Registering. To type checkers, a function that was registered keeps its type.
 
-    @overload
-    def tool(
-        self,
-        fn: Function,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Json | None = None,
-        icons: list[Json] | None = None,
-        input_schema: Json | None = None,
-        output_schema: Json | None = None,
-        meta: Json | None = None,
-        structured: bool | None = None,
-        timeout: float | None = None,
-    ) -> Function: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def tool(
-        self,
-        fn: None = None,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: Json | None = None,
-        icons: list[Json] | None = None,
-        input_schema: Json | None = None,
-        output_schema: Json | None = None,
-        meta: Json | None = None,
-        structured: bool | None = None,
-        timeout: float | None = None,
-    ) -> Callable[[Function], Function]: ...
+        @overload
+        def tool(
+            self,
+            fn: Function,
+            *,
+            name: str | None = None,
+            title: str | None = None,
+            description: str | None = None,
+            annotations: Json | None = None,
+            icons: list[Json] | None = None,
+            input_schema: Json | None = None,
+            output_schema: Json | None = None,
+            meta: Json | None = None,
+            structured: bool | None = None,
+            timeout: float | None = None,
+        ) -> Function: ...
+
+        @overload
+        def tool(
+            self,
+            fn: None = None,
+            *,
+            name: str | None = None,
+            title: str | None = None,
+            description: str | None = None,
+            annotations: Json | None = None,
+            icons: list[Json] | None = None,
+            input_schema: Json | None = None,
+            output_schema: Json | None = None,
+            meta: Json | None = None,
+            structured: bool | None = None,
+            timeout: float | None = None,
+        ) -> Callable[[Function], Function]: ...
 
     def tool(
         self,
@@ -8624,53 +8621,55 @@ class Server:
 
     add_tool = tool
 
-    @overload
-    def resource(
-        self,
-        uri: str,
-        fn: None = None,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        icons: list[Json] | None = None,
-        annotations: Json | None = None,
-        size: int | None = None,
-        meta: Json | None = None,
-    ) -> Callable[[Function], Function]: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def resource(
-        self,
-        uri: str,
-        fn: Function,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        icons: list[Json] | None = None,
-        annotations: Json | None = None,
-        size: int | None = None,
-        meta: Json | None = None,
-    ) -> Function: ...
+        @overload
+        def resource(
+            self,
+            uri: str,
+            fn: None = None,
+            *,
+            name: str | None = None,
+            title: str | None = None,
+            description: str | None = None,
+            mime_type: str | None = None,
+            icons: list[Json] | None = None,
+            annotations: Json | None = None,
+            size: int | None = None,
+            meta: Json | None = None,
+        ) -> Callable[[Function], Function]: ...
 
-    @overload
-    def resource(
-        self,
-        uri: Function,
-        fn: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        icons: list[Json] | None = None,
-        annotations: Json | None = None,
-        size: int | None = None,
-        meta: Json | None = None,
-    ) -> Function: ...
+        @overload
+        def resource(
+            self,
+            uri: str,
+            fn: Function,
+            *,
+            name: str | None = None,
+            title: str | None = None,
+            description: str | None = None,
+            mime_type: str | None = None,
+            icons: list[Json] | None = None,
+            annotations: Json | None = None,
+            size: int | None = None,
+            meta: Json | None = None,
+        ) -> Function: ...
+
+        @overload
+        def resource(
+            self,
+            uri: Function,
+            fn: str,
+            *,
+            name: str | None = None,
+            title: str | None = None,
+            description: str | None = None,
+            mime_type: str | None = None,
+            icons: list[Json] | None = None,
+            annotations: Json | None = None,
+            size: int | None = None,
+            meta: Json | None = None,
+        ) -> Function: ...
 
     def resource(
         self,
@@ -8737,29 +8736,31 @@ class Server:
 
     add_resource = resource
 
-    @overload
-    def prompt(
-        self,
-        fn: Function,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        title: str | None = None,
-        icons: list[Json] | None = None,
-        meta: Json | None = None,
-    ) -> Function: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def prompt(
-        self,
-        fn: None = None,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        title: str | None = None,
-        icons: list[Json] | None = None,
-        meta: Json | None = None,
-    ) -> Callable[[Function], Function]: ...
+        @overload
+        def prompt(
+            self,
+            fn: Function,
+            *,
+            name: str | None = None,
+            description: str | None = None,
+            title: str | None = None,
+            icons: list[Json] | None = None,
+            meta: Json | None = None,
+        ) -> Function: ...
+
+        @overload
+        def prompt(
+            self,
+            fn: None = None,
+            *,
+            name: str | None = None,
+            description: str | None = None,
+            title: str | None = None,
+            icons: list[Json] | None = None,
+            meta: Json | None = None,
+        ) -> Callable[[Function], Function]: ...
 
     def prompt(
         self,
@@ -8862,29 +8863,31 @@ class Server:
 
     # Running
 
-    @overload
-    def run(self, transport: str = "stdio") -> None: ...
+    if TYPE_CHECKING:
 
-    @overload
-    def run(
-        self,
-        transport: Literal["http"],
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        path: str = "/mcp",
-        verify: Callable[[str], Json | None] | None = None,
-        resource_metadata: Json | None = None,
-        allowed_hosts: Iterable[str] | None = None,
-        allowed_origins: Iterable[str] | None = None,
-        stateless: bool = False,
-        legacy_sse: bool = True,
-        max_connections: int = MAX_CONNECTIONS,
-        max_body: int = MAX_BODY,
-        max_sessions: int = MAX_SESSIONS,
-        session_seconds: float = SESSION_SECONDS,
-        ssl_context: Any = None,
-    ) -> None: ...
+        @overload
+        def run(self, transport: str = "stdio") -> None: ...
+
+        @overload
+        def run(
+            self,
+            transport: Literal["http"],
+            *,
+            host: str = "127.0.0.1",
+            port: int = 8000,
+            path: str = "/mcp",
+            verify: Callable[[str], Json | None] | None = None,
+            resource_metadata: Json | None = None,
+            allowed_hosts: Iterable[str] | None = None,
+            allowed_origins: Iterable[str] | None = None,
+            stateless: bool = False,
+            legacy_sse: bool = True,
+            max_connections: int = MAX_CONNECTIONS,
+            max_body: int = MAX_BODY,
+            max_sessions: int = MAX_SESSIONS,
+            session_seconds: float = SESSION_SECONDS,
+            ssl_context: Any = None,
+        ) -> None: ...
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
         """Serve until there is nothing more to serve. Blocks.

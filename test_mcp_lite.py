@@ -2643,9 +2643,10 @@ class UnixServer:
 
     def serve(self, sock):
         # A file that was hung up may still have something to write when it is closed.
-        with contextlib.suppress(OSError), sock:
-            with sock.makefile("rb") as reader, sock.makefile("wb") as writer:
-                self.server.serve(reader, writer)
+        with contextlib.suppress(OSError), sock, sock.makefile(
+            "rb"
+        ) as reader, sock.makefile("wb") as writer:
+            self.server.serve(reader, writer)
 
     def hang_up(self):
         for sock in self.socks:
