@@ -40,12 +40,13 @@ The rooms, in reading order. Each uses only the rooms above it.
     10. Connection      the same conversation with threads: reading, serving, asking, writing
     11. Context         what a handler sees, how it asks the client, where it runs
     12. stdio           byte streams, a server's standard streams kept clean, a server as a child process
-    13. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
-    14. HTTP server     sockets and WSGI: the shells around the endpoint
-    15. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    16. Server          registries, the features' handlers, subscriptions
-    17. Calls           a call with its rounds, a subscription; hearing and answering
-    18. Client          probing, calling, paging
+    13. HTTP streams    one request and its answer: the shell, the exchange, the stream
+    14. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
+    15. HTTP server     sockets and WSGI: the shells around the endpoint
+    16. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    17. Server          registries, the features' handlers, subscriptions
+    18. Calls           a call with its rounds, a subscription; hearing and answering
+    19. Client          probing, calling, paging
 
 Who runs what, and how it ends:
     thread      born in                  runs                                          ends
@@ -86,13 +87,16 @@ from queue import Empty, SimpleQueue
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
-    from http.server import BaseHTTPRequestHandler as _Handling
+    from http.server import BaseHTTPRequestHandler
     from socket import SocketIO
     from socket import socket as Socket
-    from socketserver import ThreadingTCPServer as _Listening
+    from socketserver import ThreadingTCPServer
     from ssl import SSLContext
     from typing import Any, Dict, Literal, TypeVar, Union, overload
     from urllib.parse import SplitResult
+
+    _RequestHandler = BaseHTTPRequestHandler
+    _TcpServer = ThreadingTCPServer
 
     Json = Dict[str, Any]  # a JSON object
     Headers = Dict[str, Union[str, bytes]]  # of an HTTP request
@@ -104,13 +108,13 @@ if TYPE_CHECKING:
     # What a decorator gets, and gives back.
     Function = TypeVar("Function", bound=Callable[..., Any])
 else:
-    # Mixed in when they are needed: slow to import.
-    _Handling = _Listening = object
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = RequestId = MaybeText = Callback = Function = object
+    Any = RequestId = MaybeText = Callback = Function = Socket = object
     Json = dict
     Job = Write = Callable
+    # The bases of our HTTP server come later: see listen_http.
+    _RequestHandler = _TcpServer = object
 
 __version__ = "0.1.0"
 __all__ = [
@@ -3571,6 +3575,101 @@ def is_mirrored(text: str, value: Any) -> bool:
 _ENCODED_HEADER = r"=\?base64\?(.*)\?="
 
 
+# The head of an HTTP request: RFC 9112
+class HttpError(InvalidRequest):
+    """A request that is refused for its HTTP side; `headers` go into the answer."""
+
+    def __init__(
+        self, status: int, message: str, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.http_status = status
+        self.headers = headers or {}
+
+
+# What a request says before its body. The names of `fields` are in lower case; `size` is
+# how long the body is, None for one in chunks; `last`: its answer ends the connection.
+Head = namedtuple("Head", "method target version fields size last")
+
+_REQUEST_LINE = re.compile(rb"([A-Z]+) (\S+) HTTP/(1\.[01])\r\n")
+_FIELD_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\0\r\n]*)\r\n")
+_CHUNK_LINE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(;.*)?\r\n")
+# Two of one of these, and a proxy may have acted on the other one.
+_ONCE = (
+    "authorization",
+    "content-length",
+    "content-type",
+    "host",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "origin",
+    "transfer-encoding",
+)
+
+
+def parse_head(lines: list[bytes]) -> Head:
+    """The head of a request, from its lines, each with its CRLF, the blank one last.
+
+    Raises HttpError for whatever could be read in two ways.
+    """
+    first = _REQUEST_LINE.fullmatch(lines[0])
+    if first is None:
+        raise HttpError(400, f"not a request of HTTP/1: {lines[0][:60]!r}")
+    method, target, version = (part.decode("latin-1") for part in first.groups())
+
+    fields = _parse_fields(lines[1:-1])
+    if version == "1.1" and "host" not in fields:
+        raise HttpError(400, "Host: required, but missing")
+    last = version == "1.0" or fields.get("connection", "").lower() == "close"
+    return Head(method, target, version, fields, _parse_size(fields), last)
+
+
+def _parse_fields(lines: list[bytes]) -> dict[str, str]:
+    """Header fields by name; what came several times is joined by commas."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        field = _FIELD_LINE.fullmatch(line)
+        if field is None:
+            raise HttpError(400, f"no header: {line[:60]!r}")
+        name = field[1].decode("ascii").lower()
+        value = field[2].decode("latin-1").strip(" \t")
+        if name not in fields:
+            fields[name] = value
+        elif name in _ONCE:
+            raise HttpError(400, f"{name}: came twice")
+        else:
+            fields[name] += ", " + value
+    return fields
+
+
+def _parse_size(fields: dict[str, str]) -> int | None:
+    """How long the body is; None for one in chunks."""
+    coding = fields.get("transfer-encoding")
+    length = fields.get("content-length")
+    # Both a length and chunks, or an unknown coding, are how requests are smuggled.
+    if coding is not None and (length is not None or coding.lower() != "chunked"):
+        raise HttpError(
+            400, "Transfer-Encoding: only chunked, and without Content-Length"
+        )
+    if coding is not None:
+        return None
+    if length is None:
+        return 0
+    if not re.fullmatch("[0-9]{1,18}", length):
+        raise HttpError(400, f"Content-Length: {show(length)}")
+    return int(length)
+
+
+def parse_chunk_size(line: bytes) -> int:
+    """How long the chunk is that follows this line, 0 for the last. Raises HttpError."""
+    size = _CHUNK_LINE.fullmatch(line)
+    if size is None:
+        raise HttpError(400, "not a chunk's size")
+    return int(size[1], 16)
+
+
 ###############################################################################
 # 9. Protocol #################################################################
 ###############################################################################
@@ -5012,9 +5111,8 @@ class Context:
 
         Elsewhere, and where the client does not know how to come back, nothing happens.
         """
-        event = b":\n\n" if retry_ms is None else b"retry: %d\n\n" % retry_ms
         if self._request.stream is not None:
-            self._request.stream.say(event, leave=True)
+            self._request.stream.leave(retry_ms)
 
     # Asking
 
@@ -5929,70 +6027,131 @@ class Child(Transport):
 
 
 ###############################################################################
-# 13. HTTP endpoint ###########################################################
+# 13. HTTP streams ############################################################
 ###############################################################################
-# One endpoint for every revision (basic/transports/streamable-http.md and its predecessors): modern requests
-# that stand alone, legacy sessions, and the HTTP+SSE of 2024-11-05. HttpEndpoint decides everything, and knows
-# neither sockets nor WSGI: both are shells around it. Handlers run on the thread that brought their request.
-JSON_TYPE, EVENT_TYPE = "application/json", "text/event-stream"
+# One HTTP request and its answer: the Shell that carries both, the seam to sockets and
+# WSGI; the Exchange that they are; the Stream that an answer is part of, and that lasts
+# on where a client can come back to it. What is answered is not decided here.
+JSON_TYPE = "application/json"
+EVENT_TYPE = "text/event-stream"
 _JSON = {"Content-Type": JSON_TYPE}
 _EVENTS = {
     "Content-Type": EVENT_TYPE,
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
+# From this revision on a stream begins with an empty event, so that a client knows from
+# the start how to come back to it.
+_PRIMED_SINCE = "2025-11-25"
 
 
-def shut(sock: Any, how: int = 2) -> None:
-    """End a connection under whoever reads from it (0), writes to it (1), or does either (2)."""
-    import socket
+class Shell:
+    """What carries HTTP exchanges to an HttpEndpoint: a socket, a WSGI server, a test.
 
-    with suppress(OSError):
-        socket.socket.shutdown(sock, how)
+    To write another one, derive from this class. For each request, on the thread that
+    shall run its handler, make
+        exchange = Exchange(shell, method, target, headers, body)
+    and call
+        endpoint.answer(exchange)
+    which never raises, and returns when nothing more will be written: to a client that
+    listens, that is when it has left. The endpoint asks the shell for
+        start(status, headers, body)    the whole answer, or the head of a stream
+        write(events, ending)           more of the stream
+        hung_up()                       whether the client has left
+        shut()                          the end of the connection, if it `can_leave`
+    Each exchange gets one start(); after one without a body come writes, the last of
+    them `ending`. They come in turn, but on any thread: who has an event writes it. A
+    shell may carry one exchange after another, as a connection that is kept alive does,
+    but not two at once. It refuses bodies of more than endpoint.max_body (413).
 
+    Whoever made the endpoint calls endpoint.look_after() every now and then (else only
+    failing writes show that a client has left), and endpoint.close() at the end.
+    """
 
-class HttpError(InvalidRequest):
-    """A request that is refused for its HTTP side."""
+    # Whether a response may end before its handler does: only then shut() is called.
+    can_leave = False
 
-    def __init__(
-        self, status: int, message: str, headers: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.http_status, self.headers = status, headers or {}
+    # Set by the endpoint: no other exchange may follow this one on its connection. That
+    # is before start(), so that the client can be told, or before answer() returns.
+    close_connection = False
+
+    def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
+        """Write a status, these headers (the dict may be changed), and the body.
+
+        None for the body means that a stream follows: its end is for the shell to mark.
+        Raises OSError, and nothing else, when the client is gone; so does write().
+        """
+        raise NotImplementedError
+
+    def write(self, events: bytes, ending: bool) -> None:
+        """Write more of a stream, b"" maybe, without delay; `ending`: this is all."""
+        raise NotImplementedError
+
+    def hung_up(self) -> bool:
+        """Whether the client has closed its end. Must not block."""
+        return False
+
+    def shut(self) -> None:
+        """Take no more requests: the response is over, but its thread still works."""
 
 
 class Exchange:
-    """One HTTP request, header names in lower case, and its answer, which `shell` writes. Raises OSError."""
+    """One HTTP request, and its answer:
+
+        OPENING --write--> STREAMING --write, ending--> OVER
+           |                                             ^
+           +--------------------- send ------------------+
+
+    `target` is a path, maybe with a query; the names of `headers` are in lower case,
+    and what came several times is joined by commas; `body` is all of it. What writes
+    raises OSError when the client is gone.
+    """
+
+    OPENING = "opening"
+    STREAMING = "streaming"
+    OVER = "over"
 
     def __init__(
-        self, shell: Any, method: str, target: str, headers: dict[str, str], body: bytes
+        self,
+        shell: Shell,
+        method: str,
+        target: str,
+        headers: dict[str, str],
+        body: bytes,
     ) -> None:
-        self.shell, self.method, self.headers, self.body = shell, method, headers, body
+        self.shell = shell
+        self.method = method
         self.path, _, self.query = target.partition("?")
-        self.extra: dict[str, str] = {}  # headers of any answer
-        self.auth: Json | None = None  # the claims of its token
-        self.request_id: RequestId | None = None  # for the error that may be its answer
-        self.stream: Stream | None = None  # what its answer is part of
-        self.started = self.ended = False
-        self._over: SimpleQueue[None] = (
-            SimpleQueue()
-        )  # gets one when all is written that will be
+        self.headers = headers
+        self.body = body
+        self.thread = threading.get_ident()  # which answers it
+        self.state = self.OPENING
+
+        # Headers of the answer, whichever it will be.
+        self.extra: dict[str, str] = {}
+        # The claims of its token.
+        self.auth: Json | None = None
+        # The id in its body, for the error that may be its answer.
+        self.request_id: RequestId | None = None
+        # The stream that is written here now, or was at last.
+        self.stream: Stream | None = None
+        # Gets an item when nothing more will be written here.
+        self._finished: SimpleQueue[None] = SimpleQueue()
 
     def check_accept(self, *kinds: str) -> None:
-        """Raise HttpError unless the client takes answers of these types."""
+        """Raise HttpError unless the client takes answers of all these types."""
         accept = self.headers.get("accept", "*/*").lower()
+        if "*/*" in accept:
+            return
         for kind in kinds:
-            if (
-                kind not in accept
-                and kind.partition("/")[0] + "/*" not in accept
-                and "*/*" not in accept
-            ):
+            any_of_its_kind = kind.partition("/")[0] + "/*"
+            if kind not in accept and any_of_its_kind not in accept:
                 raise HttpError(
                     406, f"Accept: expected {' and '.join(kinds)}, got {show(accept)}"
                 )
 
-    def message(self) -> Any:
-        """The message, or batch, in the body."""
+    def parse_body(self) -> Any:
+        """The message, or batch, in the body. Raises HttpError, ParseError."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE:
             raise HttpError(
@@ -6000,94 +6159,139 @@ class Exchange:
             )
         return parse_message(self.body)
 
-    def finish(self) -> None:
-        self._over.put(None)  # who waits for the end may go
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for the end of the answer. False if it has not come by then."""
-        try:
-            return get_within(self._over, seconds) is None
-        except Empty:
-            return False
-
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""
-        self.started = self.ended = True
+        self.state = self.OVER
         headers = {**headers, **self.extra, "Content-Length": str(len(body))}
         self.shell.start(status, headers, b"" if self.method == "HEAD" else body)
         self.finish()
 
     def write(self, events: bytes, ending: bool) -> None:
         """Write events; before the first, the head; after the last, the end."""
-        if not self.started:
+        if self.state == self.OPENING:
             self.shell.start(200, {**_EVENTS, **self.extra}, None)
-        self.started, self.ended = True, ending
+        self.state = self.OVER if ending else self.STREAMING
         self.shell.write(events, ending)
+
+    def finish(self) -> None:
+        """Let its thread go: nothing more is written here. From any thread."""
+        self._finished.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until nothing more will be written. False if that is still to come."""
+        try:
+            return get_within(self._finished, seconds) is None
+        except Empty:
+            return False
 
 
 class Stream:
-    """What answers one HTTP request: JSON if the result comes first, else events. In a session, whose
-    `version` it has, they are numbered, and kept for a client that comes back with Last-Event-ID. `lost()` is
-    called when the client has left. What changes is guarded by the connection's lock."""
+    """What answers one HTTP request: JSON if the result comes first, else events.
+
+    It is written to one exchange at a time, and to none while its client is away:
+
+        OPEN --------- leave() --------> LEAVING    the response ends, and the answer
+         | ^--- attach(), back again ---' |         is still to come
+         +------- answered, end() --------+
+                         |
+                         v
+                      COMPLETE    the last event is queued: with it the response ends
+
+    Events are numbered from 1; the cursor is the number of the last that was sent:
+
+        kept, to be sent again         to be sent
+        [ n-4  n-3  n-2  n-1  n ]  [ n+1  n+2  ...  added ]
+                              ^ cursor
+
+    Those to be sent wait for their client, MAX_QUEUED of them; then the oldest go. In a
+    session, whose `version` the stream has, the client is told the numbers, and what
+    was sent is kept, up to MAX_EVENTS of them and MAX_REPLAY bytes: a client that lost
+    its connection comes back with a Last-Event-ID, and gets again what came after that.
+    Elsewhere none can come back: `version` is "", nothing is kept that was sent, and
+    `lost()` is called when the client has left.
+
+    What changes is guarded by `_lock`, the connection's.
+    """
+
+    OPEN = "open"
+    LEAVING = "leaving"
+    COMPLETE = "complete"
 
     def __init__(
         self, name: str, lock: threading.Lock, version: str, lost: Job
     ) -> None:
-        self.name, self._lock, self.version, self._lost, self.status = (
-            name,
-            lock,
-            version,
-            lost,
-            200,
-        )
-        self.exchange: Exchange | None = None  # where it is written now
-        self.complete = self._leaving = self._writing = False
-        self._lines: deque[tuple[int, bytes]] = deque()
-        self._size = self.added = self._sent = 0
-        self._raw = b""  # a comment, say, to go before the next event
+        self.name = name
+        self.version = version
+        self._primed = version >= _PRIMED_SINCE
+        self._lost = lost
+        self._lock = lock
+        self.state = self.OPEN
+        # Where it is written now.
+        self.exchange: Exchange | None = None
+        # Of an answer that comes without events before it.
+        self.status = 200
+        # (number, message), and the bytes of them all
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self.added = 0
+        self._cursor = 0
+        # What goes before the next event: a comment, say.
+        self._prelude = b""
+        # A thread is at it, and writes what others queue meanwhile, too.
+        self._writing = False
 
-    def add_locked(self, line: bytes) -> int:
+    def add_locked(self, message: bytes) -> int:
         """Queue a message. Returns how many were dropped for it, unsent."""
-        self.added, self._size, dropped = self.added + 1, self._size + len(line), 0
-        self._lines.append((self.added, line))
-        while (
-            len(self._lines) > MAX_QUEUED
-            or self._lines[0][0] <= self._sent
-            and (
-                not self.version
-                or len(self._lines) > MAX_EVENTS
-                or self._size > MAX_REPLAY
-            )
-        ):
-            number, old = self._lines.popleft()
+        self.added += 1
+        self._events.append((self.added, message))
+        self._size += len(message)
+        dropped = 0
+        while self._is_overfull():
+            number, old = self._events.popleft()
             self._size -= len(old)
-            dropped += number > self._sent
+            dropped += number > self._cursor
         return dropped
 
+    def _is_overfull(self) -> bool:
+        kept = len(self._events)
+        if kept > MAX_QUEUED:
+            return True
+        if self._events[0][0] > self._cursor:
+            return False  # to be sent
+        return not self.version or kept > MAX_EVENTS or self._size > MAX_REPLAY
+
     def flush(self) -> None:
-        """Write what is queued, unless another thread is at it, or nobody listens now."""
+        """Write what is queued, unless another thread is at it, or nobody listens."""
         while self.exchange is not None:
             with self._lock:
-                exchange, raw, ending = (
-                    self.exchange,
-                    self._raw,
-                    self.complete or self._leaving,
-                )
-                count, failed = self.added - self._sent, False
-                if exchange is None or self._writing or not (count or raw or ending):
+                exchange = self.exchange
+                prelude = self._prelude
+                count = self.added - self._cursor
+                ending = self.state != self.OPEN
+                if (
+                    exchange is None
+                    or self._writing
+                    or not (count or prelude or ending)
+                ):
                     return
-                lines = list(self._lines)[-count:] if count else []
-                self._writing, self._raw = True, b""
+                events = list(self._events)[-count:] if count else []
+                self._prelude = b""
+                self._writing = True
+
+            failed = False
             try:
-                self._write(exchange, raw, lines, ending)
+                self._write(exchange, prelude, events, ending)
             except OSError:
-                failed = True  # the lines stay, for a client that comes back
+                failed = True  # the events stay, for a client that comes back
+
             with self._lock:
                 self._writing = False
-                if lines and not failed and self.exchange is exchange:
-                    self._sent = lines[-1][0]
-                if (failed or ending) and self.exchange is exchange:
-                    self.exchange = None
+                # It may have come back meanwhile, and moved the cursor.
+                if self.exchange is exchange:
+                    if events and not failed:
+                        self._cursor = events[-1][0]
+                    if failed or ending:
+                        self.exchange = None
             if failed:
                 self.lose(exchange)
             elif ending:
@@ -6096,138 +6300,191 @@ class Stream:
     def _write(
         self,
         exchange: Exchange,
-        raw: bytes,
-        lines: list[tuple[int, bytes]],
+        prelude: bytes,
+        events: list[tuple[int, bytes]],
         ending: bool,
     ) -> None:
-        if ending and len(lines) == 1 and not raw and not exchange.started:
-            exchange.send(self.status, _JSON, lines[0][1])
+        opening = exchange.state == exchange.OPENING
+        if opening and ending and not prelude and len(events) == 1:
+            exchange.send(self.status, _JSON, events[0][1])
             return
-        if self.version >= "2025-11-25" and not exchange.started and not self.complete:
-            raw = (
-                f"id: {self.name}-{self._sent}\ndata: \n\n".encode("ascii") + raw
-            )  # "to prime the client"
-            exchange.shell.close_connection = (
-                True  # it may end while its thread is at work
+        if opening and self._primed and self.state != self.COMPLETE:
+            # "to prime the client to reconnect"
+            prelude = (
+                f"id: {self.name}-{self._cursor}\ndata: \n\n".encode("ascii") + prelude
             )
-        for number, line in lines:
-            known = (
-                f"id: {self.name}-{number}\n".encode("ascii") if self.version else b""
-            )
-            raw += b"event: message\n" + known + b"data: " + line + b"\n\n"
-        exchange.write(raw, ending)
-        if ending and not self.complete:
+            # The response may end while its thread is still at work.
+            exchange.shell.close_connection = True
+        parts = [prelude]
+        for number, message in events:
+            known = f"id: {self.name}-{number}\n" if self.version else ""
+            parts.append(b"event: message\n%bdata: " % known.encode("ascii"))
+            parts.append(message)
+            parts.append(b"\n\n")
+        exchange.write(b"".join(parts), ending)
+        if ending and self.state != self.COMPLETE:
             exchange.shell.shut()  # its thread is still in the handler
 
     def attach(
-        self, exchange: Exchange, after: int | None = None, raw: bytes = b""
+        self, exchange: Exchange, after: int | None = None, prelude: bytes = b""
     ) -> None:
         """Go on here: from what was not sent yet, or after the event of that number."""
         with self._lock:
-            old, self.exchange, exchange.stream, self._raw = (
-                self.exchange,
-                exchange,
-                self,
-                raw,
-            )
-            self._sent, self._leaving = self._sent if after is None else after, False
-        if old is not None:
-            old.finish()
+            before = self.exchange
+            self.exchange = exchange
+            exchange.stream = self
+            self._prelude = prelude
+            if after is not None:
+                self._cursor = min(after, self.added)
+            if self.state == self.LEAVING:
+                self.state = self.OPEN
+        if before is not None:
+            before.finish()
 
     def lose(self, exchange: Exchange) -> None:
         """The client has left. What it did not get waits for the next exchange."""
         with self._lock:
-            self.exchange = None if self.exchange is exchange else self.exchange
+            if self.exchange is exchange:
+                self.exchange = None
         exchange.finish()
         self._lost()
 
-    def say(self, raw: bytes, leave: bool = False) -> None:
-        """Write a comment, if events have begun; or `leave`, if the client knows how to come back."""
+    def leave(self, retry_ms: int | None) -> None:
+        """End the response, if the client can come back for the answer, in so long."""
         with self._lock:
-            if self.exchange is None:
+            exchange = self.exchange
+            if exchange is None or self.state == self.COMPLETE:
                 return
-            known = self.version >= "2025-11-25" or self.version and self._sent
-            if leave and known and self.exchange.shell.can_leave:
-                self._leaving = True
-            if self._leaving if leave else self.exchange.started:
-                self._raw += raw
+            # It must have seen an id, or be about to.
+            can_return = self._primed or (self.version and self._cursor > 0)
+            if not can_return or not exchange.shell.can_leave:
+                return
+            self.state = self.LEAVING
+            self._prelude += (
+                b":\n\n" if retry_ms is None else b"retry: %d\n\n" % retry_ms
+            )
+        self.flush()
+
+    def keep_alive(self) -> None:
+        """Write a comment, if events have begun, so that nobody takes it for dead."""
+        with self._lock:
+            exchange = self.exchange
+            if exchange is None or exchange.state == exchange.OPENING:
+                return
+            self._prelude += b":\n\n"
         self.flush()
 
     def end(self) -> None:
         """End it, answered or not."""
         with self._lock:
-            self.complete = True
+            self.state = self.COMPLETE
         self.flush()
 
 
+###############################################################################
+# 14. HTTP endpoint ###########################################################
+###############################################################################
+# One endpoint for every revision (basic/transports/streamable-http.md and its
+# predecessors): modern requests that stand alone, legacy sessions, and the HTTP+SSE of
+# 2024-11-05. HttpEndpoint decides everything, whoever carries the exchanges. Handlers
+# run on the thread that brought their request.
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "POST, GET, DELETE",
+    "Access-Control-Max-Age": "600",
+    "Access-Control-Allow-Headers": "*, Authorization",
+}
+# What pages of an allowed origin may read of an answer, beside its body.
+_READABLE = "Mcp-Session-Id, WWW-Authenticate"
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+# What MCP-Protocol-Version says in a session; nothing, before there was such a header.
+_SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
+# "404 Not Found and a JSON-RPC error with code -32601", "400 Bad Request" for a missing
+# capability: the errors that have a status even as a handler's answer to a modern
+# request. Any other is 200 there, and has a status only when the request was refused.
+_ANSWER_STATUS = {
+    each.code: each.http_status for each in (MethodNotFound, MissingCapability)
+}
+_REQUEST_OVER = ConnectionClosed("the request is over")
+
+
 class HttpConnection(Connection):
-    """A conversation over HTTP: a session, or without an id one request. Each line goes to the stream of the
-    request that it is about, the others to `listening`; as do all in HTTP+SSE, which is not `resumable`."""
+    """A conversation over HTTP. There are three kinds:
+
+        HttpConnection(http)                        one request, alone
+        HttpConnection(http, id, owner)             a legacy session
+        HttpConnection(http, id, owner, True)       a session over HTTP+SSE
+
+    A message is queued to the stream of the request that it is about; any other to
+    `listening`, which only sessions have. All go there in HTTP+SSE: `one_stream`.
+    """
 
     def __init__(
         self,
-        endpoint: HttpEndpoint,
+        http: HttpEndpoint,
         session_id: str | None = None,
         owner: Any = None,
-        resumable: bool = True,
+        one_stream: bool = False,
     ) -> None:
         super().__init__(
-            Protocol("server", endpoint.server.capabilities),
-            endpoint.server,
+            Protocol("server", http.server.capabilities),
+            http.server,
             Transport(),
             name="mcp-http-worker",
-            log=endpoint.log,
-            max_workers=endpoint.max_workers,
+            log=http.log,
+            max_workers=http.max_workers,
         )
-        self.session_id, self.owner, self.resumable = session_id, owner, resumable
-        self.used, self._names = time.monotonic(), itertools.count().__next__
-        # A late answer must not pass for one in the session that its client has opened instead.
-        if session_id:
-            self.protocol.next_id = itertools.count(
-                int.from_bytes(os.urandom(6), "big")
-            ).__next__
-        self.streams: dict[
-            str, Stream
-        ] = {}  # of a session: those that a client may come back for
+        self.session_id = session_id
+        self.owner = owner  # the principal that may use the session
+        self.one_stream = one_stream
+        self.used = time.monotonic()  # when the client was last heard
+        # Of a session: the streams that a client may come back for, by name.
+        self.streams: dict[str, Stream] = {}
+        self._next_name = itertools.count().__next__
+        # Streams that have something to write.
         self._dirty: list[Stream] = []
-        self.listening = self.open_stream() if session_id is not None else None
+        self.listening: Stream | None = None
+        if session_id is not None:
+            # A late answer must not pass for one in the session that its client has
+            # opened instead.
+            first = int.from_bytes(os.urandom(6), "big")
+            self.protocol.next_id = itertools.count(first).__next__
+            self.listening = self.open_stream()
 
     def open_stream(self, exchange: Exchange | None = None) -> Stream:
-        """A stream, for an exchange; of a session's complete ones the eldest go."""
-        version = (
-            (self.protocol.version or OLDEST)
-            if self.session_id and self.resumable
-            else ""
-        )
-        stream = Stream(
-            str(self._names()),
-            self._lock,
-            version,
-            do_nothing if version else self.cancel_all,
-        )
+        """A stream, for an exchange."""
+        version = ""
+        lost: Job = self.cancel_all
+        if self.session_id is not None and not self.one_stream:
+            # "Disconnection SHOULD NOT be interpreted as the client cancelling"
+            version = self.protocol.version or OLDEST
+            lost = do_nothing
+        stream = Stream(str(self._next_name()), self._lock, version, lost)
         if exchange is not None:
             stream.attach(exchange)
         if version:
             self.streams[stream.name] = stream
-        if len(self.streams) > MAX_STREAMS:
-            for old in [
-                each
-                for each in list(self.streams.values())[:-MAX_STREAMS]
-                if each.complete
-            ]:
-                self.streams.pop(old.name, None)
+            if len(self.streams) > MAX_STREAMS:
+                self._forget_streams()
         return stream
 
+    def _forget_streams(self) -> None:
+        """Keep the latest streams, and those that are still to be answered."""
+        for old in list(self.streams.values())[:-MAX_STREAMS]:
+            if old.state == old.COMPLETE:
+                self.streams.pop(old.name, None)
+
     def _queue_locked(self, data: bytes, droppable: bool, about: Any) -> int:
-        stream: Stream | None = (about and about.stream) or self.listening
+        stream: Stream | None = self.listening
+        if about is not None and about.stream is not None:
+            stream = about.stream
         if stream is None:
             return 1  # nobody could hear it
         # An answer is queued when its request is not in flight any more.
-        over = (
-            not isinstance(about, Request)
-            or self.protocol.in_flight.get(about.id) is not about
-        )
-        stream.complete = over and stream is not self.listening
+        in_flight = self.protocol.in_flight
+        answers = not isinstance(about, Request) or in_flight.get(about.id) is not about
+        if answers and stream is not self.listening:
+            stream.state = stream.COMPLETE
         self._dirty.append(stream)
         return stream.add_locked(data)
 
@@ -6240,11 +6497,10 @@ class HttpConnection(Connection):
             pass  # another thread took the last
 
     def respond(self, request: Request, message: Json) -> bool:
-        """As a Connection does. Some modern errors have a status, if no event went before."""
+        """As a Connection does. Some errors have a status, if no event went before."""
         if request.modern and request.stream is not None and "error" in message:
-            request.stream.status = {-32601: 404, -32021: 400}.get(
-                message["error"]["code"], 200
-            )
+            code = message["error"]["code"]
+            request.stream.status = _ANSWER_STATUS.get(code, 200)
         return super().respond(request, message)
 
     def _stop(self, request: Request) -> None:
@@ -6253,43 +6509,101 @@ class HttpConnection(Connection):
             request.stream.end()
 
     def take(self, message: Any, exchange: Exchange) -> None:
-        """Serve the message, or batch, of a POST, on its thread. The answer may still be to come."""
+        """Serve what a POST brought, on its thread. The answer may still be to come.
+
+        What it turned out to be    alone               in a session    over HTTP+SSE
+        a request                   its stream: 200, or for an error    202, and the
+                                    as _ANSWER_STATUS   200             answer on the
+        a request, refused          the error's status  200             one stream
+        an initialize, refused      the error's         the error's     202, likewise
+        refused, its id unreadable  the error's         the error's     202, likewise
+        a bad notification, answer  400                 202             202
+        a notification, an answer   202                 202             202
+        a batch with requests       400                 its stream: 200 its stream: 200
+        a batch without             400                 202             202
+        The status of an error is its http_status. A legacy message is alone, too, on a
+        server without sessions: there it is as in a session, but a bad notification is
+        400. A batch in a revision that has none is 400 anywhere.
+        """
         if isinstance(message, list):
-            stream = self.open_stream(exchange)
-            self.dispatch(ready := self._receive_batch(message, exchange))
-            return self.flush() if ready or stream.complete else exchange.send(202, {})
-        if (
-            isinstance(event := self.protocol.receive(message), Request)
-            and self.resumable
-        ):
-            event.stream, event.auth = self.open_stream(exchange), exchange.auth
-            if not event.cancelled:
-                self.endpoint.serve_request(self, event)
-            self.flush()
-            if event.cancelled:
-                event.stream.end()  # it has no answer that would
-        elif isinstance(event, Refusal) and (
-            event.reply and self.resumable or not self.session_id
-        ):
-            # A session's errors are 200, as its results are; what has no id, or no session, is an HTTP error.
-            reply = event.reply or error_message(None, InvalidRequest(event.why))
-            answered = self.protocol.version and "id" in reply
-            status = 200 if answered else McpError.from_wire(reply["error"]).http_status
-            exchange.send(status, _JSON, encode_answer(reply, self.log))
+            self._take_batch(message, exchange)
+            return
+        event = self.protocol.receive(message)
+        if isinstance(event, Request) and not self.one_stream:
+            self._serve_request(event, exchange)
+        elif isinstance(event, Refusal) and self._tells_at_once(event):
+            self._send_refusal(event, exchange)
         else:
-            exchange.send(
-                202, {}
-            )  # the answer, if there is one, comes on the one stream
+            exchange.send(202, {})
             if isinstance(event, Request):
                 event.auth = exchange.auth
             self.dispatch(self._act(event))
-        return None
+
+    def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
+        stream = self.open_stream(exchange)
+        answered = False
+        try:
+            requests = self._receive_batch(messages, exchange)
+            self.dispatch(requests)
+            answered = bool(requests) or stream.state == stream.COMPLETE
+        finally:
+            if not answered:
+                self.streams.pop(stream.name, None)  # nothing will ever complete it
+        if answered:
+            self.flush()
+        else:
+            exchange.send(202, {})
+
+    def _serve_request(self, request: Request, exchange: Exchange) -> None:
+        request.auth = exchange.auth
+        request.stream = self.open_stream(exchange)
+        # Another POST of the session may have cancelled it already.
+        if not request.cancelled:
+            self.endpoint.serve_request(self, request)
+        self.flush()
+        if request.cancelled:
+            request.stream.end()  # it has no answer that would
+
+    def _tells_at_once(self, refusal: Refusal) -> bool:
+        if self.session_id is None:
+            return True
+        return refusal.reply is not None and not self.one_stream
+
+    def _send_refusal(self, refusal: Refusal, exchange: Exchange) -> None:
+        reply = refusal.reply or error_message(None, InvalidRequest(refusal.why))
+        status = McpError.from_wire(reply["error"]).http_status
+        # An error that answers a request of a session is 200, as its result would be.
+        if self.protocol.version and "id" in reply:
+            status = 200
+        exchange.send(status, _JSON, encode_answer(reply, self.log))
 
 
 class HttpEndpoint:
-    """A server's HTTP side, at any path without `path`. `verify(token)` returns a bearer token's claims, or
-    None (401), or raises PermissionError(scope) (403); `resource_metadata` tells where tokens come from.
-    `allowed_hosts` are names of this host, `allowed_origins` of sites whose pages may call; "*" is any."""
+    """The HTTP side of a server, "the MCP endpoint": it answers exchanges of any Shell.
+
+    `server` is what stands behind every conversation, `log` and `max_workers` are its
+    own. The options:
+        path               where it is served, "/mcp" say; None is at any path
+        verify             verify(token) returns the claims of a bearer token, or None
+                           (401), or raises PermissionError(scope) (403), on the thread
+                           of the request; without it nobody is asked for a token
+        resource_metadata  the document that tells clients where tokens come from (RFC
+                           9728), served under /.well-known/
+        allowed_hosts      names of this host beside those of the loopback; "*" is any
+        allowed_origins    sites whose pages may call, and read the answers, such as
+                           "https://example.com"; "*" is any
+        stateless          open no sessions: a legacy request stands alone, too, and
+                           nothing is asked of its client. For several processes
+        legacy_sse         serve the HTTP+SSE of 2024-11-05 at /sse and /messages; only
+                           with a path, and with sessions
+        max_body           the most bytes of a request's body; each shell sees to it
+        max_sessions       sessions at a time; to open one more is refused (503)
+        session_seconds    how long a session is kept that nobody uses
+    Raises ValueError for resource_metadata without the URL of the resource.
+
+    It has in its care `_sessions`, by id, until their clients delete them, or they were
+    idle for long, and `_held`, the exchanges with a thread that waits for their end.
+    """
 
     def __init__(
         self,
@@ -6308,182 +6622,210 @@ class HttpEndpoint:
         max_sessions: int = MAX_SESSIONS,
         session_seconds: float = SESSION_SECONDS,
     ) -> None:
-        self.server, self.log, self.max_workers, self.max_body = (
-            server,
-            log,
-            max_workers,
-            max_body,
-        )
-        self._verify, self._metadata, self._stateless = (
-            verify,
-            resource_metadata,
-            stateless,
-        )
-        self._hosts = {
-            "localhost",
-            "127.0.0.1",
-            "[::1]",
-            *(host.lower() for host in allowed_hosts),
-        }
+        self.server = server
+        self.log = log
+        self.max_workers = max_workers
+        self.max_body = max_body
+        self._verify = verify
+        self._metadata = resource_metadata
+        self._metadata_url = ""
+        if resource_metadata is not None:
+            self._metadata_url = _metadata_url(resource_metadata.get("resource"))
+        self._hosts = {"localhost", "127.0.0.1", "[::1]"}
+        self._hosts.update(host.lower() for host in allowed_hosts)
         self._origins = {origin.lower() for origin in allowed_origins or ()}
-        self._max_sessions, self._session_seconds = max_sessions, session_seconds
+        self._stateless = stateless
+        self._max_sessions = max_sessions
+        self._session_seconds = session_seconds
         self._lock = threading.Lock()
         self._sessions: dict[str, HttpConnection] = {}  # guarded by _lock
-        self._held: dict[Exchange, HttpConnection] = {}  # those whose answer is to come
-        main = {
-            "POST": self._post,
-            **({} if stateless else {"GET": self._get, "DELETE": self._delete}),
-        }
-        self._routes = {path and path.rstrip("/"): main}
+        # Each operation on it is atomic by itself: that is enough.
+        self._held: dict[Exchange, HttpConnection] = {}
+
+        # {path, or None for any: {method: what answers it}}
+        methods: dict[str, Callable[[Exchange], None]] = {"POST": self._post}
+        if not stateless:
+            methods["GET"] = self._get
+            methods["DELETE"] = self._delete
+        self._routes = {None if path is None else path.rstrip("/"): methods}
         if legacy_sse and path is not None and not stateless:
-            self._routes.update(
-                {
-                    "/sse": {"GET": self._get_sse},
-                    "/messages": {"POST": self._post_message},
-                }
-            )
-        resource = (resource_metadata or {"resource": "http://"}).get("resource")
-        if (
-            where := re.match("(https?://[^/]*)(.*)", str(resource))
-        ) is None:  # RFC 9728, section 3.1
-            raise ValueError(
-                f"resource_metadata: resource: expected this server's URL, got {show(resource)}"
-            )
-        self._metadata_url = where[1] + _WELL_KNOWN + where[2].rstrip("/")
+            self._routes["/sse"] = {"GET": self._get_sse}
+            self._routes["/messages"] = {"POST": self._post_message}
 
     def answer(self, exchange: Exchange) -> None:
-        """Answer one HTTP request, on this thread, which also runs its handler. Never raises."""
+        """Answer one HTTP request, on this thread, which also runs its handler.
+
+        Blocks until nothing more will be written. Never raises.
+        """
         try:
-            self._route(exchange)
+            serve = self._admit(exchange)
+            serve(exchange)
         except McpError as error:
-            self.log.debug(f"refused with {error.http_status}: {error}")
-            body = encode_answer(error_message(exchange.request_id, error), self.log)
-            headers = {**_JSON, **getattr(error, "headers", {})}
-            with suppress(OSError):
-                exchange.send(error.http_status, headers, body)
+            self._refuse(exchange, error)
         except OSError as error:
             self.log.debug(f"the client left: {error_text(error)}")
         except BaseException as error:
             self.log.error(f"HTTP: {error_text(error)}", error)
-            with suppress(OSError):
-                if not exchange.started:
+            if exchange.state == exchange.OPENING:
+                with suppress(OSError):
                     exchange.send(500, {})
 
-    def _route(self, exchange: Exchange) -> None:
+    def _refuse(self, exchange: Exchange, error: McpError) -> None:
+        self.log.debug(f"refused with {error.http_status}: {error}")
+        body = encode_answer(error_message(exchange.request_id, error), self.log)
+        headers = {**_JSON, **getattr(error, "headers", {})}
+        with suppress(OSError):
+            exchange.send(error.http_status, headers, body)
+
+    # Admission, by the head alone: the body is not looked at.
+    def _admit(self, exchange: Exchange) -> Callable[[Exchange], None]:
+        """What answers this request, if it may be made at all. Raises HttpError."""
+        self._check_host(exchange.headers.get("host", ""))
         self._check_origin(exchange)
-        if exchange.path.startswith(_WELL_KNOWN) and self._metadata is not None:
-            return exchange.send(200, _JSON, encode_message(self._metadata))
-        route = self._routes.get(exchange.path.rstrip("/"), self._routes.get(None))
+        path = exchange.path
+        if path.startswith(_WELL_KNOWN) and self._metadata is not None:
+            return self._get_metadata
+        route = self._routes.get(path.rstrip("/"), self._routes.get(None))
         if route is None:
-            raise HttpError(404, f"nothing at {show(exchange.path)}")
+            raise HttpError(404, f"nothing at {show(path)}")
         if exchange.method in route:
             exchange.auth = self._authorize(exchange.headers)
-            return route[exchange.method](exchange)
+            return route[exchange.method]
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
-            return exchange.send(204, {**_PREFLIGHT, **allow})
+            # A browser asks for a page of an allowed origin.
+            return lambda exchange: exchange.send(204, {**_PREFLIGHT, **allow})
         raise HttpError(405, f"{exchange.method}: not allowed here", allow)
 
-    def _check_origin(self, exchange: Exchange) -> None:
-        """ "Servers MUST validate the `Origin` header [...] to prevent DNS rebinding attacks": Host, too."""
-        host, origin = (
-            exchange.headers.get("host", ""),
-            exchange.headers.get("origin", "").lower(),
-        )
+    # "Servers MUST validate the `Origin` header on all incoming connections to prevent
+    # DNS rebinding attacks"; Host says more, and is always there.
+    def _check_host(self, host: str) -> None:
         if _host_name(host) not in self._hosts and "*" not in self._hosts:
             raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
-        if origin and not self._origins.isdisjoint(
-            (origin, "*")
-        ):  # its pages may read what comes
+
+    def _check_origin(self, exchange: Exchange) -> None:
+        origin = exchange.headers.get("origin", "").lower()
+        if not origin:
+            return
+        if origin in self._origins or "*" in self._origins:
+            # Its pages may read what comes.
             exchange.extra = {
                 "Access-Control-Allow-Origin": exchange.headers["origin"],
                 "Vary": "Origin",
-                "Access-Control-Expose-Headers": "Mcp-Session-Id, WWW-Authenticate",
+                "Access-Control-Expose-Headers": _READABLE,
             }
-        elif origin and _host_name(origin.partition("://")[2]) not in self._hosts:
+        elif _host_name(origin.partition("://")[2]) not in self._hosts:
             raise HttpError(
                 403, f"origin {show(origin)} is not allowed; see allowed_origins"
             )
 
     def _authorize(self, headers: dict[str, str]) -> Json | None:
-        """The claims of the request's token, as `verify` tells: basic/authorization.md."""
+        """The claims of a token, as `verify` tells: basic/authorization.md."""
         if self._verify is None:
             return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        bearer = scheme.lower() == "bearer"
-        status, problem = 401, {"error": "invalid_token"} if bearer and token else {}
+        if scheme.lower() != "bearer":
+            raise self._challenge(401, {})
         try:
-            if (claims := self._verify(token.strip()) if bearer else None) is not None:
-                return claims
+            claims = self._verify(token.strip())
         except PermissionError as error:
-            status, problem = 403, {"error": "insufficient_scope", "scope": str(error)}
+            scope = str(error)
+            raise self._challenge(
+                403, {"error": "insufficient_scope", "scope": scope}
+            ) from None
+        if claims is None:
+            raise self._challenge(401, {"error": "invalid_token"} if token else {})
+        return claims
+
+    def _challenge(self, status: int, problem: dict[str, str]) -> HttpError:
+        """The refusal that tells a client which token would do, and where to get it."""
         if self._metadata is not None:
             problem["resource_metadata"] = self._metadata_url
-        challenge = "Bearer " + ", ".join(
-            f'{name}="{value}"' for name, value in problem.items()
+        parameters = [f'{name}="{value}"' for name, value in problem.items()]
+        challenge = f"Bearer {', '.join(parameters)}".strip()
+        return HttpError(
+            status, "a bearer token is needed", {"WWW-Authenticate": challenge}
         )
-        raise HttpError(
-            status, "a bearer token is needed", {"WWW-Authenticate": challenge.strip()}
-        )
+
+    def _get_metadata(self, exchange: Exchange) -> None:
+        exchange.send(200, _JSON, encode_message(self._metadata))
 
     # POST: basic/transports/streamable-http.md#sending-messages
     def _post(self, exchange: Exchange) -> None:
         exchange.check_accept(JSON_TYPE, EVENT_TYPE)
-        message, version = (
-            exchange.message(),
-            exchange.headers.get("mcp-protocol-version", ""),
-        )
+        message = exchange.parse_body()
         envelope = object_or_empty(message)
+        if is_id(envelope.get("id")):
+            exchange.request_id = envelope["id"]
+
+        # The era is that of the message, whatever its client has sent before.
         meta = object_or_empty(object_or_empty(envelope.get("params")).get("_meta"))
-        exchange.request_id = envelope["id"] if is_id(envelope.get("id")) else None
-        row = method_row(envelope.get("method"))
-        opening = row.handshake and exchange.request_id is not None
-        if version not in _SESSION_VERSIONS or META_VERSION in meta:
-            if exchange.request_id is not None:
-                self._check_modern(envelope, meta, exchange.headers)
+        version = exchange.headers.get("mcp-protocol-version", "")
+        modern = version not in _SESSION_VERSIONS or META_VERSION in meta
+        if modern and exchange.request_id is not None:
+            self._check_modern(envelope, meta, exchange.headers)
+        elif not modern:
+            self._check_mirrors(envelope, exchange.headers, required=False)
+
+        # Modern requests have no session.
+        if modern:
             connection = HttpConnection(self)
         else:
-            self._check_mirrors(envelope, exchange.headers, required=False)
-            if self._stateless:
-                connection = HttpConnection(self)
-                connection.protocol.version = (
-                    "" if opening else version or BATCH_VERSION
-                )
-            else:
-                connection = (
-                    self._open_session(exchange)
-                    if opening
-                    else self._find_session(exchange)
-                )
-        if opening and connection.session_id:
-            exchange.extra["Mcp-Session-Id"] = connection.session_id
+            connection = self._legacy_connection(envelope, version, exchange)
+
         self._serve(connection, exchange, lambda: connection.take(message, exchange))
-        if connection.session_id and not connection.protocol.version:
+
+        # An `initialize` that was refused has opened nothing.
+        if connection.session_id is not None and not connection.protocol.version:
             self._close_session(connection)
 
+    def _legacy_connection(
+        self, envelope: Json, version: str, exchange: Exchange
+    ) -> HttpConnection:
+        """The session of a message, a new one for `initialize`.
+
+        On a server without sessions it is a conversation for this message alone.
+        """
+        row = method_row(envelope.get("method"))
+        opening = row.handshake and exchange.request_id is not None
+        if self._stateless:
+            connection = HttpConnection(self)
+            if not opening:
+                # Without the header "the server SHOULD assume" this one.
+                connection.protocol.version = version or BATCH_VERSION
+            return connection
+        if not opening:
+            return self._find_session(exchange)
+        connection = self._open_session(exchange)
+        exchange.extra["Mcp-Session-Id"] = str(connection.session_id)
+        return connection
+
+    # What headers say must be what the body says: #server-validation
     def _check_modern(self, message: Json, meta: Json, headers: dict[str, str]) -> None:
-        """What headers say must be what the body says: #server-validation."""
         version = headers.get("mcp-protocol-version")
         if not version:
             raise HeaderMismatch("MCP-Protocol-Version: required, but missing")
-        if version != (told := meta.get(META_VERSION)):
+        told = meta.get(META_VERSION)
+        if version != told:
             check_members(MODERN_META[:1], meta, "_meta.")
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {version}, but {show(told)} in _meta"
             )
+        # For any other version the connection says which there are.
         if version in MODERN_VERSIONS:
             self._check_mirrors(message, headers, required=True)
 
     def _check_mirrors(
         self, message: Json, headers: dict[str, str], required: bool
     ) -> None:
-        for name, value in mirrored_headers(
-            message, self.server.header_parameters
-        ).items():
+        mirrored = mirrored_headers(message, self.server.header_parameters)
+        for name, value in mirrored.items():
+            if value is None:
+                continue
             said = headers.get(name.lower())
-            if value is None or (
-                not required if said is None else is_mirrored(said, value)
-            ):
+            if said is None and not required:
+                continue
+            if said is not None and is_mirrored(said, value):
                 continue
             error = HeaderMismatch(
                 f"{name}: {said and show(said)}, but {show(value)} in the body"
@@ -6495,42 +6837,39 @@ class HttpEndpoint:
     def _serve(
         self, connection: HttpConnection, exchange: Exchange, begin: Job
     ) -> None:
-        """Begin an exchange, and keep its thread until all is written: subscriptions/listen stays open."""
+        """Begin an answer, and keep this thread until nothing more will be written.
+
+        Mostly all is there when `begin` returns; subscriptions/listen stays open.
+        """
         self._held[exchange] = connection
         try:
             begin()
             held = not exchange.wait(0)
             while held and not exchange.wait(COMMENT_SECONDS):
                 if exchange.stream is not None:
-                    exchange.stream.say(b":\n\n")  # keeps it open on its way
+                    exchange.stream.keep_alive()
             if held and connection.session_id is None:
-                self.server.disconnected(connection)
+                self.server.disconnected(connection)  # it may have listened
         finally:
             del self._held[exchange]
             connection.used = time.monotonic()
-            if not exchange.ended:
-                exchange.shell.close_connection = True  # its stream is elsewhere now
-            if exchange.started and not exchange.ended:
+            if exchange.state != exchange.OVER:
+                # The client has left, or its stream goes on elsewhere.
+                exchange.shell.close_connection = True
+            if exchange.state == exchange.STREAMING:
                 with suppress(OSError):
                     exchange.write(b"", True)
             if connection.session_id is None:
-                connection.close(_OVER)
+                connection.close(_REQUEST_OVER)
 
-    # Sessions, and the streams that they come back to: basic/transports.md of 2025-03-26 to 2025-11-25
+    # Sessions, and the streams that clients come back to: basic/transports.md of
+    # 2025-03-26 to 2025-11-25
     def _open_session(
-        self, exchange: Exchange, resumable: bool = True
+        self, exchange: Exchange, one_stream: bool = False
     ) -> HttpConnection:
-        oldest, busy = (
-            time.monotonic() - self._session_seconds,
-            set(self._held.values()),
-        )
-        for idle in [
-            each for each in list(self._sessions.values()) if each.used < oldest
-        ]:
-            if idle not in busy:
-                self._close_session(idle)
+        self._close_idle_sessions()
         connection = HttpConnection(
-            self, os.urandom(24).hex(), principal(exchange.auth), resumable
+            self, os.urandom(24).hex(), principal(exchange.auth), one_stream
         )
         with self._lock:
             full = len(self._sessions) >= self._max_sessions
@@ -6543,9 +6882,17 @@ class HttpEndpoint:
         self.server.connected(connection)
         return connection
 
+    def _close_idle_sessions(self) -> None:
+        oldest = time.monotonic() - self._session_seconds
+        busy = set(self._held.values())
+        for connection in list(self._sessions.values()):
+            if connection.used < oldest and connection not in busy:
+                self._close_session(connection)
+
     def _find_session(
         self, exchange: Exchange, session_id: str | None = None
     ) -> HttpConnection:
+        """The session that a request names, if it is its own. Raises HttpError."""
         session_id = session_id or exchange.headers.get("mcp-session-id")
         if session_id is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
@@ -6565,17 +6912,21 @@ class HttpEndpoint:
                 stream.end()
 
     def _get(self, exchange: Exchange) -> None:
+        """Listen; or, with Last-Event-ID, go on with the stream of that event."""
         exchange.check_accept(EVENT_TYPE)
         connection = self._find_session(exchange)
-        name, _, number = exchange.headers.get("last-event-id", "0-").rpartition("-")
+        last_id = exchange.headers.get("last-event-id", "0-")  # of `listening`
+        name, _, number = last_id.rpartition("-")
         stream = connection.streams.get(name)
         if stream is None:
             raise HttpError(404, "Last-Event-ID: no such stream, or no longer")
-        if stream.complete and number.isdigit() and int(number) >= stream.added:
+        after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
+        caught_up = after is not None and after >= stream.added
+        if caught_up and stream.state == stream.COMPLETE:
             exchange.send(204, {})  # which tells event sources that nothing will come
-        else:
-            stream.attach(exchange, int(number) if number.isdigit() else None, b":\n\n")
-            self._serve(connection, exchange, stream.flush)
+            return
+        stream.attach(exchange, after, b":\n\n")
+        self._serve(connection, exchange, stream.flush)
 
     def _delete(self, exchange: Exchange) -> None:
         self._close_session(self._find_session(exchange))
@@ -6583,102 +6934,80 @@ class HttpEndpoint:
 
     # HTTP+SSE: basic/transports.md of 2024-11-05
     def _get_sse(self, exchange: Exchange) -> None:
-        connection = self._open_session(exchange, resumable=False)
-        assert connection.listening is not None
-        begin = (
-            f"event: endpoint\ndata: /messages?session_id={connection.session_id}\n\n"
-        )
-        connection.listening.attach(exchange, None, begin.encode("ascii"))
+        connection = self._open_session(exchange, one_stream=True)
+        stream = connection.listening
+        assert stream is not None
+        url = f"/messages?session_id={connection.session_id}"
+        first = f"event: endpoint\ndata: {url}\n\n"
+        stream.attach(exchange, None, first.encode("ascii"))
         try:
-            self._serve(connection, exchange, connection.listening.flush)
+            self._serve(connection, exchange, stream.flush)
         finally:
             self._close_session(connection)
 
     def _post_message(self, exchange: Exchange) -> None:
-        known = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
-        self._find_session(exchange, known[1] if known else None).take(
-            exchange.message(), exchange
-        )
+        named = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
+        connection = self._find_session(exchange, named[1] if named else None)
+        connection.take(exchange.parse_body(), exchange)
 
     # Looking after what is open
     def look_after(self) -> None:
-        """See who has left: in the modern era that cancels the request, in a session it does not."""
+        """See who has left: that cancels a modern request; in a session it does not.
+
+        Called now and then, by whoever made this endpoint. Does not block.
+        """
         for exchange in list(self._held):
-            stream = None if exchange.ended else exchange.stream
-            if stream is not None and exchange.shell.hung_up():
+            stream = exchange.stream
+            if stream is None or exchange.state == exchange.OVER:
+                continue
+            if exchange.shell.hung_up():
                 stream.lose(exchange)
 
     def close(self, final: bool) -> None:
-        """End what only listens; if `final`, sessions, too, and what still runs; but not our caller."""
-        held, me = list(self._held.items()), threading.get_ident()
-        mine = {
-            connection for exchange, connection in held if exchange.shell.thread == me
-        }
-        for connection in {
-            *(connection for _, connection in held),
-            *self._sessions.values(),
-        }:
+        """End what only listens; if `final`, also sessions and what still runs.
+
+        What runs on the thread that calls this is left to end by itself.
+        """
+        held = list(self._held.items())
+        me = threading.get_ident()
+        mine = {connection for exchange, connection in held if exchange.thread == me}
+        sessions = list(self._sessions.values())
+        for connection in {*sessions, *(connection for _, connection in held)}:
             self.server.input_ended(connection)
             connection.flush()
             if connection.listening is not None:
                 connection.listening.end()
             if not final or connection in mine:
                 continue
-            if connection.session_id:
+            if connection.session_id is not None:
                 self._close_session(connection)
             else:
                 connection.cancel_all()
 
-    def wsgi(self, environ: Json, start_response: Callable[..., Any]) -> list[bytes]:
-        """This endpoint as a WSGI application."""
-        headers = {
-            name[5:].replace("_", "-").lower(): value
-            for name, value in environ.items()
-            if name.startswith("HTTP_")
-        }
-        headers["content-type"], limit = (
-            environ.get("CONTENT_TYPE", ""),
-            self.max_body + 1,
-        )
-        endless, length = (
-            environ.get("wsgi.input_terminated"),
-            int(environ.get("CONTENT_LENGTH") or 0),
-        )
-        body = environ["wsgi.input"].read(
-            limit if endless else max(0, min(length, limit))
-        )
-        target, shell = (
-            f"{environ.get('PATH_INFO', '')}?{environ.get('QUERY_STRING')}",
-            _Wsgi(start_response),
-        )
-        exchange = Exchange(shell, environ["REQUEST_METHOD"], target, headers, body)
-        if len(body) < limit:
-            self.answer(exchange)
-        else:
-            exchange.send(413, {})
-        return [shell.body]
-
-
-_SESSION_VERSIONS, _OVER = (
-    ("", *LEGACY_VERSIONS),
-    ConnectionClosed("the request is over"),
-)
-_WELL_KNOWN = "/.well-known/oauth-protected-resource"
-_PREFLIGHT = {
-    "Access-Control-Allow-Methods": "POST, GET, DELETE",
-    "Access-Control-Max-Age": "600",
-    "Access-Control-Allow-Headers": "*, Authorization",
-}
-
 
 def _host_name(host: str) -> str:
-    return (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
+    """A host without its port."""
+    if host.endswith("]"):
+        return host.lower()  # an IPv6 address
+    return (host.rpartition(":")[0] or host).lower()
+
+
+def _metadata_url(resource: Any) -> str:
+    """Where the metadata of a resource are: RFC 9728, section 3.1."""
+    parts = re.match("(https?://[^/]*)(.*)", str(resource))
+    if parts is None:
+        raise ValueError(
+            "resource_metadata: resource: expected this server's URL, "
+            f"got {show(resource)}"
+        )
+    return parts[1] + _WELL_KNOWN + parts[2].rstrip("/")
 
 
 ###############################################################################
-# 14. HTTP server #############################################################
+# 15. HTTP server #############################################################
 ###############################################################################
-# Shells: start(status, headers, body or None), write(events, ending), hung_up(); shut() if it `can_leave`.
+# The shells around the endpoint: a WSGI application, and a server of our own with its
+# sockets, threads and deadlines. What a request means is not decided here.
 @lru_cache(None)
 def _status_line(status: int) -> str:
     from http import HTTPStatus
@@ -6686,13 +7015,57 @@ def _status_line(status: int) -> str:
     return f"{status} {HTTPStatus(status).phrase}"
 
 
-class _Wsgi:
-    """One request, answered through start_response and its write()."""
+class WsgiApp:
+    """An HttpEndpoint as a WSGI application (PEP 3333), at whatever path it is mounted.
 
-    can_leave, thread = False, 0
+    There it shows only in a failing write that a client has left, and a response lasts
+    as long as its handler.
+    """
+
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self.endpoint = endpoint
+
+    def __call__(
+        self, environ: Json, start_response: Callable[..., Write]
+    ) -> list[bytes]:
+        """Answer one request, on this thread."""
+        shell = _WsgiShell(start_response)
+        target = f"{environ.get('PATH_INFO', '')}?{environ.get('QUERY_STRING', '')}"
+        headers = self._parse_headers(environ)
+        body = self._read_body(environ)
+        exchange = Exchange(shell, environ["REQUEST_METHOD"], target, headers, body)
+        if len(body) > self.endpoint.max_body:
+            exchange.send(413, {})
+        else:
+            self.endpoint.answer(exchange)
+        return [shell.body]
+
+    @staticmethod
+    def _parse_headers(environ: Json) -> dict[str, str]:
+        headers = {
+            name[len("HTTP_") :].replace("_", "-").lower(): value
+            for name, value in environ.items()
+            if name.startswith("HTTP_")
+        }
+        headers["content-type"] = environ.get("CONTENT_TYPE", "")
+        return headers
+
+    def _read_body(self, environ: Json) -> bytes:
+        """The body, or so much of it that it is seen to be too long."""
+        size = self.endpoint.max_body + 1
+        if not environ.get("wsgi.input_terminated"):
+            length = int(environ.get("CONTENT_LENGTH") or 0)
+            size = max(0, min(length, size))
+        body: bytes = environ["wsgi.input"].read(size)
+        return body
+
+
+class _WsgiShell(Shell):
+    """One request, answered through start_response, and its write() for a stream."""
 
     def __init__(self, start_response: Callable[..., Write]) -> None:
-        self._start_response, self.body = start_response, b""
+        self._start_response = start_response
+        self.body = b""  # for the application to return
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         self.body = body or b""
@@ -6700,23 +7073,50 @@ class _Wsgi:
 
     def write(self, events: bytes, ending: bool) -> None:
         try:
-            self._write(events)  # who has left shows only here
+            self._write(events)
         except Exception as error:
-            raise OSError(error_text(error)) from error  # each server has its own
-
-    def hung_up(self) -> bool:
-        return False
+            # Each server has an exception of its own for a client that has left.
+            raise OSError(error_text(error)) from error
 
 
-class _Handler(_Handling):
-    """A socket: reads its requests, and has the endpoint answer them. Heads are split by hand: http.server's
-    parser, made for e-mail, costs more than the rest of a request."""
+def shut(sock: Socket, how: int = 2) -> None:
+    """End a connection under who reads from it (0), writes to it (1), or either (2)."""
+    import socket
+
+    # Not sock.shutdown(): that of TLS would take the session from under its reader.
+    with suppress(OSError):
+        socket.socket.shutdown(sock, how)
+
+
+class _SocketShell(Shell, _RequestHandler):
+    """A connection of an HttpServer: its requests, one after another.
+
+    Each step has a deadline, which the server's watcher enforces:
+
+        the TLS handshake          HEAD_SECONDS
+        the first byte of a head   IDLE_SECONDS     <--+  if the connection is kept
+        the rest of it             HEAD_SECONDS        |
+        the body                   BODY_SECONDS        |
+        the handler                none                |
+        each write of the answer   SEND_SECONDS     ---+
+
+    What carries it is a handler of http.server: that calls setup(), and then
+    handle_one_request() until close_connection is set. Its parser of heads is passed
+    over: made for e-mail, it costs more than all the rest of a request.
+    """
 
     server: HttpServer
-    disable_nagle_algorithm = can_leave = True
+    rfile: io.BufferedReader
+    can_leave = True
+    # An answer is one write: do not hold its last packet back.
+    disable_nagle_algorithm = True
 
     def setup(self) -> None:
-        self.thread, self._chunked, self._head = threading.get_ident(), False, b""
+        """Begin with a connection, on its own thread."""
+        self._thread = threading.get_ident()
+        # Of the present request, and as it came.
+        self._head = Head("", "", "1.0", {}, 0, True)
+        self._head_bytes = b""
         if hasattr(self.request, "do_handshake"):
             self.request.do_handshake()
         super().setup()
@@ -6727,138 +7127,103 @@ class _Handler(_Handling):
             if self.request in self.server.refused:
                 raise HttpError(503, "busy", {"Retry-After": "1"})
             self._allow(IDLE_SECONDS)
-            self.close_connection = not self.rfile.peek()  # type: ignore[attr-defined]    # the first byte
-            if self.close_connection:
+            if not self.rfile.peek():
+                self.close_connection = True  # the client has left
                 return
             self._allow(HEAD_SECONDS)
-            self._read_head()
+            head = self._head = self._read_head()
             self._allow(BODY_SECONDS)
-            body = self._read_body()
+            body = self._read_body(head)
         except HttpError as error:
             self._refuse(error)
-        else:
-            self._allow(float("inf"))  # a handler takes its time
-            self.close_connection = self._last
-            self.server.endpoint.answer(
-                Exchange(self, self.command, self.path, self.fields, body)
-            )
-            if self.server.closing.is_set():
-                self.server.endpoint.close(True)  # from in here, say
-            self.close_connection = (
-                self.close_connection or self.server.closing.is_set()
-            )
+            return
+
+        self._allow(float("inf"))  # a handler takes its time
+        self.close_connection = head.last
+        exchange = Exchange(self, head.method, head.target, head.fields, body)
+        self.server.endpoint.answer(exchange)
+        if self.server.closing.is_set():
+            # If it was this handler that closed the server, nobody has waited for us.
+            self.server.endpoint.close(True)
+            self.close_connection = True
 
     def _allow(self, seconds: float) -> None:
+        """Begin a step that may take so long."""
         self.server.deadlines[self.request] = time.monotonic() + seconds
 
     def _refuse(self, error: HttpError) -> None:
-        """Answer what is no request, and hang up. While closing, it was cut short here: that is no fault."""
+        """Answer what is no request, and hang up."""
         self.close_connection = True
         if self.server.closing.is_set():
-            return
+            return  # it was cut short here: that is no fault of the client's
         body = encode_message(error_message(None, error))
-        Exchange(self, "", "", {}, b"").send(
-            error.http_status, {**_JSON, **error.headers}, body
-        )
+        headers = {**_JSON, **error.headers, "Content-Length": str(len(body))}
+        self.start(error.http_status, headers, body)
         self.shut()
+        # What is not read would cost the client the answer: the system resets then.
         self._allow(EXIT_SECONDS)
         while self.rfile.read1(CHUNK):
-            pass  # what is not read would cost the client the answer
+            pass
 
-    def _read_head(self) -> None:
-        if self._head and self.rfile.peek().startswith(self._head):  # type: ignore[attr-defined]
-            self.rfile.read(len(self._head))  # a client says the same again and again
-            return
-        head, left = [b""], MAX_HEAD
-        while head[-1] != b"\r\n":
-            head.append(self.rfile.readline(left + 1))
-            if (left := left - len(head[-1])) < 0:
-                raise HttpError(
-                    431 if head[2:] else 414, f"a head of more than {MAX_HEAD} bytes"
-                )
-            if not head[-1].endswith(b"\r\n"):
-                raise HttpError(400, f"no end of line: {head[-1][:60]!r}")
-        first = re.fullmatch(rb"([A-Z]+) (\S+) HTTP/1\.([01])\r\n", head[1])
-        if first is None:
-            raise HttpError(400, f"not a request of HTTP/1: {head[1][:60]!r}")
-        self.fields: dict[str, str] = {}
-        for line in head[2:-1]:
-            if (found := _HEADER.fullmatch(line)) is None:
-                raise HttpError(400, f"no header: {line[:60]!r}")
-            name, value = (
-                found[1].decode("ascii").lower(),
-                found[2].decode("latin-1").strip(" \t"),
-            )
-            if name in self.fields and name in _ONCE:
-                raise HttpError(400, f"{name}: came twice")
-            self.fields[name] = (
-                f"{self.fields[name]}, {value}" if name in self.fields else value
-            )
-        self.command, self.path, minor = (
-            part.decode("latin-1") for part in first.groups()
-        )
-        self._chunked = minor == "1"  # 1.0 knows no chunks, and ends with its answer
-        self._last = (
-            not self._chunked or self.fields.get("connection", "").lower() == "close"
-        )
-        if self._chunked and "host" not in self.fields:
-            raise HttpError(400, "Host: required, but missing")
-        # Both a length and chunks, or an unknown coding, are how requests are smuggled.
-        coding, length = (
-            self.fields.get("transfer-encoding"),
-            self.fields.get("content-length", "0"),
-        )
-        if coding is not None and (
-            "content-length" in self.fields or coding.lower() != "chunked"
-        ):
-            raise HttpError(
-                400, "Transfer-Encoding: only chunked, and without Content-Length"
-            )
-        if not re.fullmatch("[0-9]{1,18}", length):
-            raise HttpError(400, f"Content-Length: {show(length)}")
-        self._size = int(length) if coding is None else None
-        self._head = b"".join(head)
+    # Reading
+    def _read_head(self) -> Head:
+        # A client says the same again and again: then nothing is parsed.
+        known = self._head_bytes
+        if known and self.rfile.peek().startswith(known):
+            self.rfile.read(len(known))
+            return self._head
+        lines: list[bytes] = []
+        line = b""
+        left = MAX_HEAD
+        while line != b"\r\n":
+            line = self.rfile.readline(left + 1)
+            left -= len(line)
+            if left < 0:
+                status = 431 if lines else 414
+                raise HttpError(status, f"a head of more than {MAX_HEAD} bytes")
+            if not line.endswith(b"\r\n"):
+                raise HttpError(400, f"no end of line: {line[:60]!r}")
+            lines.append(line)
+        head = parse_head(lines)
+        self._head_bytes = b"".join(lines)
+        return head
 
-    def _read_body(self) -> bytes:
-        if (
-            "expect" in self.fields
-            and (self._size or 0) <= self.server.endpoint.max_body
-        ):
+    def _read_body(self, head: Head) -> bytes:
+        max_body = self.server.endpoint.max_body
+        if "expect" in head.fields and (head.size or 0) <= max_body:
             self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if self._size is not None:
-            return self._read(self._size, 0)
+        if head.size is not None:
+            return self._read(head.size, 0)
         body = bytearray()
-        while True:
-            found = re.fullmatch(
-                rb"([0-9a-fA-F]{1,8})[ \t]*(;.*)?\r\n", self.rfile.readline(1000)
-            )
-            if found is None:
-                raise HttpError(400, "not a chunk's size")
-            chunk = self._read(int(found[1], 16), len(body))
-            body += chunk
+        size = -1
+        while size != 0:
+            size = parse_chunk_size(self.rfile.readline(1000))
+            body += self._read(size, len(body))
             end = self.rfile.readline(MAX_HEAD)
-            while not chunk and end not in (b"\r\n", b""):
-                end = self.rfile.readline(MAX_HEAD)  # trailers
+            # After the last chunk there may be trailers.
+            while size == 0 and end not in (b"\r\n", b""):
+                end = self.rfile.readline(MAX_HEAD)
             if end != b"\r\n":
                 raise HttpError(400, "a chunk without an end")
-            if not chunk:
-                return bytes(body)
+        return bytes(body)
 
     def _read(self, size: int, before: int) -> bytes:
-        if before + size > self.server.endpoint.max_body:
-            raise HttpError(
-                413, f"a body of more than {self.server.endpoint.max_body} bytes"
-            )
-        data: bytes = self.rfile.read(size)
+        """The next part of a body, after so many bytes of it."""
+        max_body = self.server.endpoint.max_body
+        if before + size > max_body:
+            raise HttpError(413, f"a body of more than {max_body} bytes")
+        data = self.rfile.read(size)
         if len(data) < size:
             raise HttpError(400, "the body ended early")
         return data
 
+    # Writing, on any thread: the answer may be there before this one is free.
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         """Write a head, and the body in the same write, or none before a stream."""
-        if body is None and self._chunked:
+        # HTTP/1.0 knows no chunks: there a stream ends with its connection.
+        if body is None and self._head.version == "1.1":
             headers["Transfer-Encoding"] = "chunked"
-        early = body is not None and threading.get_ident() != self.thread
+        early = body is not None and threading.get_ident() != self._thread
         if self.close_connection or early:
             headers["Connection"] = "close"
         fields = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
@@ -6867,62 +7232,74 @@ class _Handler(_Handling):
         if early:
             self.shut()
 
-    def shut(self) -> None:
-        """Take no more requests here: the answer is there before this connection's thread is free."""
-        self.close_connection = True
-        shut(self.request, 1)
+    def write(self, events: bytes, ending: bool) -> None:
+        """Go on with a stream, or end it."""
+        data = events
+        if self._head.version == "1.1":
+            data = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
+            if ending:
+                data += b"0\r\n\r\n"
+        self._send(data)
+        if ending and threading.get_ident() != self._thread:
+            self.shut()
 
     def _send(self, data: bytes) -> None:
         self._allow(SEND_SECONDS)
         self.request.sendall(data)
         self._allow(float("inf"))
 
-    def write(self, events: bytes, ending: bool) -> None:
-        """Go on with a stream, or end it."""
-        chunk = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
-        self._send(chunk + b"0\r\n\r\n" * ending if self._chunked else events)
-        if ending and threading.get_ident() != self.thread:
-            self.shut()
+    def shut(self) -> None:
+        """Take no more requests: their thread may stay with this one's handler."""
+        self.close_connection = True
+        shut(self.request, 1)
 
     def hung_up(self) -> bool:
         """Whether the client has closed its end."""
-        import socket  # another thread may take what is_ready saw: do not wait
+        import socket
 
+        # Another thread may take what is_ready() saw: do not wait for more.
         flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
         try:
-            return is_ready(self.request) and not socket.socket.recv(
-                self.request, 1, flags
-            )
-        except OSError as error:
-            return not isinstance(error, BlockingIOError)
+            if not is_ready(self.request):
+                return False
+            return not socket.socket.recv(self.request, 1, flags)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\0\r\n]*)\r\n")
-_ONCE = (
-    "authorization",
-    "content-length",
-    "content-type",
-    "host",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "origin",
-    "transfer-encoding",
-)
+class HttpServer(_TcpServer):
+    """A server on a port, as `Server.start_http` returns it; a context manager.
 
+        url        where clients find it: "http://127.0.0.1:8000/mcp", say
+        port       its port, also when 0, for a free one, was asked for
+        close()    take no more requests, and end what there is
 
-class HttpServer(_Listening):
-    """A server on a port, as `Server.start_http` returns it: `url`, `port`, `close()`; a context manager."""
+    Each connection has a thread, "mcp-http-connection", which reads its requests and
+    runs their handlers; one more, "mcp-http", is the watcher. Who looks after what:
 
-    daemon_threads, request_queue_size, allow_reuse_address = (
-        True,
-        128,
-        os.name == "posix",
-    )
+        the watcher                accepts; of the connections beyond `max_connections`
+                                   MAX_REFUSED are told so (503), others just closed
+            every TICK_SECONDS     cuts off who is late with a step (`deadlines`)
+                                   asks the endpoint to see who has left (look_after)
+        a connection's thread      while it waits for the end of an answer, comments on
+            every COMMENT_SECONDS  its stream, if that is silent
+        who opens a session        closes those that nobody used for long
+        who calls close()          waits for the connections' threads
+
+    No thread can be stopped: to cut off is to shut a socket, so that whoever reads from
+    it or writes to it fails. What accepts, and starts the threads, is socketserver.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+    # The port may be taken again at once. On Windows it would mean: by anybody.
+    allow_reuse_address = os.name == "posix"
 
     def __init__(
         self,
+        handler_class: type[BaseHTTPRequestHandler],
         endpoint: HttpEndpoint,
         host: str,
         port: int,
@@ -6930,61 +7307,33 @@ class HttpServer(_Listening):
         max_connections: int,
         ssl_context: Any,
     ) -> None:
+        """Listen, and serve in the background. Raises OSError if the port is taken."""
         import socket
-        from http.server import BaseHTTPRequestHandler
 
-        self.endpoint, self.log = endpoint, endpoint.log
-        self._max_connections, self._ssl = max_connections, ssl_context
-        self._lock, self.closing = threading.Lock(), threading.Event()
-        self._serving: dict[
-            Any, threading.Thread
-        ] = {}  # of each connection; guarded by _lock
-        self.refused: set[Any] = set()  # connections that are too many
-        self.deadlines: dict[
-            Any, float
-        ] = {}  # of each connection's present step: who is late is cut off
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__(
-            (host, port), type("Handler", (_Handler, BaseHTTPRequestHandler), {})
-        )
+        self.endpoint = endpoint
+        self._log = endpoint.log
+        self._max_connections = max_connections
+        self._ssl = ssl_context
+        self.closing = threading.Event()  # which Server.run waits for
+        self._lock = threading.Lock()
+        # The thread of each connection; guarded by _lock.
+        self._serving: dict[Socket, threading.Thread] = {}
+        # Of what follows each operation is atomic by itself: that is enough.
+        # Connections that are too many.
+        self.refused: set[Socket] = set()
+        # Until when each connection may take for its present step.
+        self.deadlines: dict[Socket, float] = {}
+
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), handler_class)
         self.port: int = self.server_address[1]
-        name = (
-            "127.0.0.1"
-            if host in ("", "0.0.0.0")
-            else f"[{host}]"
-            if ":" in host
-            else host
-        )
-        self.url = f"{'https' if ssl_context else 'http'}://{name}:{self.port}{path}"
-        threading.Thread(
+        scheme = "http" if ssl_context is None else "https"
+        self.url = f"{scheme}://{_url_host(host)}:{self.port}{path}"
+        watcher = threading.Thread(
             None, self.serve_forever, "mcp-http", args=(TICK_SECONDS,), daemon=True
-        ).start()
-
-    def close(self) -> None:
-        """Take no more requests, end what listens, and wait for handlers: those that still run after half of
-        DRAIN_SECONDS are cancelled, and left after the rest. Idempotent, from any thread, a handler's too."""
-        if self.closing.is_set():
-            return
-        self.closing.set()
-        self.shutdown()
-        self.endpoint.look_after()  # who has left need not be waited for
-        self.server_close()  # the port is free
-        with self._lock:
-            serving = dict(self._serving)
-        for sock in serving:
-            shut(sock, 0)  # no more requests
-        serving = {
-            sock: thread
-            for sock, thread in serving.items()
-            if thread.ident != threading.get_ident()
-        }
-        for final in (False, True):
-            self.endpoint.close(final)
-            until = time.monotonic() + DRAIN_SECONDS / 2
-            for thread in serving.values():
-                thread.join(max(0.0, until - time.monotonic()))
-        for sock in serving:
-            shut(sock)
+        )
+        watcher.start()
 
     def __enter__(self) -> HttpServer:
         return self
@@ -6992,20 +7341,56 @@ class HttpServer(_Listening):
     def __exit__(self, *exc_info: Any) -> None:
         self.close()
 
-    # What socketserver calls, on the accepting thread
+    def close(self) -> None:
+        """Take no more requests, end what listens, and wait for handlers.
+
+        Those that still run after half of DRAIN_SECONDS are cancelled, and left after
+        the rest. Idempotent, from any thread: a handler's too, which is not waited for.
+        """
+        if self.closing.is_set():
+            return
+        self.closing.set()
+        self.shutdown()
+        self.endpoint.look_after()  # who has left need not be waited for
+        self.server_close()  # the port is free
+
+        with self._lock:
+            serving = dict(self._serving)
+        for sock in serving:
+            shut(sock, 0)  # no more requests
+        me = threading.current_thread()
+        others = {sock: thread for sock, thread in serving.items() if thread is not me}
+        for final in (False, True):
+            self.endpoint.close(final)
+            until = time.monotonic() + DRAIN_SECONDS / 2
+            for thread in others.values():
+                thread.join(max(0.0, until - time.monotonic()))
+        for sock in others:
+            shut(sock)
+
+    # What socketserver calls, on the watcher's thread; but shutdown_request() on the
+    # connection's own, at its end.
     def get_request(self) -> Any:
+        """Accept a connection."""
         try:
             sock, address = super().get_request()
         except OSError:
             time.sleep(0.05)  # out of descriptors, say: until some are closed
             raise
-        if self._ssl is not None:  # the handshake is for the connection's own thread
+        if self._ssl is None:
+            return sock, address
+        try:
+            # The handshake is for the connection's own thread.
             sock = self._ssl.wrap_socket(
                 sock, server_side=True, do_handshake_on_connect=False
             )
+        except OSError:
+            sock.close()
+            raise
         return sock, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a connection its thread, unless there are too many."""
         thread = threading.Thread(
             target=self.process_request_thread,
             args=(request, client_address),
@@ -7013,20 +7398,32 @@ class HttpServer(_Listening):
             daemon=True,
         )
         with self._lock:
-            over = (
-                len(self._serving) - self._max_connections
-            )  # some are told that there are too many
-            if over >= 0:
+            surplus = len(self._serving) - self._max_connections
+            if surplus >= 0:
                 self.refused.add(request)
-            if over < MAX_REFUSED:
+            if surplus < MAX_REFUSED:
                 self._serving[request] = thread
         self.deadlines[request] = time.monotonic() + HEAD_SECONDS
-        if over < MAX_REFUSED:
+        if surplus < MAX_REFUSED:
             thread.start()
         else:
             self.shutdown_request(request)
 
+    def service_actions(self) -> None:
+        """Look at deadlines, and at who has left: every TICK_SECONDS."""
+        now = time.monotonic()
+        for sock, deadline in list(self.deadlines.items()):
+            if deadline < now:
+                shut(sock)
+                # A late write may have noted a deadline for one that was gone.
+                self.deadlines.pop(sock, None)
+        try:
+            self.endpoint.look_after()
+        except Exception as error:
+            self._log.error(f"HTTP: {error_text(error)}", error)  # go on accepting
+
     def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
         with self._lock:
             self._serving.pop(request, None)
         self.refused.discard(request)
@@ -7034,27 +7431,42 @@ class HttpServer(_Listening):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        self.log.debug(
-            f"an HTTP connection ended: {error_text(sys.exc_info()[1] or EOFError())}"
-        )
+        """Note how a connection has ended, if not by itself."""
+        error = sys.exc_info()[1]
+        self._log.debug(f"an HTTP connection ended: {error_text(error)}")
 
-    def service_actions(self) -> None:  # every TICK_SECONDS
-        now = time.monotonic()
-        for sock in [
-            sock for sock, deadline in list(self.deadlines.items()) if deadline < now
-        ]:
-            shut(sock)
-            self.deadlines.pop(
-                sock, None
-            )  # a late write may have noted one that was gone
-        try:
-            self.endpoint.look_after()
-        except Exception as error:
-            self.log.error(f"HTTP: {error_text(error)}", error)  # accept goes on
+
+def listen_http(
+    endpoint: HttpEndpoint,
+    host: str,
+    port: int,
+    path: str,
+    max_connections: int,
+    ssl_context: Any,
+) -> HttpServer:
+    """A server on a port, serving in the background. Raises OSError if that is taken."""
+    # These take 17 ms to import, which a server on stdio need not spend: so our classes
+    # get them as their bases only here.
+    from http.server import BaseHTTPRequestHandler
+    from socketserver import ThreadingTCPServer
+
+    handler_class = type("SocketShell", (_SocketShell, BaseHTTPRequestHandler), {})
+    server_class = type("HttpServer", (HttpServer, ThreadingTCPServer), {})
+    server: HttpServer = server_class(
+        handler_class, endpoint, host, port, path, max_connections, ssl_context
+    )
+    return server
+
+
+def _url_host(host: str) -> str:
+    """A host to listen on as a URL has it."""
+    if host in ("", "0.0.0.0"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
 
 
 ###############################################################################
-# 15. HTTP client #############################################################
+# 16. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows the way to the server,
@@ -7871,7 +8283,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 16. Server ##################################################################
+# 17. Server ##################################################################
 ###############################################################################
 # `Server` is what users see: registering, changing, running. What it offers stands in
 # its Registry; what its clients say is answered by its ServerEndpoint, by one handler
@@ -8956,8 +9368,6 @@ class Server:
         session_seconds     after which an idle one may go for a new one
         ssl_context         an ssl.SSLContext: serve https
         """
-        from socketserver import ThreadingTCPServer
-
         own_name = f"[{host}]" if ":" in host else host
         endpoint = HttpEndpoint(
             self._endpoint,
@@ -8974,12 +9384,7 @@ class Server:
             max_sessions=max_sessions,
             session_seconds=session_seconds,
         )
-        # http.server and its like are slow to import, so HttpServer gets its base here.
-        server_class = type("HttpServer", (HttpServer, ThreadingTCPServer), {})
-        http: HttpServer = server_class(
-            endpoint, host, port, path, max_connections, ssl_context
-        )
-        return http
+        return listen_http(endpoint, host, port, path, max_connections, ssl_context)
 
     def wsgi_app(
         self,
@@ -9028,7 +9433,7 @@ class Server:
             max_sessions=max_sessions,
             session_seconds=session_seconds,
         )
-        return endpoint.wsgi
+        return WsgiApp(endpoint)
 
     @cached_property
     def wsgi(self) -> Callable[..., list[bytes]]:
@@ -9112,7 +9517,7 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 
 
 ###############################################################################
-# 17. Calls ###################################################################
+# 18. Calls ###################################################################
 ###############################################################################
 # What goes on behind a Client: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -9645,7 +10050,7 @@ def encode_root(root: Any) -> Json:
 
 
 ###############################################################################
-# 18. Client ##################################################################
+# 19. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.

@@ -2685,7 +2685,7 @@ class Half(mcp_lite.Transport):
 
 
 class Clerk(mcp_lite.Endpoint):
-    """An endpoint as the docstring of Endpoint asks for it: it answers, asks, and hears."""
+    """An endpoint as the docstring of Endpoint asks for it: it answers, and it hears."""
 
     def __init__(self):
         self.heard = []
@@ -2752,7 +2752,7 @@ class TestSeams:
     @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no such sockets")
     @pytest.mark.parametrize("era", EVERY)
     def test_a_transport(self, path, era):
-        """Calls, progress, questions, large messages, and the end, over a Unix socket."""
+        """Calls, progress, questions, a large message, and the end, over a socket."""
         server = build_server()
 
         @server.tool
@@ -2789,16 +2789,16 @@ class TestSeams:
             entered.set()
             told.wait(SECONDS)
 
-        with UnixServer(server, path) as served:
-            with Client(UnixTransport(path)) as client:
-                call = client.start_call("wait")
-                assert entered.wait(SECONDS)
-                served.hang_up()
-                with pytest.raises(ConnectionClosed, match="^socket: the server"):
-                    call.result()
-                told.set()
-                with pytest.raises(ConnectionClosed):
-                    client.ping()
+        transport = UnixTransport(path)
+        with UnixServer(server, path) as served, Client(transport) as client:
+            call = client.start_call("wait")
+            assert entered.wait(SECONDS)
+            served.hang_up()
+            with pytest.raises(ConnectionClosed, match="^socket: the server"):
+                call.result()
+            told.set()
+            with pytest.raises(ConnectionClosed):
+                client.ping()
 
     def test_a_transport_that_cannot_start(self):
         """What start() raises, connect() raises."""
@@ -5684,6 +5684,49 @@ class TestHttpServer:
         assert session.send("GET", Last_Event_ID=first[0])[0] == 404
         assert session.send("GET", Last_Event_ID="rubbish")[0] in (400, 404)
 
+    @pytest.mark.parametrize(
+        "last_id",
+        ["0-999999", "0-" + "9" * 5000, "0-\xb2", "0-"],
+        ids=["to come", "huge", "no digit", "none"],
+    )
+    def test_an_event_that_never_was(self, server, monkeypatch, last_id):
+        """Who comes back after an event that is still to come, or is none, hears the next, and nothing else."""
+        write, written = mcp_lite._SocketShell.write, []
+
+        def note(shell, events, ending):
+            written.append(events)
+            write(shell, events, ending)
+
+        monkeypatch.setattr(mcp_lite._SocketShell, "write", note)
+        with server.start_http() as http:
+            session = Web(http).open()
+            with session.stream(Last_Event_ID=last_id) as response:
+                assert next_event(response) == {"": "", "message": None}
+                server.add_tool(lambda: "x", name="extra", description="x")
+                told = next_message(response)
+                assert told["method"] == "notifications/tools/list_changed"
+                assert len(written) == 2
+
+    @pytest.mark.parametrize(
+        "batch, version, status",
+        [
+            ([{"jsonrpc": "2.0", "method": "notifications/x"}], "2025-03-26", 202),
+            ([request("ping")], "2025-06-18", 400),
+            ([], "2025-03-26", 400),
+        ],
+    )
+    def test_a_batch_without_an_answer_leaves_nothing(
+        self, server, batch, version, status
+    ):
+        """What nothing will ever answer is not kept for a client that comes back."""
+        with server.start_http() as http:
+            session = Web(http).open(version)
+            (connection,) = http.endpoint._sessions.values()
+            before = len(connection.streams)
+            for _ in range(3):
+                assert session.post(json.dumps(batch).encode())[0] == status
+            assert len(connection.streams) == before
+
     @pytest.fixture
     def two_streams(self, server):
         """A session, and two GET streams of it, opened one after the other."""
@@ -5762,7 +5805,7 @@ class TestHttpServer:
 
     def test_nothing_is_missed_after_the_acknowledgement(self, server, monkeypatch):
         """What changes once the client has the acknowledgement is told."""
-        write = mcp_lite._Handler.write
+        write = mcp_lite._SocketShell.write
         acknowledge = mcp_lite.Listener.acknowledge
         changed = threading.Event()
 
@@ -5776,7 +5819,7 @@ class TestHttpServer:
             acknowledge(listener)
             changed.wait(1)
 
-        monkeypatch.setattr(mcp_lite._Handler, "write", write_and_change)
+        monkeypatch.setattr(mcp_lite._SocketShell, "write", write_and_change)
         monkeypatch.setattr(mcp_lite.Listener, "acknowledge", acknowledge_slowly)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
             assert (
@@ -5803,14 +5846,14 @@ class TestHttpServer:
     def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
         """What another thread reads first does not stop the accepting thread."""
         looked = threading.Semaphore(0)
-        hung_up = mcp_lite._Handler.hung_up
+        hung_up = mcp_lite._SocketShell.hung_up
 
         def look(shell):
             looked.release()
             return hung_up(shell)
 
         monkeypatch.setattr(mcp_lite, "is_ready", lambda stream, writing=False: True)
-        monkeypatch.setattr(mcp_lite._Handler, "hung_up", look)
+        monkeypatch.setattr(mcp_lite._SocketShell, "hung_up", look)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
             assert (
                 next_message(response)["method"]
@@ -6648,6 +6691,158 @@ class TestWsgi:
         assert server.wsgi is server.wsgi
         with self.serve(*server.wsgi) as (_, web):
             assert web.post(request("server/discover", modern()))[0] == 401
+
+
+class MemoryShell(mcp_lite.Shell):
+    """A shell without sockets: what it was told to write can be read, a line at a time."""
+
+    def __init__(self):
+        self.status = None
+        self.headers = {}
+        self.left = False
+        self._lines = queue.Queue()
+
+    def start(self, status, headers, body):
+        assert self.status is None
+        self.status = status
+        self.headers = headers
+        if body is not None:
+            self._lines.put(body)
+            self._lines.put(b"")
+
+    def write(self, events, ending):
+        if self.left:
+            raise BrokenPipeError
+        for line in events.splitlines(True):
+            self._lines.put(line)
+        if ending:
+            self._lines.put(b"")
+
+    def hung_up(self):
+        return self.left
+
+    def readline(self):
+        """The next line, or a whole body; b"" at the end."""
+        return self._lines.get(timeout=SECONDS)
+
+
+class TestShell:
+    """A shell of one's own, written from the docstring of Shell alone."""
+
+    @pytest.fixture
+    def endpoint(self, server):
+        endpoint = mcp_lite.HttpEndpoint(
+            server._endpoint, server._endpoint.log, 4, path="/mcp", stateless=False
+        )
+        yield endpoint
+        endpoint.close(True)
+
+    def begin(self, endpoint, method, message=None, **headers):
+        """A shell, and the thread on which its exchange is answered."""
+        shell = MemoryShell()
+        fields = {
+            "host": "localhost",
+            "accept": "text/event-stream, application/json",
+            "content-type": "application/json",
+        }
+        for name, value in headers.items():
+            fields[name.replace("_", "-")] = value
+        body = b"" if message is None else json.dumps(message).encode()
+
+        def run():
+            endpoint.answer(mcp_lite.Exchange(shell, method, "/mcp", fields, body))
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return shell, thread
+
+    def send(self, *arguments, **headers):
+        """The same, once it is answered."""
+        shell, thread = self.begin(*arguments, **headers)
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+        return shell
+
+    def call(self, name, **arguments):
+        """What begin() and send() take for a modern call."""
+        headers = {
+            "mcp_protocol_version": MODERN,
+            "mcp_method": "tools/call",
+            "mcp_name": name,
+        }
+        return ("POST", call_tool(name, **arguments)), headers
+
+    def test_a_modern_call(self, endpoint):
+        """JSON, all at once; what is refused has its status; the connection may be kept."""
+        call, headers = self.call("add", a=1, b=2)
+        shell = self.send(endpoint, *call, **headers)
+        assert (shell.status, shell.headers["Content-Type"]) == (
+            200,
+            "application/json",
+        )
+        assert json.loads(shell.readline())["result"]["structuredContent"] == {
+            "result": 3
+        }
+        assert shell.readline() == b"" and not shell.close_connection
+        assert self.send(endpoint, *call).status == 400
+        assert self.send(endpoint, *call, host="evil.example").status == 403
+
+    def test_a_session_with_a_stream(self, server, endpoint):
+        """A legacy session: calls with events of their own, and a stream for what else is told."""
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "0"},
+        }
+        shell = self.send(endpoint, "POST", request("initialize", params, 0))
+        assert json.loads(shell.readline())["id"] == 0
+        session = {
+            "mcp_session_id": shell.headers["Mcp-Session-Id"],
+            "mcp_protocol_version": "2025-11-25",
+        }
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert self.send(endpoint, "POST", initialized, **session).status == 202
+        listening, thread = self.begin(endpoint, "GET", **session)
+        assert next_event(listening) == {"": "", "message": None}
+        assert listening.headers["Content-Type"] == "text/event-stream"
+
+        counting = call_legacy("count", to=2, meta={"progressToken": 5})
+        shell = self.send(endpoint, "POST", counting, **session)
+        first, *events = events_of(shell)
+        assert first["message"] is None and all("id" in event for event in events)
+        told = [event["message"]["params"]["progress"] for event in events[:-1]]
+        assert told == [1, 2] and "counted" in str(events[-1]["message"]["result"])
+
+        server.add_tool(lambda: "x", name="extra", description="x")
+        told = next_message(listening)
+        assert told["method"] == "notifications/tools/list_changed"
+        assert self.send(endpoint, "DELETE", **session).status == 200
+        assert next_event(listening) is None
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+        assert self.send(endpoint, "GET", **session).status == 404
+
+    def test_who_has_left(self, server, endpoint):
+        """look_after() asks the shell, and cancels what its client has asked for."""
+        cancelled = threading.Event()
+
+        @server.tool
+        def endless(ctx: Context) -> str:
+            ctx.on_cancel(cancelled.set)
+            ctx.progress(1)
+            ctx.sleep(600)
+            return "never"
+
+        call, headers = self.call("endless", meta={"progressToken": 1})
+        shell, thread = self.begin(endpoint, *call, **headers)
+        assert next_message(shell)["params"]["progress"] == 1
+        endpoint.look_after()
+        assert not cancelled.is_set()
+        shell.left = True
+        endpoint.look_after()
+        assert cancelled.wait(SECONDS)
+        thread.join(SECONDS)
+        assert not thread.is_alive()
 
 
 @contextlib.contextmanager
