@@ -1,16 +1,24 @@
 # mcp_lite: the Model Context Protocol in one file, on the standard library alone.
 # MIT License. Copyright (c) 2026 the authors of mcp_lite.
-# Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
-# documentation files (the "Software"), to deal in the Software without restriction, including without
-# limitation the rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of
-# the Software, and to permit persons to whom the Software is furnished to do so, subject to the following
-# conditions: The above copyright notice and this permission notice shall be included in all copies or
-# substantial portions of the Software. THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND,
-# EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR
-# PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM,
-# DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
-# CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
-"""The Model Context Protocol (MCP): client and server, blocking calls, every revision, no dependency.
+#
+# Permission is hereby granted, free of charge, to any person obtaining a copy of this
+# software and associated documentation files (the "Software"), to deal in the Software
+# without restriction, including without limitation the rights to use, copy, modify,
+# merge, publish, distribute, sublicense, and/or sell copies of the Software, and to
+# permit persons to whom the Software is furnished to do so, subject to the following
+# conditions:
+#
+# The above copyright notice and this permission notice shall be included in all copies
+# or substantial portions of the Software.
+#
+# THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED,
+# INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A
+# PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT
+# HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF
+# CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE
+# OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+"""The Model Context Protocol (MCP): client and server, blocking calls, every revision,
+no dependency.
 
 A server is functions; a client is calls:
     from mcp_lite import Client, Server
@@ -21,51 +29,128 @@ A server is functions; a client is calls:
         "The forecast for a city."
         return ["sun over " + city] * days
 
-    with Client(server) as client:                    # in memory; or Client("server.py"), or any command
-        print(client.call("forecast", city="Oslo"))   # ['sun over Oslo', 'sun over Oslo', 'sun over Oslo']
-    server.run()                                      # serve stdin and stdout until the input ends
+    with Client(server) as client:  # in memory; or Client("server.py"), or any command
+        print(client.call("forecast", city="Oslo", days=2))
+        # ['sun over Oslo', 'sun over Oslo']
+    server.run()  # serve stdin and stdout until the input ends
+
+Four words:
+    revision  a version of the specification, named by its date.
+    legacy    the revisions up to 2025-11-25. An `initialize` handshake opens a session,
+              in which both sides may send requests.
+    modern    the revisions since 2026-07-28. There is no handshake: every request
+              carries its revision and the client's capabilities in `_meta`, and stands
+              alone. A server asks its questions in a result; the client then sends the
+              request again, with the answers.
+    session   what a handshake opens: over stdio for the life of the process, over HTTP
+              under an id in a header. It fixes the revision and the capabilities.
+A server takes the era from each request, and after a handshake from the session; a
+client takes it from what the server answers to its first request.
+
+Where the specification is: comments name its pages by path. basic/lifecycle.md is
+https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
+for each revision; where none is told, the newest one that has the page is meant.
+
+One conversation of each era on the wire, a message a line, --> from the client:
+    legacy
+    --> {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+         "protocolVersion": "2025-11-25", "capabilities": {},
+         "clientInfo": {"name": "c", "version": "1"}}}
+    <-- {"jsonrpc": "2.0", "id": 1, "result": {
+         "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+         "serverInfo": {"name": "weather", "version": "1"}}}
+    --> {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    --> {"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+         "params": {"name": "forecast", "arguments": {"city": "Oslo"}}}
+    <-- {"jsonrpc": "2.0", "id": 2, "result": {
+         "content": [{"type": "text", "text": "sun"}]}}
+    modern
+    --> {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+         "params": {"name": "forecast", "arguments": {"city": "Oslo"}, "_meta": {
+         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+         "io.modelcontextprotocol/clientCapabilities": {}}}}
+    <-- {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete",
+         "content": [{"type": "text", "text": "sun"}]}}
+
+The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio:
+    caller      Client.call         wants a value; call_tool wants the wire's result
+                Client._start       looks in METHODS: may the server be asked? adds _meta
+                Call                is what is in flight, with a Waiter for its answer
+                Connection.request  registers the Waiter, encodes, and writes, by
+                Child.write         into the server's stdin
+                Connection.wait     and the caller sleeps
+    server      Pump                reads; Connection.feed cuts lines (LineFramer)
+                Protocol.receive    admits it: era, revision, method, capability, params
+                ServerEndpoint      serve_request finds the handler: _tools_call
+                Signature.bind      makes arguments of the JSON, or says what is wrong
+                                    your function runs
+                Output.result       makes blocks and structured content of its value
+                Connection.respond  takes the request out of flight, queues the answer;
+                Connection.flush    writes it
+    reader      Connection.feed     as above; Protocol.receive finds who waits for it
+                Waiter.answer       hands it over. The result of a modern call may be a
+                                    question (RESULT_TYPES): Call answers, then sends
+                                    the request again
+    caller      Call.result         has it; unwrap_result makes it a value again
+In memory it is the same without the pipe; over HTTP, HttpTransport takes the place of
+Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
 The rooms, in reading order. Each uses only the rooms above it.
-     1. Vocabulary      revisions, error codes, `_meta` keys, and every limit with its reason
+     1. Vocabulary      revisions, `_meta` keys, and every limit with its reason
      2. Errors          the exceptions, and what each is on the wire
-     3. Messages        JSON-RPC: bytes to messages and back, and the check of the envelope
-     4. Methods         one table of everything that can be said, by whom, and in which revisions
-     5. Patterns        the regular expressions of schemas
-     5. JSON Schema     a validator
-     6. Content         text, images, audio, resources and links: the blocks of results
-     7. Signatures      Python functions as tools: schemas, arguments, results, URI templates
-     8. Framing         bytes to lines and events, and the headers that mirror a message
-     9. Protocol        one conversation without I/O, locks or clocks: what may be said now
-    10. Threads         workers, timers, waits that end in time, the way to the log
-    10. Connection      the same conversation with threads: reading, serving, asking, writing
-    11. Context         what a handler sees, how it asks the client, where it runs
-    12. stdio           byte streams, a server's standard streams kept clean, a server as a child process
-    13. HTTP streams    one request and its answer: the shell, the exchange, the stream
-    14. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
-    15. HTTP server     sockets and WSGI: the shells around the endpoint
-    16. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    17. Server          registries, the features' handlers, subscriptions
-    18. Calls           a call with its rounds, a subscription; hearing and answering
-    19. Client          probing, calling, paging
+     3. Messages        JSON-RPC: bytes to messages and back, the check of the envelope
+     4. Methods         one table of all that can be said, by whom, in which revisions
+     5. Patterns        regular expressions that no text makes endless
+     6. JSON Schema     a validator
+     7. Content         values as JSON; text, images, links as blocks, by revision
+     8. Signatures      functions as tools: schemas, arguments, results, URI templates
+     9. Framing         bytes to lines, events, HTTP heads; headers that mirror
+    10. Protocol        one conversation without I/O, locks or clocks: what may come now
+    11. Threads         workers, timers, waits that end in time, the way to the log
+    12. Connection      the conversation with threads; the seams Transport and Endpoint
+    13. Context         what a handler sees, how it asks the client, where it runs
+    14. stdio           streams, clean standard streams, a server as a child process
+    15. HTTP streams    one request and its answer; the seam Shell
+    16. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
+    17. HTTP server     sockets and WSGI: the shells around the endpoint
+    18. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    19. Server          registry, handlers, subscriptions; what you register with
+    20. Calls           a call with its rounds, a subscription; hearing and answering
+    21. Client          probing, calling, paging
 
-Who runs what, and how it ends:
-    thread      born in                  runs                                          ends
-    the caller  your program             run and serve; client calls, their progress   by itself
-    reader      Server.serve; a Client   reads; on a server, a lone request's handler  end of the input
-    worker      Connection, on demand    a request's handler; a question's callback    when idle, or close()
-    helper      Connection, on demand    writes that might block; on_cancel functions  when idle, or close()
-    callbacks   Client, on demand        on_log and on_notification, in order          when idle, or close()
-    stderr      Client, over a process   keeps the child's last lines                  end of the stream
-    timer       a tool's timeout; HTTP   ends one overdue call, or exchange            with that
-    log         the first line to log    hands lines to Python's logging               when none is left
-    HTTP server start_http               accepts; watches deadlines, and who has left  close()
-    connection  HTTP server              reads requests and runs their handlers        with the connection
-    HTTP worker Client over HTTP         one POST or stream each                       when idle, or close()
+Who runs what, and how it ends. Threads have these names behind "mcp-":
+    thread           born in            runs                             ends
+    (yours)          your program       run, serve; calls, progress      by itself
+    server-reader    Pump               reads; serves a lone request     end of the input
+    reader           Client             reads                            end of the output
+    worker, client,  Connection, when   handlers; callbacks that answer  idle, or close()
+      http-worker    needed             questions
+    ...-helper       Connection, when   writes that might block;         idle, or close()
+                     needed             on_cancel functions
+    callbacks        Client, when       on_log and on_notification, in   idle, or close()
+                     needed             order
+    stderr           Child              keeps its last lines             end of its stderr
+    stdout           run, at its end    flushes sys.stdout               within a second
+    timer            start_timer        ends an overdue call, or trip    with that
+    log              the first line     hands lines to `logging`         none is left
+    http             HttpServer         accepts; watches deadlines, and  close()
+                                        who has left
+    http-connection  HttpServer         reads requests, runs handlers    the connection's end
+    http             HttpTransport      one POST or stream each          idle, or close()
 
-What guards what: Connection._lock the outgoing queue, a request's end and, over HTTP, the streams;
-Workers._lock jobs and threads; Registry._lock offers; ServerEndpoint._lock listeners; HttpEndpoint._lock sessions;
-HttpServer._lock connections. They are leaves: none is held while another is taken, during I/O, or while your
-code runs. What two threads may end lives in a dict or list: who removes it has won, the other does nothing.
+What guards what. Locks are leaves: none is held while another is taken, during I/O, or
+while your code runs.
+    Workers._lock         jobs and threads; a lock of its own wakes each idle worker
+    Connection._lock      the outgoing queue, the end of a request, batches; over HTTP,
+                          the streams
+    HttpEndpoint._lock    sessions
+    HttpServer._lock      connections
+    Registry._lock        what is offered, and so the capabilities
+    ServerEndpoint._lock  subscriptions
+    Client._lock          who takes the connection from the client, and so ends it
+Two are held for longer, but nobody ever waits for them: Pump._reading, by who reads,
+and MainThread._running, by run_pending(), so that it is not entered again. What two
+threads may end lives in a dict or list: who removes it has won, the other does nothing.
 """
 
 from __future__ import annotations
@@ -152,8 +237,8 @@ __all__ = [
 # The words of the protocol that are not methods, and the limits that keep a hostile or
 # broken peer cheap. A new revision begins here.
 
-# Revisions are ISO dates, so they compare as strings: `since <= version <= until`.
-# A session opened by `initialize` speaks a legacy one; a request that carries its version
+# Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
+# session opened by `initialize` speaks a legacy one; a request that carries its version
 # in `_meta` speaks a modern one.
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
@@ -239,9 +324,9 @@ MAX_VISITS = 3  # failures in a row before a client gives up a broken stream
 ###############################################################################
 # 2. Errors ###################################################################
 ###############################################################################
-# One exception for each meaning. McpError and its subclasses are JSON-RPC errors: a client
-# raises the one for the code that came, a handler the one to answer with. The others are
-# local: what happened to a call here.
+# One exception for each meaning. McpError and its subclasses are JSON-RPC errors: a
+# client raises the one for the code that came, a handler the one to answer with. The
+# others are local: what happened to a call here.
 class McpError(Exception):
     """A JSON-RPC error. Raise one in a handler to answer with it: basic/index.md.
 
@@ -262,8 +347,10 @@ class McpError(Exception):
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
-        """The exception for {"code", "message", "data"}: by its code, or NotFound by its
-        words or data."""
+        """The exception for {"code", "message", "data"}.
+
+        By its code, or NotFound by its words or data.
+        """
         code = error.get("code")
         text = error.get("message")
         data = error.get("data")
@@ -413,8 +500,10 @@ class _InputRequired(BaseException):
 
 
 def show(value: Any, limit: int = 60) -> str:
-    """A value as an error text quotes it: the beginning of its JSON. Cheap, however large
-    the value is."""
+    """A value as an error text quotes it: the beginning of its JSON.
+
+    Cheap, however large the value is.
+    """
     if isinstance(value, str):
         value = value[:limit]
     encoder = json.JSONEncoder(ensure_ascii=False, default=error_text)
@@ -439,8 +528,9 @@ def error_text(error: object) -> str:
 ###############################################################################
 # 3. Messages #################################################################
 ###############################################################################
-# JSON-RPC 2.0 (basic/index.md#messages): bytes to messages and back. check_envelope is the
-# only place where the outer shape of a message is judged; all further in may rely on it.
+# JSON-RPC 2.0 (basic/index.md#messages): bytes to messages and back. check_envelope is
+# the only place where the outer shape of a message is judged; all further in may rely
+# on it.
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
@@ -483,8 +573,10 @@ def encode_json(value: Any) -> str:
 
 
 def encode_message(message: Any) -> bytes:
-    """One message as UTF-8 without a line break. Raises as encode_json does, and for lone
-    surrogates."""
+    """One message as UTF-8 without a line break.
+
+    Raises as encode_json does, and for lone surrogates.
+    """
     return encode_json(message).encode("utf-8")
 
 
@@ -505,8 +597,10 @@ def object_or_empty(value: Any) -> Json:
 
 
 def check_envelope(message: Any) -> str:
-    """Tell "request", "notification" or "response". Raises InvalidRequest for what is none
-    of them."""
+    """Tell "request", "notification" or "response".
+
+    Raises InvalidRequest for what is none of them.
+    """
     if not isinstance(message, dict):
         raise InvalidRequest(f"expected an object, got {show(message)}")
     if message.get("jsonrpc") != "2.0":
@@ -555,16 +649,18 @@ def result_message(request_id: RequestId, result: Json) -> Json:
 
 
 def error_message(request_id: RequestId | None, error: McpError) -> Json:
-    """The answer with an error. Without an id when that could not be read: MCP's ids are
-    never null."""
+    """The answer with an error.
+
+    Without an id when that could not be read: MCP's ids are never null.
+    """
     return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
 
 
 ###############################################################################
 # 4. Methods ##################################################################
 ###############################################################################
-# Everything that can be said: one row each. A rule that concerns one method stands in its
-# row, and nowhere else is the name of a method compared.
+# Everything that can be said: one row each. A rule that concerns one method stands in
+# its row, and nowhere else is the name of a method compared.
 Member = namedtuple("Member", "name required kind")  # a member of params, and its type
 
 
@@ -583,8 +679,8 @@ class Method:
     traits below are what a row may say otherwise.
     """
 
-    # The method of the receiver's Endpoint that serves a request; of a notification about
-    # an open request, the method of Connection.
+    # The method of the receiver's Endpoint that serves a request; of a notification
+    # about an open request, the method of Connection.
     handler = ""
     # What the receiver must have declared: a path into its capabilities.
     capability: tuple[str, ...] = ()
@@ -756,7 +852,8 @@ METHODS: dict[str, Method] = {
             mirrored="name",
             asks=True,
         ),
-        # What else a server may offer: server/utilities/, and basic/patterns/subscriptions.md.
+        # What else a server may offer: server/utilities/, and
+        # basic/patterns/subscriptions.md.
         _request(
             "client",
             "completion/complete",
@@ -781,8 +878,8 @@ METHODS: dict[str, Method] = {
             since=FIRST_MODERN,
             inline=True,
         ),
-        # Questions to the client: client/. In the modern era the same three travel inside
-        # results (basic/patterns/mrtr.md), so there they are no requests.
+        # Questions to the client: client/. In the modern era the same three travel
+        # inside results (basic/patterns/mrtr.md), so there they are no requests.
         _request(
             "server",
             "roots/list",
@@ -840,8 +937,8 @@ METHODS: dict[str, Method] = {
 # The row of what is not in the table.
 UNKNOWN = Method("nobody", "nothing", "")
 
-# What a modern result may be, by its `resultType` (basic/index.md#result-types): the method
-# of Call that goes on with it, on a worker; none where the call is over.
+# What a modern result may be, by its `resultType` (basic/index.md#result-types): the
+# method of Call that goes on with it, on a worker; none where the call is over.
 RESULT_TYPES = {"complete": "", "input_required": "_answer_questions"}
 
 # What a client may ask to hear of: the member of its filter, the notification, and the
@@ -879,7 +976,7 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
 
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
-    """Whether ("resources", "subscribe"), say, was declared: as true, or as an object."""
+    """Whether ("resources", "subscribe"), say, was declared: as true, or an object."""
     declared: Any = capabilities
     for name in path:
         declared = declared.get(name) if isinstance(declared, dict) else None
@@ -1181,7 +1278,7 @@ _PYTHON_IN_CLASS = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\
 
 
 ###############################################################################
-# 5. JSON Schema ##############################################################
+# 6. JSON Schema ##############################################################
 ###############################################################################
 # JSON Schema 2020-12, and what older drafts say otherwise; nothing is fetched, and
 # `format` is ignored. Schema and value may both be hostile. A schema is compiled once:
@@ -1979,7 +2076,7 @@ _META = Schema(_META_RULES)
 
 
 ###############################################################################
-# 6. Content ##################################################################
+# 7. Content ##################################################################
 ###############################################################################
 # What tools, prompts and resources give, in the form of the wire. First Python values
 # as JSON, and back. Then blocks, which results, messages and contents are made of:
@@ -2468,7 +2565,7 @@ def _unwrap_structured(value: Any, blocks: list[Json]) -> Any:
 
 
 ###############################################################################
-# 7. Signatures ###############################################################
+# 8. Signatures ###############################################################
 ###############################################################################
 # From a Python function to what the wire says of it, and back. In reading order:
 #     read_parameters   what the function declares: parameters, defaults, hints
@@ -3356,7 +3453,7 @@ def _compile_path(first: str, path: list[_Expression]) -> re.Pattern[str]:
 
 
 ###############################################################################
-# 8. Framing ##################################################################
+# 9. Framing ##################################################################
 ###############################################################################
 # Bytes to values and back, no I/O. On a stream, a message is a line
 # (basic/transports/stdio.md); over HTTP, it is a body or an event.
@@ -3399,8 +3496,10 @@ class LineFramer:
 
 
 class EventParser:
-    """Server-sent events out of bytes that arrive in any pieces, as the HTML standard has
-    them. A client that comes back sends `last_id`, after `retry` seconds."""
+    """Server-sent events, as the HTML standard has them, out of bytes in any pieces.
+
+    A client that comes back sends `last_id`, after `retry` seconds.
+    """
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.last_id = ""
@@ -3473,7 +3572,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Mirrored headers, so that a gateway can route and refuse without reading bodies:
 # basic/transports/streamable-http.md#request-metadata.
 def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
-    """Which arguments of a tool headers mirror, by its inputSchema: (path, header) each.
+    """Which arguments of a tool headers mirror, by its schema: (path, header) each.
 
     Raises ValueError for a schema that makes the tool invalid.
     """
@@ -3490,7 +3589,8 @@ def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
         valid = isinstance(name, str) and re.fullmatch(HEADER_NAME, name)
         if not valid or name.lower() in names:
             raise ValueError(
-                f"x-mcp-header: expected a header's name, and each once, got {show(name)}"
+                "x-mcp-header: expected a header's name, and each once, "
+                f"got {show(name)}"
             )
         names.add(name.lower())
         parameters.append((path, name))
@@ -3502,8 +3602,11 @@ HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
 def _schema_nodes(schema: Any) -> Iterator[tuple[Json, list[str] | None]]:
-    """Every object in a schema, and its path: the names of `properties` that lead there,
-    None where it is reached in another way. Breadth first, so no depth is too much."""
+    """Every object in a schema, and its path.
+
+    That is the names of `properties` that lead there, None where it is reached in
+    another way. Breadth first, so no depth is too much.
+    """
     queue: deque[tuple[Any, list[str] | None]] = deque([(schema, [])])
     while queue:
         node, path = queue.popleft()
@@ -3522,7 +3625,7 @@ def _schema_nodes(schema: Any) -> Iterator[tuple[Json, list[str] | None]]:
 def mirrored_headers(
     message: Json, parameters: Callable[[str], list[tuple[list[str], str]]]
 ) -> Json:
-    """What headers mirror of a message: {header: value, None where the message has none}.
+    """What headers mirror of a message: {header: value, or None where it has none}.
 
     `parameters(tool)` gives a tool's header_parameters().
     """
@@ -3543,7 +3646,10 @@ def mirrored_headers(
 
 
 def encode_header(value: Any) -> str:
-    """A value as a header has it: basic/transports/streamable-http.md#value-encoding."""
+    """A value as a header has it.
+
+    See basic/transports/streamable-http.md#value-encoding.
+    """
     text = value if isinstance(value, str) else encode_json(value)
     # Printable ASCII that neither begins nor ends with a space goes as it is, unless it
     # looks like what is encoded.
@@ -3587,8 +3693,9 @@ class HttpError(InvalidRequest):
         self.headers = headers or {}
 
 
-# What a request says before its body. The names of `fields` are in lower case; `size` is
-# how long the body is, None for one in chunks; `last`: its answer ends the connection.
+# What a request says before its body. The names of `fields` are in lower case; `size`
+# is how long the body is, None for one in chunks; `last`: its answer ends the
+# connection.
 Head = namedtuple("Head", "method target version fields size last")
 
 _REQUEST_LINE = re.compile(rb"([A-Z]+) (\S+) HTTP/(1\.[01])\r\n")
@@ -3663,7 +3770,7 @@ def _parse_size(fields: dict[str, str]) -> int | None:
 
 
 def parse_chunk_size(line: bytes) -> int:
-    """How long the chunk is that follows this line, 0 for the last. Raises HttpError."""
+    """How long the chunk behind this line is; 0 for the last. Raises HttpError."""
     size = _CHUNK_LINE.fullmatch(line)
     if size is None:
         raise HttpError(400, "not a chunk's size")
@@ -3671,7 +3778,7 @@ def parse_chunk_size(line: bytes) -> int:
 
 
 ###############################################################################
-# 9. Protocol #################################################################
+# 10. Protocol ################################################################
 ###############################################################################
 # One conversation, from one side, without I/O, locks or clocks: what may come now, and
 # what it means. A request is registered before anybody works on it, and ends when it is
@@ -3682,15 +3789,16 @@ class Request:
         admitted (in flight) --respond()---> answered
                            \\--cut_short()--> cancelled, answered or not
 
-    When `cancelled` turns true, each queue in `waiters` gets ("cancelled", None), and the
-    handler's own functions, the `callbacks`, run.
+    When `cancelled` turns true, each queue in `waiters` gets ("cancelled", None), and
+    the handler's own functions, the `callbacks`, run.
     """
 
     modern = False
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
-    # What the peer wants progress told under, and the last value told: it must increase.
+    # What the peer wants progress told under, and the last value told: it must
+    # increase.
     progress_token: RequestId | None = None
     progress = float("-inf")
     # In 2025-03-26: the batch that it came in.
@@ -3743,8 +3851,8 @@ class Protocol:
     capabilities: a function that gives what this side declares now
 
     The handshake of the legacy era opens a session: it sets `version`, `peer_info` and
-    `peer_capabilities`, then `initialized`. Modern requests leave no trace here; a client
-    of the modern era has its `version` set when it has found that out.
+    `peer_capabilities`, then `initialized`. Modern requests leave no trace here; a
+    client of the modern era has its `version` set when it has found that out.
     """
 
     version = ""
@@ -3896,7 +4004,8 @@ class Protocol:
 
     def _receive_response(self, message: Json) -> Answer:
         pending = self.pending.pop(message.get("id"), None)
-        # Late, twice, or to nobody: "SHOULD ignore any response to the cancelled request".
+        # Late, twice, or to nobody: "SHOULD ignore any response to the cancelled
+        # request".
         if pending is None:
             raise InvalidRequest(f"an answer to no open request: {show(message, 200)}")
         if "error" in message:
@@ -3918,7 +4027,7 @@ class Protocol:
 
 
 ###############################################################################
-# 10. Threads #################################################################
+# 11. Threads #################################################################
 ###############################################################################
 # Threads that come when there is work and go when there is none, waits that end in
 # time, and the way to Python's logging. Knows nothing of messages.
@@ -4224,7 +4333,7 @@ def _hand_to_logging(level: int, text: str, error: Any) -> None:
 
 
 ###############################################################################
-# 10. Connection ##############################################################
+# 12. Connection ##############################################################
 ###############################################################################
 # A Protocol with threads around it. Bytes come in by `feed`, on whichever thread reads;
 # requests are served by workers; bytes go out by `flush`, one thread at a time writing
@@ -4932,7 +5041,7 @@ class Connection:
 
 
 ###############################################################################
-# 11. Context #################################################################
+# 13. Context #################################################################
 ###############################################################################
 # What a handler sees of its request, how it asks the client, and where it runs.
 #
@@ -5656,7 +5765,7 @@ class _HostedCall:
 
 
 ###############################################################################
-# 12. stdio ###################################################################
+# 14. stdio ###################################################################
 ###############################################################################
 # Byte streams with a message a line (basic/transports/stdio.md): this process's own,
 # any pair, a child's. Knows how to move bytes and how to end; what they mean is the
@@ -6027,7 +6136,7 @@ class Child(Transport):
 
 
 ###############################################################################
-# 13. HTTP streams ############################################################
+# 15. HTTP streams ############################################################
 ###############################################################################
 # One HTTP request and its answer: the Shell that carries both, the seam to sockets and
 # WSGI; the Exchange that they are; the Stream that an answer is part of, and that lasts
@@ -6382,7 +6491,7 @@ class Stream:
 
 
 ###############################################################################
-# 14. HTTP endpoint ###########################################################
+# 16. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests that stand alone, legacy sessions, and the HTTP+SSE of
@@ -7004,7 +7113,7 @@ def _metadata_url(resource: Any) -> str:
 
 
 ###############################################################################
-# 15. HTTP server #############################################################
+# 17. HTTP server #############################################################
 ###############################################################################
 # The shells around the endpoint: a WSGI application, and a server of our own with its
 # sockets, threads and deadlines. What a request means is not decided here.
@@ -7444,7 +7553,7 @@ def listen_http(
     max_connections: int,
     ssl_context: Any,
 ) -> HttpServer:
-    """A server on a port, serving in the background. Raises OSError if that is taken."""
+    """A server on a port, serving in the background. Raises OSError if it is taken."""
     # These take 17 ms to import, which a server on stdio need not spend: so our classes
     # get them as their bases only here.
     from http.server import BaseHTTPRequestHandler
@@ -7466,7 +7575,7 @@ def _url_host(host: str) -> str:
 
 
 ###############################################################################
-# 16. HTTP client #############################################################
+# 18. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows the way to the server,
@@ -8283,7 +8392,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 17. Server ##################################################################
+# 19. Server ##################################################################
 ###############################################################################
 # `Server` is what users see: registering, changing, running. What it offers stands in
 # its Registry; what its clients say is answered by its ServerEndpoint, by one handler
@@ -9517,7 +9626,7 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 
 
 ###############################################################################
-# 18. Calls ###################################################################
+# 20. Calls ###################################################################
 ###############################################################################
 # What goes on behind a Client: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -10050,7 +10159,7 @@ def encode_root(root: Any) -> Json:
 
 
 ###############################################################################
-# 19. Client ##################################################################
+# 21. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.

@@ -5690,7 +5690,9 @@ class TestHttpServer:
         ids=["to come", "huge", "no digit", "none"],
     )
     def test_an_event_that_never_was(self, server, monkeypatch, last_id):
-        """Who comes back after an event that is still to come, or is none, hears the next, and nothing else."""
+        """Who comes back after an event that is still to come, or is none,
+        hears the next, and nothing else.
+        """
         write, written = mcp_lite._SocketShell.write, []
 
         def note(shell, events, ending):
