@@ -74,7 +74,7 @@ One conversation of each era on the wire, a message a line, --> from the client:
 
 The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio:
     caller      Client.call         wants a value; call_tool wants the wire's result
-                Client._start       looks in METHODS: may the server be asked? adds _meta
+                Client._start       looks in METHODS: may it be asked? adds _meta
                 Call                is what is in flight, with a Waiter for its answer
                 Connection.request  registers the Waiter, encodes, and writes, by
                 Child.write         into the server's stdin
@@ -119,24 +119,24 @@ The rooms, in reading order. Each uses only the rooms above it.
     21. Client          probing, calling, paging
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
-    thread           born in            runs                             ends
-    (yours)          your program       run, serve; calls, progress      by itself
-    server-reader    Pump               reads; serves a lone request     end of the input
-    reader           Client             reads                            end of the output
-    worker, client,  Connection, when   handlers; callbacks that answer  idle, or close()
-      http-worker    needed             questions
-    ...-helper       Connection, when   writes that might block;         idle, or close()
-                     needed             on_cancel functions
-    callbacks        Client, when       on_log and on_notification, in   idle, or close()
-                     needed             order
-    stderr           Child              keeps its last lines             end of its stderr
-    stdout           run, at its end    flushes sys.stdout               within a second
-    timer            start_timer        ends an overdue call, or trip    with that
-    log              the first line     hands lines to `logging`         none is left
-    http             HttpServer         accepts; watches deadlines, and  close()
-                                        who has left
-    http-connection  HttpServer         reads requests, runs handlers    the connection's end
-    http             HttpTransport      one POST or stream each          idle, or close()
+    thread           born in           runs                             ends
+    (yours)          your program      run, serve; calls, progress      by itself
+    server-reader    Pump              reads; serves a lone request     at the input's end
+    reader           Client            reads                            at the output's
+    worker, client,  Connection, when  handlers; callbacks that answer  idle, or close()
+      http-worker    needed            questions
+    ...-helper       Connection, when  writes that might block;         idle, or close()
+                     needed            on_cancel functions
+    callbacks        Client, when      on_log and on_notification, in   idle, or close()
+                     needed            order
+    stderr           Child             keeps its last lines             at stderr's end
+    stdout           run, at its end   flushes sys.stdout               within a second
+    timer            start_timer       ends an overdue call, or trip    with that
+    log              the first line    hands lines to `logging`         when none is left
+    http             HttpServer        accepts; watches deadlines, and  close()
+                                       who has left
+    http-connection  HttpServer        reads requests, runs handlers    with it
+    http             HttpTransport     one POST or stream each          idle, or close()
 
 What guards what. Locks are leaves: none is held while another is taken, during I/O, or
 while your code runs.
