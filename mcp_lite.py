@@ -25,13 +25,12 @@ A server is functions; a client is calls:
     server = Server("weather", version="1.0")
 
     @server.tool
-    def forecast(city: str, days: int = 3) -> list:
+    def forecast(city: str, days: int = 3) -> str:
         "The forecast for a city."
-        return ["sun over " + city] * days
+        return f"{days} days of sun over {city}"
 
     with Client(server) as client:  # in memory; or Client("server.py"), or any command
-        print(client.call("forecast", city="Oslo", days=2))
-        # ['sun over Oslo', 'sun over Oslo']
+        print(client.call("forecast", city="Oslo"))  # 3 days of sun over Oslo
     server.run()  # serve stdin and stdout until the input ends
 
 Four words:
@@ -63,14 +62,14 @@ One conversation of each era on the wire, a message a line, --> from the client:
     --> {"jsonrpc": "2.0", "id": 2, "method": "tools/call",
          "params": {"name": "forecast", "arguments": {"city": "Oslo"}}}
     <-- {"jsonrpc": "2.0", "id": 2, "result": {
-         "content": [{"type": "text", "text": "sun"}]}}
+         "content": [{"type": "text", "text": "3 days of sun over Oslo"}]}}
     modern
     --> {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
          "params": {"name": "forecast", "arguments": {"city": "Oslo"}, "_meta": {
          "io.modelcontextprotocol/protocolVersion": "2026-07-28",
          "io.modelcontextprotocol/clientCapabilities": {}}}}
     <-- {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete",
-         "content": [{"type": "text", "text": "sun"}]}}
+         "content": [{"type": "text", "text": "3 days of sun over Oslo"}]}}
 
 The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio:
     caller      Client.call         wants a value; call_tool wants the wire's result
@@ -121,18 +120,18 @@ The rooms, in reading order. Each uses only the rooms above it.
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
     (yours)          your program      run, serve; calls, progress      by itself
-    server-reader    Pump              reads; serves a lone request     at the input's end
-    reader           Client            reads                            at the output's
+    server-reader    Pump              reads; serves a lone request     end of input
+    reader           Client            reads                            end of output
     worker, client,  Connection, when  handlers; callbacks that answer  idle, or close()
       http-worker    needed            questions
     ...-helper       Connection, when  writes that might block;         idle, or close()
                      needed            on_cancel functions
     callbacks        Client, when      on_log and on_notification, in   idle, or close()
                      needed            order
-    stderr           Child             keeps its last lines             at stderr's end
+    stderr           Child             keeps its last lines             end of stderr
     stdout           run, at its end   flushes sys.stdout               within a second
     timer            start_timer       ends an overdue call, or trip    with that
-    log              the first line    hands lines to `logging`         when none is left
+    log              the first line    hands lines to `logging`         none is left
     http             HttpServer        accepts; watches deadlines, and  close()
                                        who has left
     http-connection  HttpServer        reads requests, runs handlers    with it
@@ -4849,12 +4848,15 @@ class Connection:
     ) -> None:
         """Send a notification; one about a `request`, only while that is in flight.
 
-        Unless `block`, a helper writes it where that might block. Raises as
-        encode_message does, but not when nobody is there to hear it.
+        And only if the request's revision has it. Unless `block`, a helper writes it
+        where that might block. Raises as encode_message does, but not when nobody is
+        there to hear it.
         """
-        droppable = method_row(method).droppable
+        row = method_row(method)
+        if request is not None and not row.is_in(request.version):
+            return
         data = encode_message(call_message(method, params))
-        self._send(data, droppable, request, block)
+        self._send(data, row.droppable, request, block)
 
     def _send(
         self,

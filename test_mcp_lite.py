@@ -75,7 +75,7 @@ from mcp_lite import (  # noqa: E402
 
 LEGACY = list(mcp_lite.LEGACY_VERSIONS)
 MODERN = mcp_lite.NEWEST
-EVERY = LEGACY + [MODERN]
+EVERY = LEGACY + list(mcp_lite.MODERN_VERSIONS)
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 WAV = b"RIFF\0\0\0\0WAVEfmt "
 FORM = {
@@ -860,6 +860,83 @@ class TestMethods:
         if version == MODERN:
             found -= {"roots/list", "sampling/createMessage", "elicitation/create"}
         assert ours == found
+
+
+class TestTheNextRevision:
+    """A revision of which nobody has heard: rows in tables, and no other line."""
+
+    REVISION = "2027-03-15"
+    ROWS = {
+        'MODERN_VERSIONS = ("2026-07-28",)': (
+            'MODERN_VERSIONS = ("2026-07-28", "2027-03-15")'
+        ),
+        "MEMBER_SINCE = {": 'MEMBER_SINCE = {"audience": "2027-03-15",',
+        "    for row in (": (
+            "    for row in (_notification("
+            '"server", "notifications/tools/retired", since="2027-03-15"),'
+        ),
+    }
+
+    @pytest.fixture
+    def next_lite(self, tmp_path):
+        """mcp_lite.py with these rows more, in a folder of its own; and as a module."""
+        with open(mcp_lite.__file__, encoding="utf-8") as file:
+            source = file.read()
+        for old, new in self.ROWS.items():
+            assert source.count(old) == 1, old
+            source = source.replace(old, new)
+        path = tmp_path / "mcp_lite.py"
+        path.write_text(source, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location("next_lite", str(path))
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    def test_what_it_adds(self, next_lite):
+        """A member of a tool, and a notification:
+        for who speaks this revision, and nobody else.
+        """
+        server = next_lite.Server("next")
+
+        def retire(ctx: next_lite.Context) -> str:
+            params = {"name": "retire"}
+            ctx._connection.notify("notifications/tools/retired", params, ctx._request)
+            return ctx.protocol_version
+
+        server.add_tool(retire)
+        server._registry.offers["tools"]["retire"].wire["audience"] = "everybody"
+        with server.start_http() as http:
+            for target in (server, http.url):
+                for version in ("auto", *EVERY):
+                    heard = []
+                    with next_lite.Client(
+                        target,
+                        version=version,
+                        on_notification=lambda *told, heard=heard: heard.append(told),
+                    ) as client:
+                        expected = self.REVISION if version == "auto" else version
+                        assert client.protocol_version == expected
+                        assert client.call("retire") == expected
+                        [tool] = client.list_tools()
+                    is_new = version == "auto"
+                    assert ("audience" in tool) == is_new
+                    told = ("notifications/tools/retired", {"name": "retire"})
+                    assert heard == ([told] if is_new else [])
+
+    def test_what_held_still_holds(self, next_lite, tmp_path):
+        """The tests of the protocol, with the new file in place of the old one."""
+        shutil.copy(__file__, str(tmp_path / "test_mcp_lite.py"))
+        shutil.copytree(os.path.join(HERE, "examples"), str(tmp_path / "examples"))
+        chosen = "TestProtocol or TestFraming or TestServerInProcess"
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+            + ["-k", chosen, "test_mcp_lite.py"],
+            cwd=str(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS * 8,
+        )
+        assert run.returncode == 0, run.stdout.decode()[-3000:]
 
 
 class TestSchema:
@@ -2481,7 +2558,7 @@ class TestProtocol:
         assert said in refused.reply["error"]["message"]
         if code == -32022:
             assert refused.reply["error"]["data"] == {
-                "supported": [MODERN],
+                "supported": list(mcp_lite.MODERN_VERSIONS),
                 "requested": "2025-11-25",
             }
 
