@@ -6357,7 +6357,8 @@ class Stream:
         self._events.append((self.added, message))
         self._size += len(message)
         dropped = 0
-        while self._is_overfull():
+        # The last one is always to be sent: an answer alone is not looked at.
+        while len(self._events) > 1 and self._is_overfull():
             number, old = self._events.popleft()
             self._size -= len(old)
             dropped += number > self._cursor
@@ -6622,19 +6623,21 @@ class HttpConnection(Connection):
     def take(self, message: Any, exchange: Exchange) -> None:
         """Serve what a POST brought, on its thread. The answer may still be to come.
 
-        What it turned out to be    alone               in a session    over HTTP+SSE
-        a request                   its stream: 200, or for an error    202, and the
-                                    as _ANSWER_STATUS   200             answer on the
-        a request, refused          the error's status  200             one stream
-        an initialize, refused      the error's         the error's     202, likewise
-        refused, its id unreadable  the error's         the error's     202, likewise
-        a bad notification, answer  400                 202             202
-        a notification, an answer   202                 202             202
-        a batch with requests       400                 its stream: 200 its stream: 200
-        a batch without             400                 202             202
-        The status of an error is its http_status. A legacy message is alone, too, on a
-        server without sessions: there it is as in a session, but a bad notification is
-        400. A batch in a revision that has none is 400 anywhere.
+        What it turned out to be      alone              in a session       in HTTP+SSE
+        a request, answered           200                200                202
+        a request, answered with an
+            error                     _ANSWER_STATUS     200                202
+        a request, refused            the error's        200                202
+        an `initialize`, refused      the error's        the error's        202
+        refused, its id unreadable    the error's        the error's        202
+        a notification, an answer     202                202                202
+        one of those, refused         400                202                202
+        a batch, with requests        400                200                200
+        a batch, without              400                202                202
+        a batch, refused              400                400                400
+        The status of an error is its http_status. What is 202 and has an answer gets it
+        on the one stream. A legacy message is alone, too, on a server without sessions:
+        there it is as in a session, but a refused notification is 400.
         """
         if isinstance(message, list):
             self._take_batch(message, exchange)
