@@ -293,6 +293,7 @@ PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initi
 DRAIN_SECONDS = (
     5.0  # for work in flight at the end; the same again once it is cancelled
 )
+TIDY_SECONDS = 1.0  # for what was cancelled before the end, to tidy up
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
 STDERR_LINES = 20  # of a child, kept for the text of an error
@@ -5896,22 +5897,24 @@ class Pump:
                 connection.dispatch(connection.feed(b""))
             connection.fail_pending(closed)
             connection.endpoint.input_ended(connection)
-            if not connection.drain(DRAIN_SECONDS):
-                self._give_up()
+            if connection.drain(DRAIN_SECONDS):
+                # All is answered, or was cancelled before: then it has begun to.
+                self._let_tidy_up(TIDY_SECONDS)
+            else:
+                connection.log.warning(
+                    f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled"
+                )
+                connection.cancel_all()
+                self._let_tidy_up(DRAIN_SECONDS)
         finally:
             connection.close(closed)
 
-    def _give_up(self) -> None:
-        """Cancel the work in flight, and give it time to tidy up; the deaf are left."""
-        connection = self._connection
-        connection.log.warning(
-            f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled"
-        )
-        connection.cancel_all()
-        until = time.monotonic() + DRAIN_SECONDS
-        wait_until(lambda: not self._serving, DRAIN_SECONDS)
-        connection.workers.close(until - time.monotonic())
-        connection.helpers.close(until - time.monotonic())
+    def _let_tidy_up(self, seconds: float) -> None:
+        """Wait for handlers that were cancelled; the deaf are left after `seconds`."""
+        until = time.monotonic() + seconds
+        wait_until(lambda: not self._serving, seconds)
+        self._connection.workers.close(until - time.monotonic())
+        self._connection.helpers.close(until - time.monotonic())
 
     def _look_after_readers(self) -> None:
         """Look whether a reader is needed, and start it, until the input ends."""
