@@ -33,6 +33,15 @@ A server is functions; a client is calls:
         print(client.call("forecast", city="Oslo"))  # 3 days of sun over Oslo
     server.run()  # serve stdin and stdout until the input ends
 
+What the protocol is for: a program with a language model in it, a chat or an editor,
+connects as client to servers that lend the model what it cannot do alone. A server has
+    tools      functions; the model reads their descriptions and schemas, and decides
+               which to call
+    resources  texts and data under URIs, for the program to show to the model
+    prompts    templates of messages, for the user to pick
+and may ask back: the user to fill in a form (elicitation), the model to answer
+(sampling), the program where the work is (roots).
+
 Four words:
     revision  a version of the specification, named by its date.
     legacy    the revisions up to 2025-11-25. An `initialize` handshake opens a session,
@@ -43,8 +52,11 @@ Four words:
               request again, with the answers.
     session   what a handshake opens: over stdio for the life of the process, over HTTP
               under an id in a header. It fixes the revision and the capabilities.
-A server takes the era from each request, and after a handshake from the session; a
-client takes it from what the server answers to its first request.
+Why there are two eras: a session ties a client to the one process that remembers it. In
+the modern era nothing is remembered between requests, so any process may answer any of
+them. A server takes the era from each request, and after a handshake from the session.
+A client begins with `server/discover`, and goes on with `initialize` if the server does
+not know that.
 
 Where the specification is: comments name its pages by path. basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
@@ -70,6 +82,22 @@ One conversation of each era on the wire, a message a line, --> from the client:
          "io.modelcontextprotocol/clientCapabilities": {}}}}
     <-- {"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete",
          "content": [{"type": "text", "text": "3 days of sun over Oslo"}]}}
+    modern, when the tool has a question (left out: what is as above)
+    <-- {..., "id": 1, "result": {"resultType": "input_required", "inputRequests": {
+         "when": {"method": "elicitation/create", "params": {...}}},
+         "requestState": "what was answered before, signed"}}
+    --> {..., "id": 2, "method": "tools/call", "params": {..., "inputResponses": {
+         "when": {"action": "accept", "content": {"day": "Monday"}}},
+         "requestState": "what was answered before, signed"}}
+    <-- {..., "id": 2, "result": {"resultType": "complete", ...}}
+    modern, over HTTP: a POST for each message; headers mirror what a gateway looks at
+    --> POST /mcp HTTP/1.1
+        MCP-Protocol-Version: 2026-07-28
+        Mcp-Method: tools/call
+        Mcp-Name: forecast
+    <-- 200 OK, with the answer in JSON; or as events, if there is progress to tell:
+        data: {"jsonrpc": "2.0", "method": "notifications/progress", "params": {...}}
+        data: {"jsonrpc": "2.0", "id": 1, "result": {...}}
 
 The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio:
     caller      Client.call         wants a value; call_tool wants the wire's result
@@ -94,7 +122,8 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
 In memory it is the same without the pipe; over HTTP, HttpTransport takes the place of
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
-The rooms, in reading order. Each uses only the rooms above it.
+The rooms, in reading order. Each uses only the rooms above it. Who reads for the
+protocol may skip 5, 6, 8 and 11 at first.
      1. Vocabulary      revisions, `_meta` keys, and every limit with its reason
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        JSON-RPC: bytes to messages and back, the check of the envelope
@@ -135,7 +164,7 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     http             HttpServer        accepts; watches deadlines, and  close()
                                        who has left
     http-connection  HttpServer        reads requests, runs handlers    with it
-    http             HttpTransport     one POST or stream each          idle, or close()
+    posts            HttpTransport     one POST or stream each          idle, or close()
 
 What guards what. Locks are leaves: none is held while another is taken, during I/O, or
 while your code runs.
@@ -149,7 +178,8 @@ while your code runs.
     Client._lock          who takes the connection from the client, and so ends it
 Two are held for longer, but nobody ever waits for them: Pump._reading, by who reads,
 and MainThread._running, by run_pending(), so that it is not entered again. What two
-threads may end lives in a dict or list: who removes it has won, the other does nothing.
+threads might end at once is kept in a dict or a list. The one that removes it there
+ends it; the other one finds it gone, and does nothing.
 """
 
 from __future__ import annotations
@@ -676,7 +706,7 @@ class Method:
     """A row of the table: what can be said, who says it, and what follows from that.
 
     `sender` is "client", "server" or "both"; `kind` "request" or "notification". The
-    traits below are what a row may say otherwise.
+    traits below have defaults; a row says only those that differ.
     """
 
     # The method of the receiver's Endpoint that serves a request; of a notification
@@ -3794,6 +3824,8 @@ class Request:
     """
 
     modern = False
+    # Its work is to stop: the peer does not want it any more, or somebody else has
+    # answered, because its time was over, say.
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
@@ -4518,7 +4550,8 @@ class Batch:
 
 
 # What a Connection does with what the Protocol made of a message. It stands outside of
-# the class, so that both sides of it are new when this module is reloaded.
+# the class for importlib.reload(), by which host programs take a plug-in anew: a
+# Connection that lives on looks it up here, and finds the classes of today.
 _ACTIONS = {
     Request: "_act_on_request",
     Answer: "_act_on_answer",
@@ -4800,7 +4833,7 @@ class Connection:
         with self._lock:
             if not self.protocol.end(request):
                 return False
-            # In the same breath: who finds that it has ended looks here for the reason.
+            # Under the same lock: who sees that it has ended reads here why.
             request.cancelled = answer is None
             batch = request.batch
             if batch is not None:
@@ -4950,8 +4983,9 @@ class Connection:
     ) -> Json:
         """Block for the result; on_progress(progress, total, message) runs here.
 
-        Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`; they
-        begin anew where they end while another thread answers a question of the peer's.
+        Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`. These
+        start again if they run out while another thread answers a question of the
+        peer's: a user may think for long.
         """
         try:
             return self._take_result(waiter, seconds, on_progress)
@@ -5850,17 +5884,17 @@ class Pump:
         READING --the input ends--> gone, once it has signalled that
 
     Who is READING holds the lock `_reading`; what others are SERVING stands in
-    `_serving`. The life of the caller, who serves nothing: no deaf handler is to keep
-    run() from ending.
+    `_serving`. The life of the caller, who serves nothing, so that a handler that
+    ignores its cancellation cannot keep run() from returning:
 
         LOOKING --nobody reads, the same is served as a TICK ago--> starts a reader
         LOOKING --somebody has been READING for PARKING_LOOKS--> PARKED
         PARKED --a reader begins to serve, and signals that--> LOOKING
         either --a reader signals the end of the input--> waits for the rest, returns
 
-    So it is a watch, and no timer: to start and cancel one for each request would cost
-    more than the request, while to be looked at costs a reader nothing; and who is
-    PARKED does not look.
+    So the caller looks again and again, instead of starting a timer for each request:
+    that would cost more than the request itself, while to be looked at costs the reader
+    nothing. Who is PARKED does not look.
     """
 
     # Between two looks; so a handler holds up the reading for 10 ms at most. A thread
@@ -5874,7 +5908,7 @@ class Pump:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._read = connection.transport.read
-        # Nobody waits for it: who does not get it is not needed.
+        # Never waited for: who cannot take it at once has nothing to read, and ends.
         self._reading = threading.Lock()
         # By readers, also those that are replaced.
         self._serving: list[Request] = []
@@ -5901,9 +5935,8 @@ class Pump:
                 # All is answered, or was cancelled before: then it has begun to.
                 self._let_tidy_up(TIDY_SECONDS)
             else:
-                connection.log.warning(
-                    f"still at work {DRAIN_SECONDS:g} s after the input's end: cancelled"
-                )
+                late = f"still at work {DRAIN_SECONDS:g} s after the input's end"
+                connection.log.warning(f"{late}: cancelled")
                 connection.cancel_all()
                 self._let_tidy_up(DRAIN_SECONDS)
         finally:
@@ -6512,7 +6545,9 @@ _PREFLIGHT = {
 _READABLE = "Mcp-Session-Id, WWW-Authenticate"
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
-# What MCP-Protocol-Version says in a session; nothing, before there was such a header.
+# What MCP-Protocol-Version says in legacy sessions; "" is for a request without it, as
+# the older revisions know no such header. Any other text is judged as a modern version:
+# so it gets the error that tells which ones are spoken.
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
 # "404 Not Found and a JSON-RPC error with code -32601", "400 Bad Request" for a missing
 # capability: the errors that have a status even as a handler's answer to a modern
@@ -8030,7 +8065,7 @@ class HttpTransport(Transport):
         self._log = log
         self._on_new_session = on_new_session
         self._closed = threading.Event()
-        self._workers = Workers("mcp-http", MAX_CONNECTIONS, do_nothing, log)
+        self._workers = Workers("mcp-posts", MAX_CONNECTIONS, do_nothing, log)
         self._pool = _HttpPool(self._url, ssl_context, timeout, self._is_wanted)
         self._dialect = self.STREAMABLE_HTTP
         self._session = _ClientSession()
@@ -9667,8 +9702,8 @@ class Call:
         self._connection = client._require_connection()
         self._params = params
         self._on_progress = on_progress
-        # How many answers were not the last. Who goes on with one counts it, and nobody
-        # else: there is one round at a time.
+        # How many rounds have ended in another question. Only the worker that goes on
+        # with the call counts: there is one at a time.
         self._rounds = 0
         # The result, or why there is none, once result() has it.
         self._outcome: Json | BaseException | None = None
@@ -9849,7 +9884,8 @@ class Listening:
     def _open_legacy(self, kinds: list[str], uris: list[str]) -> None:
         self._methods = [LIST_CHANGES[kind].method for kind in kinds]
         self._uris = uris
-        # Registered, but never sent: so it hears of the end of the session.
+        # Nothing is sent for it. It is registered so that the end of the connection,
+        # which fails all that is registered, ends this iteration.
         self._waiter.id = self._connection.protocol.open(self._waiter)
         for uri in uris:
             self._client.request("resources/subscribe", {"uri": uri})
@@ -9857,7 +9893,8 @@ class Listening:
     def _open_modern(self, kinds: list[str], uris: list[str]) -> None:
         wanted: Json = {LIST_CHANGES[kind].member: True for kind in kinds}
         wanted["resourceSubscriptions"] = uris
-        params = {"notifications": wanted, "_meta": self._client._meta(NEWEST)}
+        meta = self._client._meta(self._client.protocol_version)
+        params = {"notifications": wanted, "_meta": meta}
         self._connection.request(self._waiter, params)
         # For the acknowledgement, which _hear passes on.
         self._connection.wait(self._waiter, self._client.timeout)

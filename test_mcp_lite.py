@@ -544,7 +544,10 @@ def target(request):
             yield http.url
             return
         takes_version = "version" in request.fixturenames
-        if takes_version and request.getfixturevalue("version") == MODERN:
+        if (
+            takes_version
+            and request.getfixturevalue("version") >= mcp_lite.FIRST_MODERN
+        ):
             pytest.skip("older than the modern era")
         yield http.url.replace("/mcp", "/sse")
 
@@ -2980,7 +2983,7 @@ class TestServerOnTheWire:
         """Legacy and modern requests, interleaved."""
         with Wire() as wire:
             found = wire.ask("server/discover", modern())["result"]
-            assert found["supportedVersions"] == [MODERN]
+            assert found["supportedVersions"] == list(mcp_lite.MODERN_VERSIONS)
             assert found["resultType"] == "complete"
             assert found["_meta"][mcp_lite.META_SERVER_INFO]["title"] == "Everything"
             assert found["ttlMs"] == 0
@@ -3651,7 +3654,9 @@ class TestEverywhere:
             for wrong in ("x://no", "x://users/Bo/seven", "x://users/../7"):
                 with pytest.raises(NotFound) as caught:
                     client.read(wrong)
-                assert caught.value.code == (-32602 if version == MODERN else -32002)
+                assert caught.value.code == (
+                    -32602 if version >= mcp_lite.FIRST_MODERN else -32002
+                )
 
     def test_prompts_and_completion(self, target, version):
         """Arguments by hint, messages, completers,
@@ -4412,7 +4417,7 @@ class TestClient:
                 with pytest.raises(MethodNotFound, match="did not declare tools"):
                     client.list_tools()
                 server.add_tool(lambda: "x", name="first")
-                assert version == MODERN or heard.wait(SECONDS)
+                assert version >= mcp_lite.FIRST_MODERN or heard.wait(SECONDS)
                 assert client.call("first") == "x"
 
     def test_a_server_may_ask_for_patience(self):
@@ -8311,7 +8316,7 @@ class TestHttpClient:
             with contextlib.closing(http), client, client.listen() as events:
                 eventually(
                     lambda version=version: (
-                        version < MODERN or server._endpoint._listeners
+                        version < mcp_lite.FIRST_MODERN or server._endpoint._listeners
                     )
                 )
                 server.add_tool(lambda: "x", name="extra", description="x")
@@ -8603,7 +8608,9 @@ class TestInsideHosts:
 
         with Client(server, version=version, **CALLBACKS) as client:
             assert hosted(main, lambda: client.call("ask")) == "who?"
-        assert seen == [threading.current_thread()] * (2 if version == MODERN else 1)
+        assert seen == [threading.current_thread()] * (
+            2 if version >= mcp_lite.FIRST_MODERN else 1
+        )
 
     @pytest.mark.parametrize("times", [1, 2])
     @pytest.mark.parametrize("waits", [True, False])
@@ -10252,7 +10259,9 @@ class FuzzedServer(Fuzz):
         is_sure = is_first and self.chance(80)
         result = self.result_of(message, version)
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        if (method == "server/discover" and version != MODERN) or self.chance(6):
+        if (
+            method == "server/discover" and version < mcp_lite.FIRST_MODERN
+        ) or self.chance(6):
             del answer["result"]
             answer["error"] = self.an_error(version)
         if is_sure:
@@ -10282,7 +10291,11 @@ class FuzzedServer(Fuzz):
             }
         if method == "tools/list" and (message.get("params") or {}).get("cursor"):
             del result["nextCursor"]
-        elif method == "tools/call" and version == MODERN and self.chance(30):
+        elif (
+            method == "tools/call"
+            and version >= mcp_lite.FIRST_MODERN
+            and self.chance(30)
+        ):
             names = self.dice.sample(sorted(QUESTIONS), 2)
             return {
                 "resultType": "input_required",
@@ -11798,7 +11811,11 @@ class TestFaults:
             finally:
                 process.kill()
                 process.wait()
-            if number == "SIGINT" or transport == "http" and version == MODERN:
+            if (
+                number == "SIGINT"
+                or transport == "http"
+                and version >= mcp_lite.FIRST_MODERN
+            ):
                 eventually(marks["cancelled"].exists)
             if transport == "stdio":
                 eventually(lambda: is_gone(int(marks["server"].read_text())))
