@@ -54,9 +54,9 @@ Four words:
               under an id in a header. It fixes the revision and the capabilities.
 Why there are two eras: a session ties a client to the one process that remembers it. In
 the modern era nothing is remembered between requests, so any process may answer any of
-them. A server takes the era from each request, and after a handshake from the session.
-A client begins with `server/discover`, and goes on with `initialize` if the server does
-not know that.
+them. To a server, a request with a version in `_meta` is modern; any other belongs to
+the session. A client begins with `server/discover`, unless it is told which revision to
+speak, and goes on with `initialize` if the server does not know that.
 
 Where the specification is: comments name its pages by path. basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
@@ -122,8 +122,8 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
 In memory it is the same without the pipe; over HTTP, HttpTransport takes the place of
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
-The rooms, in reading order. Each uses only the rooms above it. Who reads for the
-protocol may skip 5, 6, 8 and 11 at first.
+The rooms, in reading order. Each uses only the rooms above it (a Call alone asks its
+Client back). Who reads for the protocol may skip 5, 6, 8 and 11 at first.
      1. Vocabulary      revisions, `_meta` keys, and every limit with its reason
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        JSON-RPC: bytes to messages and back, the check of the envelope
@@ -304,8 +304,12 @@ LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 # Messages, in bytes and counts.
 MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several times
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
-MAX_QUEUED = 10_000  # messages for a slow reader; then logs and progress go first
-MAX_BACKLOG = 10_000  # requests that wait for a worker; then the peer is refused
+# Messages that wait for a slow reader: beyond, logs and progress are dropped; of a
+# stream over HTTP, the oldest.
+MAX_QUEUED = 10_000
+# Requests that wait for a worker: beyond, they are refused. Answers that wait for a
+# reader: beyond, it is taken for dead.
+MAX_BACKLOG = 10_000
 MAX_BATCH = 1_000  # members of a batch
 
 # Work at once, and in a row.
@@ -444,7 +448,7 @@ class NotFound(InvalidParams):
 
 
 class HeaderMismatch(_CodedError, code=-32020, status=400):
-    """A header contradicts the body (legacy: -32001)."""
+    """A header contradicts the body. Modern; for a session we have to say -32001."""
 
 
 class MissingCapability(_CodedError, code=-32021, status=400):
@@ -462,7 +466,7 @@ class RequestCancelled(_CodedError, code=-32800):
 ERRORS: dict[int, type[McpError]] = {
     each.code: each for each in _CodedError.__subclasses__()
 }
-# Servers have these three for "not found"; only -32002 was ever the protocol's.
+# Servers say "not found" by these three, too. Only -32002 is the protocol's.
 ERRORS.update(dict.fromkeys((-32001, -32002, -32003), NotFound))
 # How servers say it where the code is that of any wrong parameter.
 NOT_FOUND_TEXT = (
@@ -689,8 +693,8 @@ def error_message(request_id: RequestId | None, error: McpError) -> Json:
 ###############################################################################
 # 4. Methods ##################################################################
 ###############################################################################
-# Everything that can be said: one row each. A rule that concerns one method stands in
-# its row, and nowhere else is the name of a method compared.
+# Everything that can be said, but for tasks: one row each. A rule that concerns one
+# method stands in its row, and nowhere else is the name of a method compared.
 Member = namedtuple("Member", "name required kind")  # a member of params, and its type
 
 
@@ -732,11 +736,13 @@ class Method:
     mirrors_arguments = False
     # Its handler may ask the client questions.
     asks = False
-    # Of notifications: goes first when too many wait; is a log message; ends a request;
-    # begins a subscription.
+    # Notifications only. When too many wait, these are dropped first.
     droppable = False
+    # It is a log message.
     logs = False
+    # It ends the request that it is about.
     cancels = False
+    # It is the first on a subscription.
     acknowledges = False
 
     def __init__(self, sender: str, kind: str, name: str, **traits: Any) -> None:
@@ -967,7 +973,7 @@ METHODS: dict[str, Method] = {
 # The row of what is not in the table.
 UNKNOWN = Method("nobody", "nothing", "")
 
-# What a modern result may be, by its `resultType` (basic/index.md#result-types): the
+# What a modern result may be, by its `resultType` (basic/index.md#resulttype): the
 # method of Call that goes on with it, on a worker; none where the call is over.
 RESULT_TYPES = {"complete": "", "input_required": "_answer_questions"}
 
@@ -3861,11 +3867,12 @@ class Request:
         self.callbacks: list[Job] = []
 
 
-# What else may come: a notification;
+# What else may come. A notification, with its row of METHODS.
 Notification = namedtuple("Notification", "method params row")
-# an answer for who is `pending`: a result, or an error, the peer's or why none comes;
+# An answer to a request of ours, and who is `pending` for it. It has a result or an
+# error: the peer's, or one of ours that says why no answer will come.
 Answer = namedtuple("Answer", "pending result error")
-# what is refused: why, and what to reply if that may be answered.
+# What is no message, or may not come now: why, and the reply, if it may have one.
 Refusal = namedtuple("Refusal", "why reply", defaults=[None])
 
 # What every modern request says in `_meta`: basic/index.md#meta.
