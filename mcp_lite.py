@@ -278,6 +278,10 @@ NEWEST = MODERN_VERSIONS[-1]
 
 # The only revision with JSON-RPC batches.
 BATCH_VERSION = "2025-03-26"
+# Of an HTTP request that does not tell. "If the server does not receive an
+# MCP-Protocol-Version header [...] the server SHOULD assume protocol version
+# 2025-03-26": basic/transports.md.
+ASSUMED_VERSION = "2025-03-26"
 
 # The protocol's own keys in `_meta`: basic/index.md#meta.
 META = "io.modelcontextprotocol/"
@@ -352,7 +356,7 @@ COMMENT_SECONDS = 15.0  # between the comments that keep a silent stream open
 MAX_STREAMS = 100  # of a session that are over, kept for a client that comes back
 MAX_EVENTS = 1_000  # of a stream that were sent, kept for the same
 MAX_REPLAY = 1 << 20  # bytes of those
-MAX_VISITS = 3  # failures in a row before a client gives up a broken stream
+MAX_FAILURES = 3  # in a row, before a client gives up a broken stream
 
 
 ###############################################################################
@@ -6194,24 +6198,22 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-# From this revision on a stream begins with an empty event, so that a client knows from
-# the start how to come back to it.
-_PRIMED_SINCE = "2025-11-25"
 
 
 class Shell:
     """What carries HTTP exchanges to an HttpEndpoint: a socket, a WSGI server, a test.
 
-    To write another one, derive from this class. For each request, on the thread that
-    shall run its handler, make
+    To write another one, derive from this class. For each request, on a thread that can
+    stay with it until it is answered, make
         exchange = Exchange(shell, method, target, headers, body)
     and call
         endpoint.answer(exchange)
-    which never raises, and returns when nothing more will be written: to a client that
-    listens, that is when it has left. The endpoint asks the shell for
+    which never raises. It mostly runs the request's handler there, and returns when
+    nothing more will be written: to a client that listens, that is when it has hung up.
+    The endpoint asks the shell for
         start(status, headers, body)    the whole answer, or the head of a stream
         write(events, ending)           more of the stream
-        hung_up()                       whether the client has left
+        hung_up()                       whether the client has closed its end
         shut()                          the end of the connection, if it `can_leave`
     Each exchange gets one start(); after one without a body come writes, the last of
     them `ending`. They come in turn, but on any thread: who has an event writes it. A
@@ -6219,10 +6221,11 @@ class Shell:
     but not two at once. It refuses bodies of more than endpoint.max_body (413).
 
     Whoever made the endpoint calls endpoint.look_after() every now and then (else only
-    failing writes show that a client has left), and endpoint.close() at the end.
+    failing writes show that a client has hung up), and endpoint.close() at the end.
     """
 
-    # Whether a response may end before its handler does: only then shut() is called.
+    # Whether a response may end while its thread still runs the handler: only then
+    # shut() is called.
     can_leave = False
 
     # Set by the endpoint: no other exchange may follow this one on its connection. That
@@ -6278,7 +6281,8 @@ class Exchange:
         self.path, _, self.query = target.partition("?")
         self.headers = headers
         self.body = body
-        self.thread = threading.get_ident()  # which answers it
+        # The one that answers it.
+        self.thread = threading.get_ident()
         self.state = self.OPENING
 
         # Headers of the answer, whichever it will be.
@@ -6287,9 +6291,11 @@ class Exchange:
         self.auth: Json | None = None
         # The id in its body, for the error that may be its answer.
         self.request_id: RequestId | None = None
-        # The stream that is written here now, or was at last.
+        # The latest stream that was written here.
         self.stream: Stream | None = None
-        # Gets an item when nothing more will be written here.
+        # Gets an item when nothing more will be written here. Not an Event: on Windows
+        # its wait(seconds) would hold up Ctrl-C, and with WSGI this may be the main
+        # thread.
         self._finished: SimpleQueue[None] = SimpleQueue()
 
     def check_accept(self, *kinds: str) -> None:
@@ -6321,7 +6327,7 @@ class Exchange:
         self.finish()
 
     def write(self, events: bytes, ending: bool) -> None:
-        """Write events; before the first, the head; after the last, the end."""
+        """Write events; before the first, the head; if `ending`, the end as well."""
         if self.state == self.OPENING:
             self.shell.start(200, {**_EVENTS, **self.extra}, None)
         self.state = self.OVER if ending else self.STREAMING
@@ -6357,12 +6363,15 @@ class Stream:
         [ n-4  n-3  n-2  n-1  n ]  [ n+1  n+2  ...  added ]
                               ^ cursor
 
-    Those to be sent wait for their client, MAX_QUEUED of them; then the oldest go. In a
-    session, whose `version` the stream has, the client is told the numbers, and what
-    was sent is kept, up to MAX_EVENTS of them and MAX_REPLAY bytes: a client that lost
-    its connection comes back with a Last-Event-ID, and gets again what came after that.
-    Elsewhere none can come back: `version` is "", nothing is kept that was sent, and
-    `lost()` is called when the client has left.
+    Those to be sent wait for their client, MAX_QUEUED of them; then the oldest go. What
+    becomes of one that was sent depends on the `kind`:
+        FINAL      no client can come back for it, as to a modern request: it is dropped
+        RESUMABLE  it is kept, as one of MAX_EVENTS, and of MAX_REPLAY bytes. A client
+                   is told the numbers; one that lost its connection comes back with
+                   that of the last event it got, as Last-Event-ID, and gets the rest
+        PRIMED     the same, and the stream begins with an empty event, so that the
+                   client can come back before there is any other
+    `lost()` is called when the client has hung up.
 
     What changes is guarded by `_lock`, the connection's.
     """
@@ -6371,18 +6380,19 @@ class Stream:
     LEAVING = "leaving"
     COMPLETE = "complete"
 
-    def __init__(
-        self, name: str, lock: threading.Lock, version: str, lost: Job
-    ) -> None:
+    FINAL = "final"
+    RESUMABLE = "resumable"
+    PRIMED = "primed"
+
+    def __init__(self, name: str, lock: threading.Lock, kind: str, lost: Job) -> None:
         self.name = name
-        self.version = version
-        self._primed = version >= _PRIMED_SINCE
+        self.kind = kind
         self._lost = lost
         self._lock = lock
         self.state = self.OPEN
         # Where it is written now.
         self.exchange: Exchange | None = None
-        # Of an answer that comes without events before it.
+        # Of the response, if the answer comes before any event.
         self.status = 200
         # (number, message), and the bytes of them all
         self._events: deque[tuple[int, bytes]] = deque()
@@ -6391,7 +6401,7 @@ class Stream:
         self._cursor = 0
         # What goes before the next event: a comment, say.
         self._prelude = b""
-        # A thread is at it, and writes what others queue meanwhile, too.
+        # A thread is writing, and takes along what others queue meanwhile.
         self._writing = False
 
     def add_locked(self, message: bytes) -> int:
@@ -6400,7 +6410,8 @@ class Stream:
         self._events.append((self.added, message))
         self._size += len(message)
         dropped = 0
-        # The last one is always to be sent: an answer alone is not looked at.
+        # The last one is always to be sent. Where it is the only one, as most answers
+        # are, there is nothing to drop.
         while len(self._events) > 1 and self._is_overfull():
             number, old = self._events.popleft()
             self._size -= len(old)
@@ -6413,7 +6424,7 @@ class Stream:
             return True
         if self._events[0][0] > self._cursor:
             return False  # to be sent
-        return not self.version or kept > MAX_EVENTS or self._size > MAX_REPLAY
+        return self.kind == self.FINAL or kept > MAX_EVENTS or self._size > MAX_REPLAY
 
     def flush(self) -> None:
         """Write what is queued, unless another thread is at it, or nobody listens."""
@@ -6463,7 +6474,7 @@ class Stream:
         if opening and ending and not prelude and len(events) == 1:
             exchange.send(self.status, _JSON, events[0][1])
             return
-        if opening and self._primed and self.state != self.COMPLETE:
+        if opening and self.kind == self.PRIMED and self.state != self.COMPLETE:
             # "to prime the client to reconnect"
             prelude = (
                 f"id: {self.name}-{self._cursor}\ndata: \n\n".encode("ascii") + prelude
@@ -6472,8 +6483,8 @@ class Stream:
             exchange.shell.close_connection = True
         parts = [prelude]
         for number, message in events:
-            known = f"id: {self.name}-{number}\n" if self.version else ""
-            parts.append(b"event: message\n%bdata: " % known.encode("ascii"))
+            event_id = "" if self.kind == self.FINAL else f"id: {self.name}-{number}\n"
+            parts.append(b"event: message\n%bdata: " % event_id.encode("ascii"))
             parts.append(message)
             parts.append(b"\n\n")
         exchange.write(b"".join(parts), ending)
@@ -6497,12 +6508,13 @@ class Stream:
             before.finish()
 
     def lose(self, exchange: Exchange) -> None:
-        """The client has left. What it did not get waits for the next exchange."""
+        """The client has hung up. What it did not get waits for the next exchange."""
         with self._lock:
             if self.exchange is exchange:
                 self.exchange = None
-        exchange.finish()
+        # In this order: the thread that finish() lets go finds the request cancelled.
         self._lost()
+        exchange.finish()
 
     def leave(self, retry_ms: int | None) -> None:
         """End the response, if the client can come back for the answer, in so long."""
@@ -6510,8 +6522,9 @@ class Stream:
             exchange = self.exchange
             if exchange is None or self.state == self.COMPLETE:
                 return
-            # It must have seen an id, or be about to.
-            can_return = self._primed or (self.version and self._cursor > 0)
+            # Nobody can come back who has seen no event's number.
+            is_numbered = self.kind == self.PRIMED or self._cursor > 0
+            can_return = is_numbered and self.kind != self.FINAL
             if not can_return or not exchange.shell.can_leave:
                 return
             self.state = self.LEAVING
@@ -6540,9 +6553,9 @@ class Stream:
 # 16. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
-# predecessors): modern requests that stand alone, legacy sessions, and the HTTP+SSE of
-# 2024-11-05. HttpEndpoint decides everything, whoever carries the exchanges. Handlers
-# run on the thread that brought their request.
+# predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
+# HttpEndpoint decides everything, whoever carries the exchanges. A handler runs on the
+# thread that brought its request; on a worker, if it came in a batch or over HTTP+SSE.
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "POST, GET, DELETE",
     "Access-Control-Max-Age": "600",
@@ -6563,12 +6576,15 @@ _ANSWER_STATUS = {
     each.code: each.http_status for each in (MethodNotFound, MissingCapability)
 }
 _REQUEST_OVER = ConnectionClosed("the request is over")
+# From this revision on, a stream of a session begins with an empty event, so that a
+# client knows from the start how to come back to it.
+_PRIMED_SINCE = "2025-11-25"
 
 
 class HttpConnection(Connection):
     """A conversation over HTTP. There are three kinds:
 
-        HttpConnection(http)                        one request, alone
+        HttpConnection(http)                        one POST, without a session
         HttpConnection(http, id, owner)             a legacy session
         HttpConnection(http, id, owner, True)       a session over HTTP+SSE
 
@@ -6592,9 +6608,11 @@ class HttpConnection(Connection):
             max_workers=http.max_workers,
         )
         self.session_id = session_id
-        self.owner = owner  # the principal that may use the session
+        # The principal that may use the session.
+        self.owner = owner
         self.one_stream = one_stream
-        self.used = time.monotonic()  # when the client was last heard
+        # When the client was last heard.
+        self.used = time.monotonic()
         # Of a session: the streams that a client may come back for, by name.
         self.streams: dict[str, Stream] = {}
         self._next_name = itertools.count().__next__
@@ -6610,16 +6628,17 @@ class HttpConnection(Connection):
 
     def open_stream(self, exchange: Exchange | None = None) -> Stream:
         """A stream, for an exchange."""
-        version = ""
+        kind = Stream.FINAL
         lost: Job = self.cancel_all
         if self.session_id is not None and not self.one_stream:
+            is_primed = self.protocol.version >= _PRIMED_SINCE
+            kind = Stream.PRIMED if is_primed else Stream.RESUMABLE
             # "Disconnection SHOULD NOT be interpreted as the client cancelling"
-            version = self.protocol.version or OLDEST
             lost = do_nothing
-        stream = Stream(str(self._next_name()), self._lock, version, lost)
+        stream = Stream(str(self._next_name()), self._lock, kind, lost)
         if exchange is not None:
             stream.attach(exchange)
-        if version:
+        if kind != Stream.FINAL:
             self.streams[stream.name] = stream
             if len(self.streams) > MAX_STREAMS:
                 self._forget_streams()
@@ -6666,9 +6685,9 @@ class HttpConnection(Connection):
             request.stream.end()
 
     def take(self, message: Any, exchange: Exchange) -> None:
-        """Serve what a POST brought, on its thread. The answer may still be to come.
+        """Serve what a POST brought. The answer may still be to come.
 
-        What it turned out to be      alone              in a session       in HTTP+SSE
+        What it turned out to be      without session    in a session       in HTTP+SSE
         a request, answered           200                200                202
         a request, answered with an
             error                     _ANSWER_STATUS     200                202
@@ -6681,8 +6700,8 @@ class HttpConnection(Connection):
         a batch, without              400                202                202
         a batch, refused              400                400                400
         The status of an error is its http_status. What is 202 and has an answer gets it
-        on the one stream. A legacy message is alone, too, on a server without sessions:
-        there it is as in a session, but a refused notification is 400.
+        on the one stream. On a server that opens no sessions, a legacy message is
+        treated as in one, but a refused notification is 400.
         """
         if isinstance(message, list):
             self._take_batch(message, exchange)
@@ -6751,8 +6770,8 @@ class HttpEndpoint:
         allowed_hosts      names of this host beside those of the loopback; "*" is any
         allowed_origins    sites whose pages may call, and read the answers, such as
                            "https://example.com"; "*" is any
-        stateless          open no sessions: a legacy request stands alone, too, and
-                           nothing is asked of its client. For several processes
+        stateless          open no sessions: each legacy request is served by itself,
+                           and nothing is asked of its client. For several processes
         legacy_sse         serve the HTTP+SSE of 2024-11-05 at /sse and /messages; only
                            with a path, and with sessions
         max_body           the most bytes of a request's body; each shell sees to it
@@ -6761,7 +6780,8 @@ class HttpEndpoint:
     Raises ValueError for resource_metadata without the URL of the resource.
 
     It has in its care `_sessions`, by id, until their clients delete them, or they were
-    idle for long, and `_held`, the exchanges with a thread that waits for their end.
+    idle for long; and `_serving`, the exchanges that are being served, each by a thread
+    that stays until nothing more will be written.
     """
 
     def __init__(
@@ -6797,9 +6817,11 @@ class HttpEndpoint:
         self._max_sessions = max_sessions
         self._session_seconds = session_seconds
         self._lock = threading.Lock()
-        self._sessions: dict[str, HttpConnection] = {}  # guarded by _lock
+        # Written under _lock, so that there are never too many. To look one up, or to
+        # list them all, is atomic by itself.
+        self._sessions: dict[str, HttpConnection] = {}
         # Each operation on it is atomic by itself: that is enough.
-        self._held: dict[Exchange, HttpConnection] = {}
+        self._serving: dict[Exchange, HttpConnection] = {}
 
         # {path, or None for any: {method: what answers it}}
         methods: dict[str, Callable[[Exchange], None]] = {"POST": self._post}
@@ -6812,9 +6834,10 @@ class HttpEndpoint:
             self._routes["/messages"] = {"POST": self._post_message}
 
     def answer(self, exchange: Exchange) -> None:
-        """Answer one HTTP request, on this thread, which also runs its handler.
+        """Answer one HTTP request, and return when nothing more will be written.
 
-        Blocks until nothing more will be written. Never raises.
+        Its handler runs on this thread; but a worker runs those of a batch, and of what
+        came over HTTP+SSE. Never raises.
         """
         try:
             serve = self._admit(exchange)
@@ -6888,9 +6911,8 @@ class HttpEndpoint:
         try:
             claims = self._verify(token.strip())
         except PermissionError as error:
-            scope = str(error)
             raise self._challenge(
-                403, {"error": "insufficient_scope", "scope": scope}
+                403, {"error": "insufficient_scope", "scope": str(error)}
             ) from None
         if claims is None:
             raise self._challenge(401, {"error": "invalid_token"} if token else {})
@@ -6943,15 +6965,14 @@ class HttpEndpoint:
     ) -> HttpConnection:
         """The session of a message, a new one for `initialize`.
 
-        On a server without sessions it is a conversation for this message alone.
+        On a server without sessions it is a conversation of this one message.
         """
         row = method_row(envelope.get("method"))
         opening = row.handshake and exchange.request_id is not None
         if self._stateless:
             connection = HttpConnection(self)
             if not opening:
-                # Without the header "the server SHOULD assume" this one.
-                connection.protocol.version = version or BATCH_VERSION
+                connection.protocol.version = version or ASSUMED_VERSION
             return connection
         if not opening:
             return self._find_session(exchange)
@@ -6990,7 +7011,9 @@ class HttpEndpoint:
                 f"{name}: {said and show(said)}, but {show(value)} in the body"
             )
             if not required:
-                error.code = -32001  # as the first draft has it, for sessions
+                # No legacy revision has this error: in sessions it has the code that it
+                # had in drafts of 2026-07-28.
+                error.code = -32001
             raise error
 
     def _serve(
@@ -7000,20 +7023,20 @@ class HttpEndpoint:
 
         Mostly all is there when `begin` returns; subscriptions/listen stays open.
         """
-        self._held[exchange] = connection
+        self._serving[exchange] = connection
         try:
             begin()
-            held = not exchange.wait(0)
-            while held and not exchange.wait(COMMENT_SECONDS):
+            had_to_wait = not exchange.wait(0)
+            while had_to_wait and not exchange.wait(COMMENT_SECONDS):
                 if exchange.stream is not None:
                     exchange.stream.keep_alive()
-            if held and connection.session_id is None:
+            if had_to_wait and connection.session_id is None:
                 self.server.disconnected(connection)  # it may have listened
         finally:
-            del self._held[exchange]
+            del self._serving[exchange]
             connection.used = time.monotonic()
             if exchange.state != exchange.OVER:
-                # The client has left, or its stream goes on elsewhere.
+                # The client has hung up, or its stream goes on elsewhere.
                 exchange.shell.close_connection = True
             if exchange.state == exchange.STREAMING:
                 with suppress(OSError):
@@ -7043,7 +7066,7 @@ class HttpEndpoint:
 
     def _close_idle_sessions(self) -> None:
         oldest = time.monotonic() - self._session_seconds
-        busy = set(self._held.values())
+        busy = set(self._serving.values())
         for connection in list(self._sessions.values()):
             if connection.used < oldest and connection not in busy:
                 self._close_session(connection)
@@ -7096,8 +7119,9 @@ class HttpEndpoint:
         connection = self._open_session(exchange, one_stream=True)
         stream = connection.listening
         assert stream is not None
-        url = f"/messages?session_id={connection.session_id}"
-        first = f"event: endpoint\ndata: {url}\n\n"
+        first = (
+            f"event: endpoint\ndata: /messages?session_id={connection.session_id}\n\n"
+        )
         stream.attach(exchange, None, first.encode("ascii"))
         try:
             self._serve(connection, exchange, stream.flush)
@@ -7111,11 +7135,11 @@ class HttpEndpoint:
 
     # Looking after what is open
     def look_after(self) -> None:
-        """See who has left: that cancels a modern request; in a session it does not.
+        """See who has hung up: that cancels a modern request, but none of a session.
 
         Called now and then, by whoever made this endpoint. Does not block.
         """
-        for exchange in list(self._held):
+        for exchange in list(self._serving):
             stream = exchange.stream
             if stream is None or exchange.state == exchange.OVER:
                 continue
@@ -7125,13 +7149,13 @@ class HttpEndpoint:
     def close(self, final: bool) -> None:
         """End what only listens; if `final`, also sessions and what still runs.
 
-        What runs on the thread that calls this is left to end by itself.
+        What runs on the thread that calls this is not cancelled.
         """
-        held = list(self._held.items())
+        serving = list(self._serving.items())
         me = threading.get_ident()
-        mine = {connection for exchange, connection in held if exchange.thread == me}
+        mine = {connection for exchange, connection in serving if exchange.thread == me}
         sessions = list(self._sessions.values())
-        for connection in {*sessions, *(connection for _, connection in held)}:
+        for connection in {*sessions, *(connection for _, connection in serving)}:
             self.server.input_ended(connection)
             connection.flush()
             if connection.listening is not None:
@@ -7177,8 +7201,8 @@ def _status_line(status: int) -> str:
 class WsgiApp:
     """An HttpEndpoint as a WSGI application (PEP 3333), at whatever path it is mounted.
 
-    There it shows only in a failing write that a client has left, and a response lasts
-    as long as its handler.
+    There it shows only in a failing write that a client has hung up, and a response
+    lasts as long as its handler.
     """
 
     def __init__(self, endpoint: HttpEndpoint) -> None:
@@ -7234,7 +7258,7 @@ class _WsgiShell(Shell):
         try:
             self._write(events)
         except Exception as error:
-            # Each server has an exception of its own for a client that has left.
+            # Each server has an exception of its own for a client that has hung up.
             raise OSError(error_text(error)) from error
 
 
@@ -7287,7 +7311,7 @@ class _SocketShell(Shell, _RequestHandler):
                 raise HttpError(503, "busy", {"Retry-After": "1"})
             self._allow(IDLE_SECONDS)
             if not self.rfile.peek():
-                self.close_connection = True  # the client has left
+                self.close_connection = True  # the client has hung up
                 return
             self._allow(HEAD_SECONDS)
             head = self._head = self._read_head()
@@ -7436,12 +7460,13 @@ class HttpServer(_TcpServer):
         close()    take no more requests, and end what there is
 
     Each connection has a thread, "mcp-http-connection", which reads its requests and
-    runs their handlers; one more, "mcp-http", is the watcher. Who looks after what:
+    has the endpoint answer them; one more, "mcp-http", is the watcher. Who looks after
+    what:
 
         the watcher                accepts; of the connections beyond `max_connections`
                                    MAX_REFUSED are told so (503), others just closed
             every TICK_SECONDS     cuts off who is late with a step (`deadlines`)
-                                   asks the endpoint to see who has left (look_after)
+                                   asks the endpoint to see who has hung up (look_after)
         a connection's thread      while it waits for the end of an answer, comments on
             every COMMENT_SECONDS  its stream, if that is silent
         who opens a session        closes those that nobody used for long
@@ -7503,14 +7528,15 @@ class HttpServer(_TcpServer):
     def close(self) -> None:
         """Take no more requests, end what listens, and wait for handlers.
 
-        Those that still run after half of DRAIN_SECONDS are cancelled, and left after
-        the rest. Idempotent, from any thread: a handler's too, which is not waited for.
+        Those that still run after half of DRAIN_SECONDS are cancelled; after the other
+        half, nobody waits for them any longer. Idempotent, from any thread: a handler's
+        too, which is not waited for.
         """
         if self.closing.is_set():
             return
         self.closing.set()
         self.shutdown()
-        self.endpoint.look_after()  # who has left need not be waited for
+        self.endpoint.look_after()  # who has hung up need not be waited for
         self.server_close()  # the port is free
 
         with self._lock:
@@ -7569,7 +7595,7 @@ class HttpServer(_TcpServer):
             self.shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Look at deadlines, and at who has left: every TICK_SECONDS."""
+        """Look at deadlines, and at who has hung up: every TICK_SECONDS."""
         now = time.monotonic()
         for sock, deadline in list(self.deadlines.items()):
             if deadline < now:
@@ -7676,11 +7702,13 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
 
 # Connections
 def _is_reset(witness: SocketIO) -> bool:
-    """Whether the peer tells, by a reset, that it refuses what came when it had closed.
-    One that has taken it, and closes then, sends none."""
+    """Whether the peer sends a reset, as it does when it had closed before the request
+    came. One that has read the request, and closes then, sends none."""
     import select
 
     poll = select.poll()
+    # 0 asks for nothing but what poll() always tells: errors, of which a reset is one.
+    # Data, or an end without a reset, would be POLLIN.
     poll.register(witness, 0)
     return bool(poll.poll(500))
 
@@ -7842,9 +7870,19 @@ class _RoundTrip:
     ) -> HTTPResponse | None:
         """Send the request, and read the head of the response. None: to be sent again.
 
-        What was taken is never sent again, because a tool may have run; only what the
-        server refused unread, told by a reset at once on a connection that was kept
-        alive. After `patience` seconds, if there are any, the round trip is shut.
+        A server closes a connection that was idle for long, and may do so just now:
+
+            client                              server
+            finds it alive: begin()
+                                                closes it
+            the request         ----------->    nobody reads it any more
+                                <-----------    reset
+
+        Then, and only then, the request is sent again: the connection was kept alive,
+        and what fails there fails at once, and by a reset. Otherwise the server may
+        have read the request, and a tool may have run.
+
+        After `patience` seconds, if there are any, the round trip is shut.
         """
         sock = self.connection.sock
         began = time.monotonic()
@@ -7889,7 +7927,7 @@ class _RoundTrip:
         self._read_rest(response)
         # http.client has closed the socket if the server said that it closes it.
         is_reusable = response.isclosed() and self.connection.sock is not None
-        # The response alone still holds such a socket.
+        # Then only the response still has it.
         response.close()
         return self._pool.give_back(self, is_reusable)
 
@@ -7906,42 +7944,44 @@ class _RoundTrip:
 
 # Messages and streams
 class _ClientSession:
-    """What a server knows a client by in the legacy era, and how its own stream stands.
+    """What a server knows a client by in the legacy era. One on the wire:
 
-    A session is nameless until `initialize` was answered. A 404 then says that the
-    server has forgotten it: another session takes its place. Its own stream, on which
-    the server speaks by itself:
+        POST initialize                     200, Mcp-Session-Id: 7f, the answer
+        POST notifications/initialized      202
+        GET                                 200, events: what the server says by itself
+        POST tools/call                     200, the answer
+                                            that stream ends: a proxy cuts it off, say
+        GET, Last-Event-ID: 5               200, more events
+                                            the server forgets the session
+        POST tools/call                     404
+        POST initialize                     200, Mcp-Session-Id: 80, the answer
+        POST notifications/initialized      202
+        GET                                 200, events, and so on
+        POST tools/call                     200, the answer
 
-        UNASKED --`initialized` was sent--> ASKED --it is open, or refused--> SETTLED
-
-    Over HTTP+SSE this is the only stream, and asked for before `initialize`.
+    All but `initialize` carry the Mcp-Session-Id. A server that says nothing by itself
+    answers the first GET with 405, or with 404. Any other 404 tells that the session is
+    lost. Over HTTP+SSE there is one GET, before `initialize`, and no id.
     """
 
-    UNASKED = "unasked"
-    ASKED = "asked"
-    SETTLED = "settled"
-
     def __init__(self, session_id: str | None = None, opening: bytes = b"") -> None:
-        # None as well where a server has none.
+        # None before `initialize` is answered, and where a server gives none.
         self.id = session_id
         # The `initialize` that opened it, and opens the next one.
         self.opening = opening
-        self.stream = self.UNASKED
-        self.settled = threading.Event()
+        self.get_was_sent = False
+        # Set when the first GET was answered (over HTTP+SSE, when its first event has
+        # come), and when it will not be.
+        self.get_is_answered = threading.Event()
 
     def headers(self) -> Headers:
         """What a request says to be part of this session."""
         return {} if self.id is None else {"Mcp-Session-Id": self.id}
 
-    def settle(self) -> None:
-        """It is known what becomes of the stream: nobody waits on."""
-        self.stream = self.SETTLED
-        self.settled.set()
 
-
-class _EventSource(EventParser):
-    """The events for one request, or of a session's own stream (no request), over as
-    many responses as it takes."""
+class _EventStream(EventParser):
+    """A stream of events that a client reads, over as many responses as it takes: with
+    the answer to a request, or what the server says by itself (request_id is None)."""
 
     def __init__(self, session: _ClientSession, request_id: RequestId | None) -> None:
         super().__init__()
@@ -8038,8 +8078,8 @@ class HttpTransport(Transport):
         POST --> nothing: HTTP+SSE (2024-11-05), where all answers come on one stream
 
     Streams are resumed in the legacy era only. There, what the server says by itself
-    comes on the session's own stream, got by one GET after the other as long as the
-    session lasts. The life of a session:
+    is the answer to a GET, which is sent again as long as the session lasts. The life
+    of a session:
 
         nameless --`initialize` was answered--> open --a 404--> lost
                                                  ^                |
@@ -8094,18 +8134,18 @@ class HttpTransport(Transport):
             else:
                 self._send(post)
                 # The first one is `initialized`: now the server may speak.
-                if self._is_legacy() and self._session.stream == _ClientSession.UNASKED:
-                    self._open_stream(PROBE_SECONDS)
+                if self._is_legacy() and not self._session.get_was_sent:
+                    self._start_listening(PROBE_SECONDS)
 
     def close(self) -> None:
         """End the session, and every request, whatever the sockets do."""
         if self._session.id is not None:
-            with suppress(Exception), self._exchange(
+            with suppress(Exception), self._round_trip(
                 "DELETE", self._url, self._session.headers(), patience=EXIT_SECONDS
             ):
                 pass
         self._closed.set()
-        self._session.settle()
+        self._session.get_is_answered.set()
         self._pool.close()
         self._workers.close(EXIT_SECONDS)
 
@@ -8121,7 +8161,7 @@ class HttpTransport(Transport):
         return not self._closed.is_set() and self._is_open(request_id)
 
     @contextmanager
-    def _exchange(
+    def _round_trip(
         self,
         method: str,
         url: SplitResult,
@@ -8209,11 +8249,11 @@ class HttpTransport(Transport):
         """POST a message, and feed what comes back; or return why it is not taken."""
         url = post.url or self._url
         session = self._session
-        source = _EventSource(session, post.request_id)
+        stream = _EventStream(session, post.request_id)
         # A request's caller knows when to give up; nobody does for a notification.
         patience = self._timeout if post.request_id is None else None
         headers = {**self._post_headers(post.message), **session.headers()}
-        with self._exchange(
+        with self._round_trip(
             "POST", url, headers, post.line, post.request_id, patience
         ) as response:
             if response.status >= 300:
@@ -8225,13 +8265,13 @@ class HttpTransport(Transport):
             if post.opens_session:
                 session.id = response.headers.get("Mcp-Session-Id")
                 session.opening = post.line
-            body = self._read_answer(response, source)
+            body = self._read_answer(response, stream)
 
         # Only now, when the next call may have the connection.
         self._feed(body)
-        may_resume = bool(source.last_id) and self._is_legacy()
+        may_resume = bool(stream.last_id) and self._is_legacy()
         if may_resume and self._is_open(post.request_id):
-            self._resume(source, source.retry)
+            self._follow(stream, stream.retry)
         return None
 
     def _post_headers(self, message: Json) -> Headers:
@@ -8254,16 +8294,18 @@ class HttpTransport(Transport):
         }
 
     # What may help where a POST was rejected. Each returns whether to send it again.
-    def _redirect(self, post: _Post, rejection: _Rejection) -> bool:
-        if post.url is not None:
-            # Once is enough: it may go round in a circle.
-            return False
-        post.url = follow_reference(rejection.url, rejection.location)
-        return post.url is not None
+    def _mend(self, post: _Post, rejection: _Rejection) -> bool:
+        if rejection.status in (307, 308) and post.url is None:
+            # Only once: it may go round in a circle.
+            post.url = follow_reference(rejection.url, rejection.location)
+            return post.url is not None
+        if rejection.status == 404 and self._replace_session(post, rejection.session):
+            return True
+        return rejection.status in (400, 404, 405) and self._fall_back(post, rejection)
 
-    def _replace_session(self, post: _Post, rejection: _Rejection) -> bool:
-        # "When a client receives HTTP 404 [...], it MUST start a new session".
-        lost = rejection.session
+    def _replace_session(self, post: _Post, lost: _ClientSession) -> bool:
+        # "When a client receives HTTP 404 in response to a request containing an
+        # MCP-Session-Id, it MUST start a new session".
         if lost.id is None or post.row.handshake or post.is_renewed:
             return False
         self._renew(lost, post.url)
@@ -8277,31 +8319,16 @@ class HttpTransport(Transport):
         """Take a server for one of 2024-11-05, which takes POSTs elsewhere."""
         if not post.opens_session or self._dialect == self.HTTP_SSE:
             return False
-        # "400, 404 or 405 and [...] not a recognized modern JSON-RPC error: issue a GET
-        # request".
+        # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
+        # a GET request to the server URL".
         error = rejection.parse_error()
         if error is not None and error.code in MODERN_ERRORS:
             return False
         self._dialect = self.HTTP_SSE
         self._url = rejection.url
-        self._open_stream(self._timeout)
+        self._start_listening(self._timeout)
         post.url = None
         return self.connection.closed is None
-
-    # By status, in the order in which they are tried.
-    _REMEDIES = {
-        307: (_redirect,),
-        308: (_redirect,),
-        400: (_fall_back,),
-        404: (_replace_session, _fall_back),
-        405: (_fall_back,),
-    }
-
-    def _mend(self, post: _Post, rejection: _Rejection) -> bool:
-        for remedy in self._REMEDIES.get(rejection.status, ()):
-            if remedy(self, post, rejection):
-                return True
-        return False
 
     def _renew(self, lost: _ClientSession, moved: SplitResult | None) -> None:
         """Open a session in place of a lost one, where the server has `moved` if it
@@ -8323,7 +8350,7 @@ class HttpTransport(Transport):
         # Nobody waits for the answers to what was asked in the lost one.
         self.connection.cancel_all()
         headers = self._post_headers({})
-        with self._exchange(
+        with self._round_trip(
             "POST", url, headers, lost.opening, patience=self._timeout
         ) as response:
             response.read(CHUNK)
@@ -8341,22 +8368,22 @@ class HttpTransport(Transport):
             line = data if len(data) <= MAX_MESSAGE else None
             self.connection.dispatch(self.connection.receive(line))
 
-    def _read_answer(self, response: HTTPResponse, source: _EventSource) -> bytes:
+    def _read_answer(self, response: HTTPResponse, stream: _EventStream) -> bytes:
         """Read what answers a request, and return it if it is JSON; events are fed."""
         content_type = _content_type(response)
-        if source.request_id is None:
+        if stream.request_id is None:
             # What answers a notification may be endless.
             return b""
         if content_type == EVENT_TYPE:
-            self._read_events(response, source)
+            self._read_events(response, stream)
         # Over HTTP+SSE, only what comes on the stream is an answer.
         if content_type != JSON_TYPE or self._dialect == self.HTTP_SSE:
             return b""
         return _read_body(response)
 
-    def _read_events(self, response: HTTPResponse, source: _EventSource) -> None:
+    def _read_events(self, response: HTTPResponse, stream: _EventStream) -> None:
         """Feed events, until the response ends, or the request is answered."""
-        while self._is_open(source.request_id):
+        while self._is_open(stream.request_id):
             try:
                 data = response.read1(CHUNK)
             except Exception as error:
@@ -8365,78 +8392,79 @@ class HttpTransport(Transport):
                 return
             if not data:
                 return
-            for kind, text in source.feed(data):
+            for kind, text in stream.feed(data):
                 if kind == "message":
                     self._feed(text)
                 elif kind == "endpoint" and self._dialect == self.HTTP_SSE:
                     # The first event of the old transport says where to POST.
                     reference = text.decode("utf-8", "replace")
                     self._url = follow_reference(self._url, reference) or self._url
-                    source.session.settle()
+                    stream.session.get_is_answered.set()
 
     # Streams
-    def _open_stream(self, seconds: float) -> None:
-        """Have a worker read the session's own stream. Wait until it is open, or
-        refused, or for `seconds`."""
+    def _start_listening(self, seconds: float) -> None:
+        """Have a worker GET what the server says by itself. Wait until that is
+        answered, for `seconds` at most."""
         session = self._session
-        session.stream = session.ASKED
+        session.get_was_sent = True
         self._workers.submit(partial(self._listen, session))
         if not self._closed.is_set():
-            session.settled.wait(seconds)
+            session.get_is_answered.wait(seconds)
 
     def _listen(self, session: _ClientSession) -> None:
         try:
-            self._resume(_EventSource(session, None), 0.0)
+            self._follow(_EventStream(session, None), 0.0)
         except OSError as error:
             self._log.warning(f"cannot hear the server: {error_text(error)}")
         finally:
-            session.settle()
+            session.get_is_answered.set()
             if self._dialect == self.HTTP_SSE:
                 self.connection.close(ConnectionClosed("the server closed the stream"))
 
-    def _resume(self, source: _EventSource, delay: float) -> None:
-        """GET a stream, in `delay` seconds and then again and again: for the rest of
-        an answer, or as long as the session lasts. Raises OSError if it is not had."""
+    def _follow(self, stream: _EventStream, delay: float) -> None:
+        """GET a stream in `delay` seconds, and again whenever it ends: until its
+        request is answered, or as long as the session lasts. Raises OSError, after
+        MAX_FAILURES in a row."""
         failures = 0
         while not self._closed.wait(delay):
-            is_over = self._session is not source.session
-            if is_over or not self._is_open(source.request_id):
+            is_over = self._session is not stream.session
+            if is_over or not self._is_open(stream.request_id):
                 return
             try:
-                if not self._get_once(source):
+                if not self._get_once(stream):
                     return
                 failures = 0
             except OSError:
                 failures += 1
-                if failures > MAX_VISITS:
+                if failures > MAX_FAILURES:
                     raise
             if self._dialect == self.HTTP_SSE:
                 # What it had to say is lost with it.
                 return
-            delay = source.retry * 2**failures
+            delay = stream.retry * 2**failures
 
-    def _get_once(self, source: _EventSource) -> bool:
+    def _get_once(self, stream: _EventStream) -> bool:
         """GET a stream and feed its events until it ends. False if there is none."""
-        session = source.session
+        session = stream.session
         headers: Headers = {
             "Accept": EVENT_TYPE,
             "MCP-Protocol-Version": self.connection.protocol.version or OLDEST,
             **session.headers(),
         }
-        if source.last_id:
-            headers["Last-Event-ID"] = source.last_id.encode("utf-8")
-        with self._exchange(
-            "GET", self._url, headers, request_id=source.request_id
+        if stream.last_id:
+            headers["Last-Event-ID"] = stream.last_id.encode("utf-8")
+        with self._round_trip(
+            "GET", self._url, headers, request_id=stream.request_id
         ) as response:
             status = response.status
             if status == 200 and _content_type(response) == EVENT_TYPE:
                 if self._dialect == self.STREAMABLE_HTTP:
-                    session.settle()
-                self._read_events(response, source)
+                    session.get_is_answered.set()
+                self._read_events(response, stream)
                 return True
-        # Before that is settled, 404 only says that this server has no such stream.
-        is_settled = session.stream == session.SETTLED
-        if status == 404 and is_settled and session.id is not None:
+        # To the first GET it only says that this server has no such stream.
+        is_lost = status == 404 and session.get_is_answered.is_set()
+        if is_lost and session.id is not None:
             self._renew(session, None)
         return False
 

@@ -5705,7 +5705,9 @@ class TestHttpServer:
             assert [event["message"] is None for event in seen] == [True, False]
             eventually(
                 lambda: (
-                    not any(each.stream.exchange for each in list(http.endpoint._held))
+                    not any(
+                        each.stream.exchange for each in list(http.endpoint._serving)
+                    )
                 ),
                 "the hang-up",
             )
@@ -5924,7 +5926,7 @@ class TestHttpServer:
             with Web(http).stream("POST", LISTEN) as response:
                 next_message(response)
                 eventually(lambda: server._endpoint._listeners)
-            eventually(lambda: not http.endpoint._held)
+            eventually(lambda: not http.endpoint._serving)
         assert server._endpoint._listeners == []
 
     def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
@@ -6588,7 +6590,7 @@ class TestHttpServer:
         ) as sock:
             try:
                 sock.sendall(head_of(call_tool("deaf"), "Mcp-Name: deaf"))
-                eventually(lambda: http.endpoint._held)
+                eventually(lambda: http.endpoint._serving)
                 http.close()
                 found = b""
                 while not found.endswith(b"0\r\n\r\n"):
