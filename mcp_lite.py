@@ -173,8 +173,8 @@ while your code runs.
                           the streams
     HttpEndpoint._lock    sessions
     HttpServer._lock      connections
-    Registry._lock        what is offered, and so the capabilities
-    ServerEndpoint._lock  subscriptions
+    Registry._lock        what is offered and completed, and so the capabilities
+    ServerEndpoint._lock  who is told of changes
     Client._lock          who takes the connection from the client, and so ends it
 Two are held for longer, but nobody ever waits for them: Pump._reading, by who reads,
 and MainThread._running, by run_pending(), so that it is not entered again. What two
@@ -733,8 +733,9 @@ class Method:
     inline = False
     # The member of the result that is one page of a list.
     paged = ""
-    # The result says how long it may be reused.
-    cacheable = False
+    # The result says how long it may be reused, and by whom: its `cacheScope`, which is
+    # "public", or "private" where it may depend on who asks; "" if it says neither.
+    cache_scope = ""
     # The parameter that the header Mcp-Name mirrors; Mcp-Param-* mirror its arguments.
     mirrored = ""
     mirrors_arguments = False
@@ -804,7 +805,7 @@ METHODS: dict[str, Method] = {
             "_discover",
             since=FIRST_MODERN,
             inline=True,
-            cacheable=True,
+            cache_scope="public",
         ),
         # Tools: server/tools.md.
         _request(
@@ -814,7 +815,7 @@ METHODS: dict[str, Method] = {
             capability=("tools",),
             params=_PAGE,
             paged="tools",
-            cacheable=True,
+            cache_scope="public",
         ),
         _request(
             "client",
@@ -834,7 +835,7 @@ METHODS: dict[str, Method] = {
             capability=("resources",),
             params=_PAGE,
             paged="resources",
-            cacheable=True,
+            cache_scope="public",
         ),
         _request(
             "client",
@@ -843,7 +844,7 @@ METHODS: dict[str, Method] = {
             capability=("resources",),
             params=_PAGE,
             paged="resourceTemplates",
-            cacheable=True,
+            cache_scope="public",
         ),
         _request(
             "client",
@@ -851,7 +852,7 @@ METHODS: dict[str, Method] = {
             "_resources_read",
             capability=("resources",),
             params=_URI,
-            cacheable=True,
+            cache_scope="private",
             mirrored="uri",
             asks=True,
         ),
@@ -881,7 +882,7 @@ METHODS: dict[str, Method] = {
             capability=("prompts",),
             params=_PAGE,
             paged="prompts",
-            cacheable=True,
+            cache_scope="public",
         ),
         _request(
             "client",
@@ -962,7 +963,7 @@ METHODS: dict[str, Method] = {
         _notification(
             "server",
             "notifications/elicitation/complete",
-            since=LAST_LEGACY,
+            since="2025-11-25",
             until=LAST_LEGACY,
         ),
         _notification(
@@ -4407,10 +4408,11 @@ class Transport:
     thread at a time, by connection.dispatch(connection.feed(data)), and tells of the
     end by connection.close(self.describe_end(why)).
 
-    For a server it is easier to call Server.serve. Where that does not fit, the
-    server's endpoint has connect(transport), which makes the Connection: it asks for
-    may_write() and write() only. Who has called connect() feeds it, and at the end
-    closes it and calls the endpoint's disconnected(connection).
+    For a server it is easier to call Server.serve. Where that does not fit,
+    Server.connect(transport) makes the Connection: it asks for may_write() and write()
+    only. Who has called it feeds the connection, and at the end gives it to
+    Server.disconnect. The order of an end that lets the work in flight be done stands
+    in Pump.run.
     """
 
     feeds = False
@@ -5099,7 +5101,7 @@ class Connection:
 #
 #     client                                server
 #     tools/call ----------------------->   runs the handler; ctx.elicit() has no answer
-#                                           on record, and leaves it: _InputRequired
+#                                           on record, and raises _InputRequired
 #     <--- "input_required", with inputRequests and requestState
 #     asks its user
 #     tools/call, with inputResponses
@@ -5114,19 +5116,19 @@ class Context:
 
     Any thread may use it while the request is in flight.
 
-        request_id            the request's id
-        meta                  its `_meta`, as it came
-        protocol_version      the revision that it is served in
-        client_info           what the client calls itself; nobody verified that
-        client_capabilities   what the client declared that it can do
-        session_id            of a legacy HTTP session, else None
-        auth                  the claims that `verify` returned for its token, else None
-        cancelled             whether it was cancelled, or its client is gone
+        request_id: the request's id
+        meta: its `_meta`, as it came
+        protocol_version: the revision that it is served in
+        client_info: what the client calls itself; nobody verified that
+        client_capabilities: what the client declared that it can do
+        session_id: of a legacy HTTP session, else None
+        auth: the claims that `verify` returned for its token, else None
+        cancelled: whether it was cancelled, or its client is gone
 
     What asks the client (elicit, elicit_url, sample, roots, ask) blocks, in a legacy
     session. It raises MissingCapability if the client did not declare that it answers
     such questions, InvalidParams if the answer is wrong, McpError if it is an error,
-    Cancelled if the request is, and Timeout after ten minutes.
+    Cancelled if the request is, and Timeout after ten minutes without an answer.
 
     BEWARE: in the modern era a handler runs again from its top for every answer, so
     what stands before a question happens again. Ask first and act afterwards, or wrap
@@ -5161,9 +5163,9 @@ class Context:
     ) -> None:
         """Tell the client how far this is, if it asked: basic/patterns/progress.md.
 
-        done       increases with each call; where it does not, nothing is sent
-        total      what `done` will be at the end, where that is known
-        message    what is being done; clients know it since 2025-03-26
+        done: increases with each call; where it does not, nothing is sent
+        total: what `done` will be at the end, where that is known
+        message: what is being done; clients know it since 2025-03-26
 
         Raises ValueError or TypeError for what is no number of JSON's.
         """
@@ -5181,10 +5183,10 @@ class Context:
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         """Log to the client, if it wants this level: server/utilities/logging.md.
 
-        level     "debug", "info", "notice", "warning", "error", "critical", "alert" or
-                  "emergency"; else ValueError
-        data      any value with a JSON form; else TypeError
-        logger    the name of what logs
+        level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
+            "emergency"; else ValueError
+        data: any value with a JSON form; else TypeError
+        logger: the name of what logs
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
@@ -5193,7 +5195,7 @@ class Context:
         else:
             wanted = self._connection.protocol.log_level
         # "MUST NOT emit `notifications/message` for a request that does not include
-        # this field": that of a modern request is "" then.
+        # this field": the log_level of a modern request is "" then.
         if not wanted or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
         params: Json = {"level": level}
@@ -5264,7 +5266,7 @@ class Context:
     def close_stream(self, retry_ms: int | None = None) -> None:
         """End the stream of the answer, in a legacy HTTP session: the client returns.
 
-        retry_ms    how long it waits before it does; else as long as it likes
+        retry_ms: how long it waits before it does; else as long as it likes
 
         Elsewhere, and where the client does not know how to come back, nothing happens.
         """
@@ -5276,10 +5278,10 @@ class Context:
     def elicit(self, message: str, schema: Any, key: str | None = None) -> Json:
         """Ask the user to fill in a form: client/elicitation.md.
 
-        message    what the user is told
-        schema     the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError
-                   for what elicitation does not allow
-        key        what the answer is known by if the handler runs again
+        message: what the user is told
+        schema: the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError for
+            what elicitation does not allow
+        key: what the answer is known by if the handler runs again
 
         Returns {"action": "accept", "decline" or "cancel", "content"}. The content is
         None unless accepted, and of the dataclass or TypedDict if that was the schema.
@@ -5297,9 +5299,9 @@ class Context:
 
         That is keys, payments, logins: client/elicitation.md.
 
-        message    what the user is told
-        url        where to go
-        key        what the answer is known by if the handler runs again
+        message: what the user is told
+        url: where to go
+        key: what the answer is known by if the handler runs again
 
         Returns {"action", "content": None}. "accept" means that the user agreed to go,
         not that they have been there.
@@ -5319,10 +5321,10 @@ class Context:
     ) -> Json:
         """Have the client's model answer: client/sampling.md.
 
-        messages      text, a Message, or a list of those
-        max_tokens    the most that the answer may have
-        key           what the answer is known by if the handler runs again
-        params        the wire's others: system_prompt= becomes systemPrompt, and so on
+        messages: text, a Message, or a list of those
+        max_tokens: the most that the answer may have
+        key: what the answer is known by if the handler runs again
+        params: the wire's others: system_prompt= becomes systemPrompt, and so on
 
         Returns {"role", "content", "model", "stopReason"}.
         """
@@ -5335,7 +5337,7 @@ class Context:
     def roots(self, key: str | None = None) -> list[Json]:
         """Ask which directories the client works in: client/roots.md.
 
-        key    what the answer is known by if the handler runs again
+        key: what the answer is known by if the handler runs again
 
         Returns [{"uri", "name"}, ...]; a root may have no name.
         """
@@ -5344,11 +5346,12 @@ class Context:
     def ask(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Ask several questions at once.
 
-        questions    {key: (method, params)}, as the wire has them, of the methods
-                     "elicitation/create", "sampling/createMessage" and "roots/list";
-                     ValueError for others
+        questions: {key: (method, params)}, as the wire has them, of the methods
+            "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
+            for others
 
-        Returns {key: result}, each checked.
+        Returns {key: result}, each checked. In a legacy session the answers are waited
+        for in turn, ten minutes for each.
         """
         for method, params in questions.values():
             self._require_capability(method, params)
@@ -5363,8 +5366,8 @@ class Context:
     def once(self, key: str, fn: Job) -> Any:
         """The value of fn(), which is called once even when the handler runs again.
 
-        key    what the value is known by: another for each use
-        fn     returns a value with a JSON form; as JSON has it, once() returns it
+        key: what the value is known by: another for each use
+        fn: returns a value with a JSON form; as JSON has it, once() returns it
 
         In the modern era the value travels through the client, signed, but readable:
         let it be no secret.
@@ -5419,11 +5422,16 @@ class Context:
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """The answers on record. Raises _InputRequired for questions that have none."""
-        missing: Json = {}
-        for key, (method, params) in questions.items():
-            question = {"method": method, "params": params}
-            if not self._is_answered(key, question):
-                missing[key] = question
+        # {"when": {"method": "elicitation/create", "params": {...}}}, say.
+        asked = {
+            key: {"method": method, "params": params}
+            for key, (method, params) in questions.items()
+        }
+        missing = {
+            key: question
+            for key, question in asked.items()
+            if not self._is_answered(key, question)
+        }
         if missing:
             raise _InputRequired(
                 {
@@ -5438,7 +5446,7 @@ class Context:
         if key not in self._recorded:
             return False
         answered = self._recorded[key][0]
-        # What was answered before we asked, see load_answers, fits any question.
+        # None: it came before we asked, see load_answers, and fits any question.
         return answered is None or answered == fingerprint(question)
 
     def _seal_record(self, asked: Json) -> str:
@@ -5468,7 +5476,9 @@ class Context:
         if state is not None:
             record = self._signer.open(state, self._binding())
         else:
-            # Answered before we asked: each goes to the question that has its key.
+            # Answered before we asked. A client that knows this tool may send, in its
+            # first request, {"when": {"action": "accept", ...}}: ctx.elicit(..., key=
+            # "when") returns that, whatever it asks. So there is no fingerprint.
             record = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
         self._recorded = record["answers"]
         self._once = record["once"]
@@ -5504,9 +5514,9 @@ def needed_capability(
     if row.sender != "server" or row.kind != "request":
         raise ValueError(f"{method} is no question")
     if params.get("mode") == "url":
-        return ("elicitation", "url"), LAST_LEGACY
+        return ("elicitation", "url"), "2025-11-25"
     if "tools" in params or "toolChoice" in params:
-        return ("sampling", "tools"), LAST_LEGACY
+        return ("sampling", "tools"), "2025-11-25"
     # An empty object means form; one with only url does not.
     only_urls = list(declared.get("elicitation") or ()) == ["url"]
     if row.capability == ("elicitation",) and only_urls:
@@ -5635,8 +5645,8 @@ class Signer:
     """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry.
 
     A sealed state is `payload.signature`: base64 of the JSON, and hexadecimal digits.
-    Its binding is signed with it, and not in it. The first key signs, all verify, so
-    that keys can be changed while states are under way.
+    The binding is signed too, but is no part of it. The first key signs, all verify, so
+    that keys can be changed while clients hold states.
     """
 
     def __init__(self, state_key: Any) -> None:
@@ -5723,7 +5733,7 @@ class MainThread:
     def __call__(self, job: Callable[..., Any]) -> None:
         """Have the main thread call job(): at once if this is it, else when it can.
 
-        job    called once: alone, or as job(error) if there is no main thread any more
+        job: called once: alone, or as job(error) if there is no main thread any more
         """
         if self._thread is threading.current_thread() and not self._closed:
             job()
@@ -5736,8 +5746,8 @@ class MainThread:
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
         """Run what waits, on this thread, and return how many that were.
 
-        max_seconds    begin no other job when these are over
-        wait           seconds to block for the first one
+        max_seconds: begin no other job when these are over
+        wait: seconds to block for the first one
 
         A job that calls this again gets 0.
         """
@@ -5769,6 +5779,22 @@ class MainThread:
             while True:
                 job = self._jobs.get_nowait()
                 job(ConnectionClosed("the host program's main loop is closed"))
+
+
+def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
+    """What job() returns, called where `run_on` says, else on this thread."""
+    if run_on is None:
+        return job()
+    return _HostedCall(ctx, job).value(run_on)
+
+
+def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
+    """What job() returns. When its time is over, `late` is the request's answer."""
+    timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, late)
+    try:
+        return job()
+    finally:
+        timer.cancel()
 
 
 class _HostedCall:
@@ -8474,30 +8500,29 @@ class HttpTransport(Transport):
 ###############################################################################
 # `Server` is what users see: registering, changing, running. What it offers stands in
 # its Registry; what its clients say is answered by its ServerEndpoint, by one handler
-# for each method of the table. Neither refers back to the Server, so that one goes as
-# soon as nobody needs it.
+# for each method of the table. Neither refers to the Server, so that it is freed as
+# soon as nobody uses it.
 
 # A registered function:
-#     wire        what lists say of it
-#     signature   the function, and how its arguments are made
-#     output      of a tool: how its result is made
-#     timeout     of a tool: seconds, or None
-#     template    of a resource: its URI, or URI template
-#     headers     of a tool: what HTTP headers mirror of its arguments
+#     wire: what lists say of it
+#     signature: the function, and how its arguments are made
+#     output: of a tool, how its result is made
+#     timeout: of a tool, seconds, or None
+#     template: of a resource, its URI, or URI template
+#     headers: of a tool, what HTTP headers mirror of its arguments
 Offer = namedtuple(
     "Offer",
     "wire signature output timeout template headers",
     defaults=[None, None, None, ()],
 )
 
-_LIST_CHANGED = {"listChanged": True}
-_RESOURCES = {"subscribe": True, **_LIST_CHANGED}
+_RESOURCES = {"subscribe": True, "listChanged": True}
 # The kinds of offers, and the capabilities that are declared where there are any.
 DECLARED: dict[str, Json] = {
-    "tools": {"tools": _LIST_CHANGED},
+    "tools": {"tools": {"listChanged": True}},
     "resources": {"resources": _RESOURCES},
     "resourceTemplates": {"resources": _RESOURCES, "completions": {}},
-    "prompts": {"prompts": _LIST_CHANGED, "completions": {}},
+    "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
 # What a completion may be about: its kind, and what names it in the reference.
 REFERENCES = {
@@ -8518,15 +8543,15 @@ class Registry:
         self._lock = threading.Lock()
         # Kind -> name or URI -> Offer.
         self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in DECLARED}
-        # What these amount to: only what there is.
+        # What is declared for them, of the kinds that there are.
         self.capabilities: Json = {}
-        # (prompt's name or template's URI, argument) -> fn(text, other arguments).
+        # (a prompt's name or a template's URI, its argument) -> fn(text, the others).
         self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
         self._replace_locked({})
 
     def put(self, kind: str, name: str, offer: Offer) -> None:
         """Offer a function from now on, in place of what has its name."""
-        # Fails here rather than at the first list.
+        # What JSON cannot say is refused now, not when a client asks for the list.
         encode_message(offer.wire)
         with self._lock:
             self._replace_locked({kind: {**self.offers[kind], name: offer}})
@@ -8537,6 +8562,11 @@ class Registry:
             left = dict(self.offers[kind])
             del left[name]
             self._replace_locked({kind: left})
+
+    def put_completer(self, ref: str, argument: str, fn: Callable[..., Any]) -> None:
+        """Have fn(text, other arguments) complete an argument from now on."""
+        with self._lock:
+            self.completers = {**self.completers, (ref, argument): fn}
 
     def _replace_locked(self, changed: dict[str, dict[str, Offer]]) -> None:
         self.offers = {**self.offers, **changed}
@@ -8587,7 +8617,23 @@ class Registry:
         return key, offer
 
 
-class Listener:
+class Session:
+    """A legacy session, as far as it is told of changes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def hears(self, member: str, uri: str | None) -> bool:
+        """Whether it wants a change; of lists it hears all, once it is initialized."""
+        protocol = self.connection.protocol
+        return protocol.initialized if uri is None else uri in protocol.subscribed
+
+    def tell(self, method: str, params: Json | None) -> None:
+        """Tell of a change."""
+        self.connection.notify(method, params, block=False)
+
+
+class Subscription:
     """An open subscriptions/listen: basic/patterns/subscriptions.md.
 
         registered --acknowledge()--> telling --its request ends--> over
@@ -8596,17 +8642,20 @@ class Listener:
     on the subscription before" the acknowledgement.
     """
 
-    __slots__ = ("connection", "request", "granted", "_acknowledged")
-
     def __init__(self, connection: Connection, request: Request, granted: Json) -> None:
         self.connection = connection
         self.request = request
-        # The filter, without what is not to be heard here.
+        # The client's filter, without what this server does not tell.
         self.granted = granted
         self._acknowledged = threading.Event()
 
     def is_open(self) -> bool:
         return self.connection.protocol.in_flight.get(self.request.id) is self.request
+
+    def hears(self, member: str, uri: str | None) -> bool:
+        """Whether it wants a change, by the member of the filter that asks for it."""
+        granted = self.granted.get(member, ())
+        return bool(granted) if uri is None else uri in granted
 
     def acknowledge(self) -> None:
         """Say what was granted."""
@@ -8615,10 +8664,10 @@ class Listener:
         )
         self._acknowledged.set()
 
-    def tell(self, method: str, params: Json) -> None:
+    def tell(self, method: str, params: Json | None) -> None:
         """Tell of a change."""
         self._acknowledged.wait(1.0)
-        self._send(method, params)
+        self._send(method, params or {})
 
     def _send(self, method: str, params: Json) -> None:
         params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
@@ -8626,7 +8675,7 @@ class Listener:
 
 
 class ServerEndpoint(Endpoint):
-    """What stands behind the connections of a Server: it answers, and tells of changes.
+    """The server's side of its connections: it answers, and tells of changes.
 
     A handler has the name that its row of METHODS says. It gets (ctx, params), which
     were admitted, and returns the result, or None when the request stays open; what it
@@ -8658,10 +8707,9 @@ class ServerEndpoint(Endpoint):
         self._max_message = max_message
         self._cache_ttl_ms = cache_ttl_ms
         self._mask_errors = mask_errors
-        # Who hears of changes: legacy sessions, and modern subscriptions.
-        self._connections: list[Connection] = []
-        # Replaced, never changed, under _lock.
-        self._listeners: list[Listener] = []
+        # Who is told of changes. Both are replaced, never changed, under _lock.
+        self._sessions: list[Session] = []
+        self._subscriptions: list[Subscription] = []
         self._lock = threading.Lock()
 
     # Connections
@@ -8678,22 +8726,20 @@ class ServerEndpoint(Endpoint):
             max_message=self._max_message,
         )
 
-    def connect(self, transport: Transport) -> Connection:
-        """One that also hears of changes: feed it, and at last call disconnected()."""
-        connection = self.open_connection(transport)
-        self.connected(connection)
-        return connection
-
     def connected(self, connection: Connection) -> None:
         """Have a conversation told of changes, once it is initialized."""
-        self._connections.append(connection)
+        with self._lock:
+            self._sessions = [*self._sessions, Session(connection)]
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a conversation that has ended. Idempotent."""
-        with suppress(ValueError):
-            self._connections.remove(connection)
         with self._lock:
-            self._listeners = [each for each in self._listeners if each.is_open()]
+            self._sessions = [
+                each for each in self._sessions if each.connection is not connection
+            ]
+            self._subscriptions = [
+                each for each in self._subscriptions if each.is_open()
+            ]
 
     def output_lost(self, connection: Connection) -> None:
         """The client has left."""
@@ -8701,33 +8747,30 @@ class ServerEndpoint(Endpoint):
 
     def input_ended(self, connection: Connection) -> None:
         """The client says no more: end its subscriptions, gracefully."""
-        for listener in self._listeners:
-            if listener.connection is connection:
-                result: Json = {"_meta": {META_SUBSCRIPTION: listener.request.id}}
-                message = self._result_message(listener.request, result)
-                connection.respond(listener.request, message)
+        for each in self._subscriptions:
+            if each.connection is connection:
+                result: Json = {"_meta": {META_SUBSCRIPTION: each.request.id}}
+                message = self._result_message(each.request, result)
+                connection.respond(each.request, message)
 
     # Changes
 
     def tell_list_changed(self, kind: str) -> None:
-        """Tell who hears of it that a list of offers is another now."""
+        """Tell those who want to hear of it that a list has changed."""
         change = LIST_CHANGES.get(kind, LIST_CHANGES["resources"])
-        for connection in list(self._connections):
-            if connection.protocol.initialized:
-                connection.notify(change.method, None, block=False)
-        for listener in self._listeners:
-            if change.member in listener.granted:
-                listener.tell(change.method, {})
+        self._tell(change.member, change.method)
 
     def tell_resource_updated(self, uri: str) -> None:
-        """Tell who subscribed to this URI that its resource has changed."""
-        method = "notifications/resources/updated"
-        for connection in list(self._connections):
-            if uri in connection.protocol.subscribed:
-                connection.notify(method, {"uri": uri}, block=False)
-        for listener in self._listeners:
-            if uri in listener.granted.get("resourceSubscriptions", ()):
-                listener.tell(method, {"uri": uri})
+        """Tell those who subscribed to this URI that its resource has changed."""
+        self._tell("resourceSubscriptions", "notifications/resources/updated", uri)
+
+    def _tell(self, member: str, method: str, uri: str | None = None) -> None:
+        """Tell of a change, which a client asks for by this member of its filter."""
+        params = None if uri is None else {"uri": uri}
+        hearers: list[Session | Subscription] = [*self._sessions, *self._subscriptions]
+        for each in hearers:
+            if each.hears(member, uri):
+                each.tell(method, params)
 
     # Answering
 
@@ -8783,10 +8826,9 @@ class ServerEndpoint(Endpoint):
         if request.modern:
             result["resultType"] = kind
             result["_meta"] = {**result.get("_meta", {}), META_SERVER_INFO: self._info}
-            if request.row.cacheable and kind == "complete":
+            if request.row.cache_scope and kind == "complete":
                 result["ttlMs"] = self._cache_ttl_ms
-                # What a function returns may depend on who asks.
-                result["cacheScope"] = "private" if request.row.asks else "public"
+                result["cacheScope"] = request.row.cache_scope
         return result_message(request.id, result)
 
     # Handlers: lifecycle, logging
@@ -8859,7 +8901,7 @@ class ServerEndpoint(Endpoint):
         except InvalidParams as error:
             # Since 2025-11-25, "input validation errors should be returned as Tool
             # Execution Errors", which models can read.
-            if version < LAST_LEGACY:
+            if version < "2025-11-25":
                 raise
             return tool_failure(str(error))
         try:
@@ -8879,9 +8921,8 @@ class ServerEndpoint(Endpoint):
         resource, arguments = self._registry.find_resource(uri, ctx.protocol_version)
         value = self._call(ctx, resource, arguments)
         # A list of these is several contents; any other is one value, as JSON.
-        is_list = isinstance(value, (list, tuple))
-        is_several = is_list and {type(part) for part in value} == {EmbeddedResource}
-        parts = value if is_several else [value]
+        kinds = set(map(type, value)) if isinstance(value, (list, tuple)) else set()
+        parts = value if kinds == {EmbeddedResource} else [value]
         mime_type = resource.wire.get("mimeType")
         return {"contents": [read_contents(uri, part, mime_type) for part in parts]}
 
@@ -8923,7 +8964,7 @@ class ServerEndpoint(Endpoint):
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
             others = (params.get("context") or {}).get("arguments") or {}
-            values = self._run_job(ctx, lambda: [*map(str, completer(text, others))])
+            values = run_job(ctx, partial(completer, text, others), self._run_on)
         return {
             "completion": {
                 "values": values[:MAX_COMPLETIONS],
@@ -8935,22 +8976,22 @@ class ServerEndpoint(Endpoint):
     # Handlers: subscriptions
 
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
-        """Open a subscription. Its request stays open as long."""
+        """Open a subscription. Its request stays open as long as that lasts."""
         connection = ctx._connection
         if connection.closed is not None:
             raise MethodNotFound("listening needs a connection that stays open")
         granted = self._grant(params["notifications"])
-        if sum(each.is_open() for each in self._listeners) >= MAX_LISTENERS:
-            raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
-        listener = Listener(connection, ctx._request, granted)
+        subscription = Subscription(connection, ctx._request, granted)
         with self._lock:
-            still_open = [each for each in self._listeners if each.is_open()]
-            self._listeners = [*still_open, listener]
-        # Now, not before: who has the acknowledgement misses nothing.
-        listener.acknowledge()
+            still_open = [each for each in self._subscriptions if each.is_open()]
+            if len(still_open) >= MAX_LISTENERS:
+                raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
+            self._subscriptions = [*still_open, subscription]
+        # Only now that it is registered: who has the acknowledgement misses nothing.
+        subscription.acknowledge()
 
     def _grant(self, wanted: Json) -> Json:
-        """Of what a client wants to hear, what this server tells."""
+        """The part of a client's filter that this server can serve."""
         declared = self.capabilities()
         granted: Json = {
             change.member: True
@@ -8971,31 +9012,19 @@ class ServerEndpoint(Endpoint):
     # Calling registered functions
 
     def _call(self, ctx: Context, offer: Offer, arguments: Json) -> Any:
-        """What a registered function returns, called where run_on says, in its time."""
+        """What a registered function returns, called where run_on says, in its time.
+
+        When that is over, the client gets a failure.
+        """
         signature = offer.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
         if offer.timeout is not None:
-            job = partial(self._call_in_time, ctx, job, offer.timeout)
-        return self._run_job(ctx, job)
-
-    def _run_job(self, ctx: Context, job: Job) -> Any:
-        """What job() returns, called where run_on says."""
-        if self._run_on is None:
-            return job()
-        return _HostedCall(ctx, job).value(self._run_on)
-
-    def _call_in_time(self, ctx: Context, job: Job, seconds: float) -> Any:
-        """What job() returns. When its time is over, the client gets a failure."""
-        request = ctx._request
-        late = tool_failure(f"timed out after {seconds:g} seconds")
-        answer = self._result_message(request, late)
-        timer = start_timer(seconds, ctx._connection.cut_short, request, answer)
-        try:
-            return job()
-        finally:
-            timer.cancel()
+            late = tool_failure(f"timed out after {offer.timeout:g} seconds")
+            answer = self._result_message(ctx._request, late)
+            job = partial(run_in_time, ctx, job, offer.timeout, answer)
+        return run_job(ctx, job, self._run_on)
 
 
 def tool_failure(text: str, content: list[Any] | None = None) -> Json:
@@ -9004,16 +9033,6 @@ def tool_failure(text: str, content: list[Any] | None = None) -> Json:
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     blocks = [to_block(item) for item in content or [text]]
     return {"content": blocks, "isError": True}
-
-
-class _Collector(Transport):
-    """Keeps what is written, for Server.handle."""
-
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
 
 
 class Server:
@@ -9049,23 +9068,23 @@ class Server:
     ) -> None:
         """A server that offers nothing yet.
 
-        name           what programs call it; TypeError unless it is text
-        version        its own, not the protocol's
-        title          what users see in place of the name
-        page_size      how many tools, resources or prompts one page of a list has
-        description    what it is
-        instructions   how a model should use it
-        state_key      at least 16 bytes or characters, or a list of such keys: the
-                       first signs `requestState`, all verify. Processes with the same
-                       key take each other's; the default is a random one
-        website_url    where to read more
-        icons          as the wire has them: [{"src": URL, "mimeType": ...}, ...]
-        run_on         run_on(job) calls job() where functions must run, see MainThread;
-                       the default is a worker thread
-        max_workers    how many functions run at once for one connection
-        max_message    the most bytes that a message may have
-        cache_ttl_ms   for how long clients may reuse lists and resources
-        mask_errors    keep the texts of unexpected exceptions from clients
+        name: what programs call it; TypeError unless it is text
+        version: the server's, not the protocol's
+        title: what users see in place of the name
+        page_size: how many tools, resources or prompts one page of a list has
+        description: what it is
+        instructions: how a model should use it
+        state_key: at least 16 bytes or characters, or a list of such keys: the first
+            signs `requestState`, all verify. Processes with the same key take each
+            other's; the default is a random one
+        website_url: where to read more
+        icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
+        run_on: run_on(job) calls job() where functions must run, see MainThread; the
+            default is a worker thread
+        max_workers: how many functions run at once for one connection
+        max_message: the most bytes that a message may have
+        cache_ttl_ms: for how long clients may reuse lists and resources
+        mask_errors: keep the texts of unexpected exceptions from clients
         """
         if not isinstance(name, str) or not name:
             raise TypeError(f"name: expected text, got {show(name)}")
@@ -9174,25 +9193,25 @@ class Server:
         form; it raises ToolError for what the caller can act on. A parameter of type
         Context gets one.
 
-        fn              the function; as a decorator with options, none
-        name            the tool's; else the function's
-        title           what users see in place of the name
-        description     what models read; else the docstring, without its parameters:
-                        what it says of these goes to the input schema
-        annotations     hints on what it does: {"readOnlyHint": True}, say
-        icons           [{"src": URL}, ...]
-        input_schema    in place of the one that hints make: arguments come as they are
-        output_schema   in place of the one that the return hint makes
-        meta            the wire's `_meta`
-        structured      whether results have structured content; else the return hint,
-                        or the value, says so: text and content objects have none
-        timeout         seconds, after which the client gets a failure
+        fn: the function; as a decorator with options, none
+        name: the tool's; else the function's
+        title: what users see in place of the name
+        description: what models read; else the docstring, without its parameters: what
+            it says of these goes to the input schema
+        annotations: hints on what it does: {"readOnlyHint": True}, say
+        icons: [{"src": URL}, ...]
+        input_schema: in place of the one that hints make: arguments come as they are
+        output_schema: in place of the one that the return hint makes
+        meta: the wire's `_meta`
+        structured: whether results have structured content; else the return hint, or
+            the value, says so: text and content objects have none
+        timeout: seconds, after which the client gets a failure
 
         Raises TypeError for hints without a JSON Schema, ValueError for a name or a
         schema that is none.
         """
 
-        def register(function: Function) -> Function:
+        def describe(function: Function) -> tuple[str, str, Offer]:
             signature = Signature(function, Context, input_schema)
             tool_name = name or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
@@ -9213,10 +9232,9 @@ class Server:
             )
             headers = header_parameters(signature.schema)
             offer = Offer(wire, signature, output, timeout, headers=headers)
-            self._offer("tools", tool_name, offer)
-            return function
+            return "tools", tool_name, offer
 
-        return register if fn is None else register(fn)
+        return self._register(fn, describe)
 
     add_tool = tool
 
@@ -9293,16 +9311,16 @@ class Server:
         {+x} anything, also slashes and `..`, {?a,b} at the end are optional query
         values.
 
-        uri            the URI, or the template
-        fn             the function; as a decorator, none
-        name           else the function's
-        title          what users see in place of the name
-        description    else the docstring
-        mime_type      else what is returned decides
-        icons          [{"src": URL}, ...]
-        annotations    for whom it is: {"audience": ["user"], "priority": 0.5}, say
-        size           bytes; not of a template
-        meta           the wire's `_meta`
+        uri: the URI, or the template
+        fn: the function; as a decorator, none
+        name: else the function's
+        title: what users see in place of the name
+        description: else the docstring
+        mime_type: else what is returned decides
+        icons: [{"src": URL}, ...]
+        annotations: for whom it is: {"audience": ["user"], "priority": 0.5}, say
+        size: bytes; not of a template
+        meta: the wire's `_meta`
 
         Raises ValueError for what is no URI or template, TypeError if its names and the
         parameters differ.
@@ -9312,7 +9330,7 @@ class Server:
         if uri is None:
             raise TypeError('resource needs its URI: @server.resource("config://app")')
 
-        def register(function: Function) -> Function:
+        def describe(function: Function) -> tuple[str, str, Offer]:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
@@ -9328,10 +9346,9 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            self._offer(kind, uri, Offer(wire, signature, template=template))
-            return function
+            return kind, uri, Offer(wire, signature, template=template)
 
-        return register if fn is None else register(fn)
+        return self._register(fn, describe)
 
     add_resource = resource
 
@@ -9377,17 +9394,17 @@ class Server:
         function. Its arguments come as text, and are converted as their hints say. It
         returns text, a Message, a content object, or a list of those.
 
-        fn             the function; as a decorator with options, none
-        name           else the function's
-        description    else the docstring
-        title          what users see in place of the name
-        icons          [{"src": URL}, ...]
-        meta           the wire's `_meta`
+        fn: the function; as a decorator with options, none
+        name: else the function's
+        description: else the docstring
+        title: what users see in place of the name
+        icons: [{"src": URL}, ...]
+        meta: the wire's `_meta`
 
         Raises TypeError for hints without a JSON Schema.
         """
 
-        def register(function: Function) -> Function:
+        def describe(function: Function) -> tuple[str, str, Offer]:
             signature = Signature(function, Context)
             wire = add_given(
                 {"name": name or signature.name},
@@ -9397,10 +9414,9 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            self._offer("prompts", wire["name"], Offer(wire, signature))
-            return function
+            return "prompts", wire["name"], Offer(wire, signature)
 
-        return register if fn is None else register(fn)
+        return self._register(fn, describe)
 
     add_prompt = prompt
 
@@ -9412,24 +9428,39 @@ class Server:
         order that puts the best first. Literal, Enum and bool arguments complete by
         themselves.
 
-        ref         a prompt's name, or a template's URI
-        argument    which of its arguments
+        ref: a prompt's name, or a template's URI
+        argument: which of its arguments
         """
 
         def register(function: Function) -> Function:
             count = len(read_parameters(function)[0])
 
-            def complete(*given: Any) -> Any:
-                return function(*given[:count])
+            def complete(*given: Any) -> list[str]:
+                # All of a generator's values, before the job is done.
+                return [str(value) for value in function(*given[:count])]
 
-            self._registry.completers[ref, argument] = complete
+            self._registry.put_completer(ref, argument, complete)
             return function
 
         return register
 
-    def _offer(self, kind: str, name: str, offer: Offer) -> None:
-        self._registry.put(kind, name, offer)
-        self._endpoint.tell_list_changed(kind)
+    def _register(
+        self,
+        fn: Function | None,
+        describe: Callable[[Function], tuple[str, str, Offer]],
+    ) -> Any:
+        """Offer fn now, and return it; without one, return a decorator that does so.
+
+        describe(function) makes what the Registry puts: its kind, its name, the offer.
+        """
+
+        def register(function: Function) -> Function:
+            kind, name, offer = describe(function)
+            self._registry.put(kind, name, offer)
+            self._endpoint.tell_list_changed(kind)
+            return function
+
+        return register if fn is None else register(fn)
 
     # Changing
 
@@ -9440,7 +9471,7 @@ class Server:
     def remove_resource(self, uri: str) -> None:
         """Stop offering a resource or template; clients are told.
 
-        uri    as it was registered; KeyError for what was not
+        uri: as it was registered; KeyError for what was not
         """
         is_fixed = uri in self._registry.offers["resources"]
         self._remove("resources" if is_fixed else "resourceTemplates", uri)
@@ -9456,7 +9487,7 @@ class Server:
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to it that a resource has changed.
 
-        uri    the resource's; of a template, the one that was read
+        uri: the resource's; of a template, the one that was read
         """
         self._endpoint.tell_resource_updated(uri)
 
@@ -9491,11 +9522,10 @@ class Server:
     def run(self, transport: str = "stdio", **options: Any) -> None:
         """Serve until there is nothing more to serve. Blocks.
 
-        transport    "stdio": one client, on stdin and stdout, until the input ends
-                     (basic/transports/stdio.md). Meanwhile print() and child processes
-                     write to stderr, and input() finds nothing.
-                     "http": until Ctrl-C. Port 8000 unless given
-        options      of "http" only: those of start_http
+        transport: "stdio" serves one client on stdin and stdout until the input ends
+            (basic/transports/stdio.md); meanwhile print() and child processes write to
+            stderr, and input() finds nothing. "http" serves until Ctrl-C
+        options: for "http" only: those of start_http, but port=8000 unless given
 
         Raises ValueError for another transport, and for "stdio" with options.
         """
@@ -9537,23 +9567,22 @@ class Server:
         Returns a handle with `url`, `port` and `close()`, which is a context manager,
         too.
 
-        host                the address to listen at; "" or "0.0.0.0" is every one
-        port                0 is a free one; OSError for one that is taken
-        path                where the endpoint is
-        verify              verify(token) returns the claims of a bearer token, or None
-                            (401), or raises PermissionError(scope) (403); without it,
-                            nobody needs a token
-        resource_metadata   where tokens come from, as RFC 9728 has it; ValueError
-                            unless it tells the `resource`
-        allowed_hosts       more names of this host, as clients call it; "*": any
-        allowed_origins     sites whose pages may call: "https://app.example"; "*": any
-        stateless           open no sessions: several processes can share the clients
-        legacy_sse          serve the HTTP+SSE of 2024-11-05 at /sse, too
-        max_connections     how many may be open; more are refused (503)
-        max_body            the most bytes of a request; more are refused (413)
-        max_sessions        how many legacy sessions may be open; more are refused (503)
-        session_seconds     after which an idle one may go for a new one
-        ssl_context         an ssl.SSLContext: serve https
+        host: the address to listen at; "" or "0.0.0.0" is every one
+        port: 0 is a free one; OSError for one that is taken
+        path: where the endpoint is
+        verify: verify(token) returns the claims of a bearer token, or None (401), or
+            raises PermissionError(scope) (403); without it, nobody needs a token
+        resource_metadata: where tokens come from, as RFC 9728 has it; ValueError unless
+            it tells the `resource`
+        allowed_hosts: more names of this host, as clients call it; "*": any
+        allowed_origins: sites whose pages may call: "https://app.example"; "*": any
+        stateless: open no sessions: several processes can share the clients
+        legacy_sse: serve the HTTP+SSE of 2024-11-05 at /sse, too
+        max_connections: how many may be open; more are refused (503)
+        max_body: the most bytes of a request; more are refused (413)
+        max_sessions: how many legacy sessions may be open; more are refused (503)
+        session_seconds: after which an idle one may go for a new one
+        ssl_context: an ssl.SSLContext: serve https
         """
         own_name = f"[{host}]" if ":" in host else host
         endpoint = HttpEndpoint(
@@ -9589,21 +9618,20 @@ class Server:
     ) -> Callable[..., list[bytes]]:
         """A WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref.
 
-        path                where the endpoint is; without one, it answers at whatever
-                            path the application is mounted
-        verify              verify(token) returns the claims of a bearer token, or None
-                            (401), or raises PermissionError(scope) (403); without it,
-                            nobody needs a token
-        resource_metadata   where tokens come from, as RFC 9728 has it; ValueError
-                            unless it tells the `resource`
-        allowed_hosts       names of this host, as clients call it; "*": any
-        allowed_origins     sites whose pages may call: "https://app.example"; "*": any
-        stateless           open no sessions; with them, there must be a single process
-        legacy_sse          serve the HTTP+SSE of 2024-11-05 at /sse, too; this needs a
-                            path, and sessions
-        max_body            the most bytes of a request; more are refused (413)
-        max_sessions        how many legacy sessions may be open; more are refused (503)
-        session_seconds     after which an idle one may go for a new one
+        path: where the endpoint is; without one, it answers at whatever path the
+            application is mounted
+        verify: verify(token) returns the claims of a bearer token, or None (401), or
+            raises PermissionError(scope) (403); without it, nobody needs a token
+        resource_metadata: where tokens come from, as RFC 9728 has it; ValueError unless
+            it tells the `resource`
+        allowed_hosts: names of this host, as clients call it; "*": any
+        allowed_origins: sites whose pages may call: "https://app.example"; "*": any
+        stateless: open no sessions; with them, there must be a single process
+        legacy_sse: serve the HTTP+SSE of 2024-11-05 at /sse, too; this needs a path,
+            and sessions
+        max_body: the most bytes of a request; more are refused (413)
+        max_sessions: how many legacy sessions may be open; more are refused (503)
+        session_seconds: after which an idle one may go for a new one
         """
         endpoint = HttpEndpoint(
             self._endpoint,
@@ -9632,34 +9660,66 @@ class Server:
 
         Each message is a line. For several clients, call it on a thread for each.
 
-        reader    where the client's messages come from: a socket's makefile("rb"), say
-        writer    where the answers go: its makefile("wb")
+        reader: where the client's messages come from: a socket's makefile("rb"), say
+        writer: where the answers go: its makefile("wb")
         """
-        connection = self._endpoint.connect(StreamTransport(reader, writer))
+        connection = self.connect(StreamTransport(reader, writer))
         try:
             Pump(connection).run()
         finally:
-            self._endpoint.disconnected(connection)
+            self.disconnect(connection)
+
+    def connect(self, transport: Transport) -> Connection:
+        """Begin a conversation with one client, over a transport of your own.
+
+        transport: what takes the answers; asked for write() and may_write() only
+
+        Where there are two streams, serve() is easier. Returns the conversation. Feed
+        it what the client says, on one thread at a time, and workers run the handlers;
+        at the end give it to disconnect():
+
+            connection = server.connect(transport)
+            for data in iter(read, b""):
+                connection.dispatch(connection.feed(data))
+            server.disconnect(connection)
+        """
+        connection = self._endpoint.open_connection(transport)
+        self._endpoint.connected(connection)
+        return connection
+
+    def disconnect(self, connection: Connection, seconds: float = 0.0) -> None:
+        """End a conversation that connect() has begun. Idempotent, from any thread.
+
+        connection: what connect() has returned
+        seconds: how long to wait for the handlers, which are cancelled, and then as
+            long again for what on_cancel() calls
+
+        What is in flight gets no answer any more. To have it answered first, do before
+        what Pump.run does at the end of the input, in that order.
+        """
+        connection.close(ConnectionClosed("the client closed the connection"), seconds)
+        self._endpoint.disconnected(connection)
 
     def handle(self, message: Json) -> Json | None:
-        """Answer one message of 2026-07-28, on this thread: for lambdas, and the like.
+        """Answer one modern message, on this thread: for serverless functions, say.
 
-        message    as JSON has it, decoded
+        message: as JSON has it, decoded
 
-        Returns the answer, likewise; None for a notification. Progress and logs are
-        dropped, and listening is refused.
+        Returns the answer in the same form; None for a notification. Progress and logs
+        are dropped, and listening is refused.
         """
-        collector = _Collector()
-        connection = self._endpoint.open_connection(collector)
+        # Takes the answer; nothing is read from it by the connection.
+        wire = io.BytesIO()
+        connection = self._endpoint.open_connection(StreamTransport(wire, wire))
         connection.closed = ConnectionClosed("this message has no connection")
         event = connection.protocol.receive(message)
         if not isinstance(event, Request):
             return event.reply if isinstance(event, Refusal) else None
         self._endpoint.serve_request(connection, event)
-        # One may be about to write that the tool's time is over.
+        # A helper may be about to write that the tool's time is over.
         connection.helpers.close(DRAIN_SECONDS)
         connection.flush()
-        return dict(json.loads(collector.written[0]))
+        return dict(json.loads(wire.getvalue()))
 
 
 def check_template(template: UriTemplate, signature: Signature) -> None:
@@ -9706,7 +9766,7 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 ###############################################################################
 # 20. Calls ###################################################################
 ###############################################################################
-# What goes on behind a Client: a call, round after round until its last answer; a
+# What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
 # its questions by the user's callbacks. Knows what the two eras make of each.
 class Call:
@@ -9724,10 +9784,9 @@ class Call:
         anywhere: --cancel(), or its time is over--> cancelled
                   --close(), or the server ends--> failed
 
-    It goes on by itself, whether or not anybody waits in result(). Its waiter is
-    registered in `protocol.pending` from beginning to end, between two rounds under the
-    id that the next request will have: so cancel() and close() find it anywhere, and
-    who takes it out of there has ended it.
+    It goes on by itself, whether or not anybody waits in result(). Its waiter stands in
+    `protocol.pending` from beginning to end, also between two rounds: so cancel() and
+    close() find it anywhere, and who takes it out of there has ended it.
     """
 
     def __init__(
@@ -9748,8 +9807,8 @@ class Call:
     def result(self, timeout: float | None = None) -> Json:
         """Block until the last answer is here. Returns the result, as on the wire.
 
-        timeout: in seconds, for all rounds together, else the client's; time stands
-            still while a question is answered
+        timeout: in seconds, for all rounds together, else the client's; if it ends
+            while another thread answers a question of the server's, it starts anew
 
         The progress callback runs in this thread; what it raises ends the call. Raises
         McpError, Timeout (and the call is cancelled), Cancelled, ConnectionClosed.
@@ -9794,7 +9853,10 @@ class Call:
         step = self._step_after(answer)
         if step is None:
             return False
-        # Registered again at once, for cancel() and close().
+        # Between two rounds nothing is asked, but cancel() and close() must find the
+        # call in protocol.pending, as ever. So its waiter is registered now, under the
+        # id of the next request, which leaves when the step is done. Until then `sent`
+        # is false: there is nothing yet that a cancellation would have to tell.
         self._waiter.sent = False
         self._waiter.id = self._connection.protocol.open(self._waiter)
         job = partial(self._go_on, step, answer.result or {})
@@ -9821,9 +9883,9 @@ class Call:
         self._rounds += 1
         try:
             if self._rounds > MAX_ROUNDS:
-                method = self._waiter.method
                 raise InternalError(
-                    f"{method}: the server asked more than {MAX_ROUNDS} times"
+                    f"{self._waiter.method}: the server asked more than "
+                    f"{MAX_ROUNDS} times"
                 )
             params = {**self._params, **step(result)}
             if self._is_open():
@@ -9878,8 +9940,8 @@ class Listening:
           `---the conversation ends, or fails--> over: the iteration raises why
 
     The modern era has a request for it, open as long as it is heard, whose id all that
-    belongs to it carries (basic/patterns/subscriptions.md). In a legacy session all
-    listeners hear everything: each takes what it is for.
+    belongs to it carries (basic/patterns/subscriptions.md). A legacy session has no
+    such ids: there each is passed every notification, and takes what it was opened for.
     """
 
     def __init__(
@@ -9897,7 +9959,7 @@ class Listening:
         self._client = client
         self._connection = client._require_connection()
         self._on_event = on_event or self._queue
-        # What this is for in a legacy session.
+        # In a legacy session, what it was opened for.
         self._methods: list[str] = []
         self._uris: list[str] = []
         # {"method", "params"} each; at the end None, or an exception.
@@ -9935,9 +9997,10 @@ class Listening:
         self._connection.wait(self._waiter, self._client.timeout)
 
     def _hear(self, subscription: Any, method: str, params: Json) -> None:
-        """Take a notification if it is for this one, on the reading thread.
+        """Take a notification if it belongs to this one, on the reading thread.
 
-        That is told by the id of its subscription, or in a session by what it is about.
+        Whether it does is told by the id that it carries, or in a legacy session by the
+        list or resource that has changed.
         """
         waiter = self._waiter
         row = method_row(method)
@@ -9967,7 +10030,7 @@ class Listening:
         event = get_within(self._events, None)
         if isinstance(event, dict):
             return event
-        # It is over, for whoever asks again.
+        # Put back, for whoever asks again: it is over.
         self._events.put(event)
         raise event or StopIteration
 
@@ -9986,6 +10049,10 @@ class Listening:
 
     def __exit__(self, *exc_info: Any) -> None:
         self.close()
+
+
+# The lists that notifications are about: LIST_CHANGES by their methods.
+_CHANGED_LISTS = {change.method: kind for kind, change in LIST_CHANGES.items()}
 
 
 class ClientEndpoint(Endpoint):
@@ -10049,7 +10116,7 @@ class ClientEndpoint(Endpoint):
         connection.helpers.submit(partial(self._fail_waiting, connection))
 
     def _fail_waiting(self, connection: Connection) -> None:
-        # On a helper, for a child's last words take a moment to come.
+        # On a helper thread: it may take a moment to read a child's last lines.
         end = connection.transport.describe_end("the server reads no more")
         connection.fail_pending(end)
 
@@ -10061,7 +10128,7 @@ class ClientEndpoint(Endpoint):
         """What this client declares in a revision: a capability for each callback."""
         declared: Json = {}
         # Since 2025-11-25, a capability says what it includes.
-        detailed = version >= LAST_LEGACY
+        detailed = version >= "2025-11-25"
         elicits = METHODS["elicitation/create"].since <= version
         if self._on_elicit is not None and elicits:
             declared["elicitation"] = {"form": {}, "url": {}} if detailed else {}
@@ -10079,7 +10146,9 @@ class ClientEndpoint(Endpoint):
         method, params, row = notification
         self._note_change(method)
         meta = object_or_empty(params.get("_meta"))
-        subscription = meta.get(META_SUBSCRIPTION, params.get("requestId"))
+        # A server may end a subscription by cancelling the request that opened it.
+        ended = params.get("requestId") if row.cancels else None
+        subscription = meta.get(META_SUBSCRIPTION, ended)
         if subscription:
             params = {name: value for name, value in params.items() if name != "_meta"}
         for listening in list(self.listenings):
@@ -10088,11 +10157,11 @@ class ClientEndpoint(Endpoint):
             self._tell_callbacks(row, method, params)
 
     def _note_change(self, method: str) -> None:
-        for kind, change in LIST_CHANGES.items():
-            if method == change.method:
-                self.output_schemas = None
-                # A session's server that started without any has some now.
-                self.server_capabilities.setdefault(kind, {"listChanged": True})
+        kind = _CHANGED_LISTS.get(method)
+        if kind is not None:
+            self.output_schemas = None
+            # A session's server that started without any has some now.
+            self.server_capabilities.setdefault(kind, {"listChanged": True})
 
     def _tell_callbacks(self, row: Method, method: str, params: Json) -> None:
         if row.logs and self._on_log is not None:
@@ -10128,9 +10197,7 @@ class ClientEndpoint(Endpoint):
 
         One after the other, for there is one user.
         """
-        if not isinstance(questions, dict) or not all(
-            isinstance(each, dict) for each in questions.values()
-        ):
+        if not _is_object_of_objects(questions):
             raise InternalError(
                 f"inputRequests: expected an object of requests, got {show(questions)}"
             )
@@ -10205,7 +10272,10 @@ class ClientEndpoint(Endpoint):
 
 @contextmanager
 def _answering(connection: Connection) -> Iterator[None]:
-    """Inside, this thread answers a question: the time of other calls stands still."""
+    """Inside, this thread answers a question.
+
+    The time of a call that another thread waits for starts anew if it ends meanwhile.
+    """
     thread = threading.get_ident()
     with connection._lock:
         connection.answering.add(thread)
@@ -10248,26 +10318,24 @@ class _Handover(Transport):
 
     feeds = True
 
-    def __init__(self, there: Connection) -> None:
-        self._there = there
+    def __init__(self, peer: Connection) -> None:
+        self._peer = peer
 
     def write(self, data: bytes) -> None:
-        self._there.dispatch(self._there.feed(data))
+        self._peer.dispatch(self._peer.feed(data))
 
 
 class MemoryTransport(_Handover):
     """Carries a client's messages to a server in this process, and its answers back."""
 
     def __init__(self, server: Server) -> None:
-        self._server = server._endpoint
+        self._server = server
 
     def start(self, connection: Connection) -> None:
-        self._there = self._server.connect(_Handover(connection))
+        self._peer = self._server.connect(_Handover(connection))
 
     def close(self) -> None:
-        closed = ConnectionClosed("the client closed the connection")
-        self._there.close(closed, EXIT_SECONDS)
-        self._server.disconnected(self._there)
+        self._server.disconnect(self._peer, EXIT_SECONDS)
 
 
 class Client:
@@ -10275,8 +10343,8 @@ class Client:
 
     It speaks every revision; "auto" finds out which one the server wants. Its calls
     block their thread, and may be made from any. They raise McpError, ToolError,
-    Timeout, Cancelled, ConnectionClosed, and nothing private. `timeout` may be changed
-    at any time.
+    Timeout, Cancelled and ConnectionClosed, and for arguments that have no form in JSON
+    TypeError or ValueError. `timeout` may be changed at any time.
     """
 
     def __init__(
@@ -10312,7 +10380,7 @@ class Client:
         cwd: the folder of a child process
         version: the one revision to speak, or "auto"
         name: what the server is told of this client
-        client_version: likewise
+        client_version: what the server is told of its version
         roots: what the server may work on: a list of paths, URIs or {"uri":, "name":},
             or a function that returns one
         on_elicit: on_elicit(params) answers a question to the user by {"action":,
@@ -10389,15 +10457,15 @@ class Client:
         return self
 
     def close(self) -> None:
-        """End the conversation: who waits gets ConnectionClosed; a child is gone.
+        """End the conversation: who waits gets ConnectionClosed; a child is ended.
 
-        What callbacks have still to hear, they hear. It takes some seconds at most.
+        Callbacks still hear what has come for them. It takes some seconds at most.
         Idempotent, from any thread. connect() may begin another conversation then.
         """
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is None:
-            # It is not open, or another thread is at it.
+            # It is not open, or another thread is closing it.
             return
         closed = ConnectionClosed("the client is closed")
         connection.fail_pending(closed, tell=True)
@@ -10478,7 +10546,7 @@ class Client:
             self.request("resources/subscribe", {"uri": uri})
 
     def _show_message(self, direction: str, line: bytes) -> None:
-        """Tell trace=, which harms nobody: what it raises is logged."""
+        """Show a message to trace=. What that raises is logged, and ends nothing."""
         try:
             if callable(self._trace):
                 self._trace(direction, line)
@@ -10505,7 +10573,8 @@ class Client:
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
     def _negotiate(self, connection: Connection, wanted: str) -> None:
         """Probe unless a legacy revision is wanted; shake hands if one is agreed on."""
-        # Both answers come here: a silent server may be slow, what comes first counts.
+        # The answers to the probe and to the handshake both come to this queue: a
+        # server that was silent may only be slow, so whichever comes first decides.
         inbox: SimpleQueue[Any] = SimpleQueue()
         version = wanted
         words: Json = {}
@@ -10580,7 +10649,7 @@ class Client:
         else:
             raise error
         if not isinstance(offered, (list, tuple)):
-            # So is one that answers, but not to the question.
+            # A server that answers something else is legacy, too.
             offered = LEGACY_VERSIONS
         return self._choose_version(offered, LEGACY_VERSIONS + MODERN_VERSIONS, error)
 
@@ -10612,7 +10681,7 @@ class Client:
         meta = {
             META_VERSION: version,
             META_CLIENT_INFO: self._info,
-            META_CAPABILITIES: self._endpoint.capabilities(),
+            META_CAPABILITIES: self._endpoint.capabilities(version),
         }
         if self._log_level:
             meta[META_LOG_LEVEL] = self._log_level
@@ -10645,12 +10714,13 @@ class Client:
     ) -> Json:
         """Send any request, and block for its result, as on the wire.
 
-        method: of this protocol, or an extension's
+        method: of this protocol, or an extension's, as far as its results have a
+            resultType of this protocol, or none
         params: as on the wire; what every request carries is added
         timeout: in seconds, else the client's
 
         Raises MethodNotFound for what this server cannot be asked, the McpError that it
-        answers, Timeout, ConnectionClosed.
+        answers, InternalError for a resultType that is new, Timeout, ConnectionClosed.
         """
         return self._start(method, params).result(timeout)
 
@@ -10755,7 +10825,8 @@ class Client:
         name: the tool's
         arguments: as JSON has them
         timeout: in seconds, else the client's
-        on_progress: on_progress(progress, total, message) runs here, else the client's
+        on_progress: on_progress(progress, total, message) runs in this thread; else the
+            client's
         meta: the request's `_meta`, with what every request carries added
 
         See server/tools.md. Raises NotFound, InvalidParams, Timeout, and InternalError
@@ -10964,10 +11035,10 @@ class Client:
     ) -> Listening:
         """Hear of changes: {"method", "params"} each. Blocks until that is agreed.
 
-        tools: whether to hear of changes of the list of tools
-        prompts: likewise
-        resources: likewise
-        uris: of the resources whose own changes to hear of
+        tools: whether to hear that the list of tools has changed
+        prompts: the same for the list of prompts
+        resources: the same for the list of resources
+        uris: the resources to hear of when their contents change
         """
         wanted = {"tools": tools, "prompts": prompts, "resources": resources}
         return Listening(self, [kind for kind in LIST_CHANGES if wanted[kind]], [*uris])

@@ -2890,6 +2890,46 @@ class TestSeams:
         with pytest.raises(ConnectionRefusedError):
             Client(Nowhere()).connect()
 
+    def test_a_server_over_a_transport(self):
+        """Server.connect() makes a conversation, which disconnect() ends."""
+        written = queue.Queue()
+
+        class Lines(mcp_lite.Transport):
+            def write(self, data):
+                for line in data.splitlines():
+                    written.put(json.loads(line))
+
+        server = Server("s")
+        stopped = threading.Event()
+
+        @server.tool
+        def endless(ctx: Context) -> str:
+            ctx.on_cancel(stopped.set)
+            ctx.log("info", "begun")
+            ctx.sleep(SECONDS)
+            return "never"
+
+        connection = server.connect(Lines())
+
+        def say(*messages):
+            data = b"".join(json.dumps(each).encode() + b"\n" for each in messages)
+            connection.dispatch(connection.feed(data))
+
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        say(request("initialize", hello), initialized)
+        assert written.get(timeout=SECONDS)["result"]["serverInfo"]["name"] == "s"
+        server.add_tool(lambda: "x", name="extra", description="x")
+        changed = written.get(timeout=SECONDS)
+        assert changed["method"] == "notifications/tools/list_changed"
+        say(request("tools/call", {"name": "endless"}, 2))
+        assert written.get(timeout=SECONDS)["params"]["data"] == "begun"
+        server.disconnect(connection, SECONDS)
+        assert stopped.is_set()
+        server.disconnect(connection)
+        server.remove_tool("extra")
+        assert written.empty()
+
     def test_an_endpoint(self):
         """It answers at once, late or never, and hears what is not about a request."""
         clerk, connection = clerk_behind(Half())
@@ -4910,7 +4950,7 @@ class TestClient:
 
             def start(self, connection):
                 self.answers = queue.Queue()
-                self.server = build_server()._endpoint
+                self.server = build_server()
                 self.there = self.server.connect(self.Back(self.answers))
 
             class Back(mcp_lite.Transport):
@@ -4924,7 +4964,7 @@ class TestClient:
                 return self.answers.get()
 
             def close(self):
-                self.there.close(ConnectionClosed("the client has left"))
+                self.server.disconnect(self.there)
                 self.answers.put(b"")
 
         with Client(Loop()) as client:
@@ -5880,7 +5920,7 @@ class TestHttpServer:
                 next_message(response)["method"]
                 == "notifications/subscriptions/acknowledged"
             )
-            eventually(lambda: server._endpoint._listeners)
+            eventually(lambda: server._endpoint._subscriptions)
             server.add_tool(lambda: "x", name="extra", description="x")
             told = next_message(response)
             assert told["method"] == "notifications/tools/list_changed"
@@ -5892,7 +5932,7 @@ class TestHttpServer:
     def test_nothing_is_missed_after_the_acknowledgement(self, server, monkeypatch):
         """What changes once the client has the acknowledgement is told."""
         write = mcp_lite._SocketShell.write
-        acknowledge = mcp_lite.Listener.acknowledge
+        acknowledge = mcp_lite.Subscription.acknowledge
         changed = threading.Event()
 
         def write_and_change(shell, data, ending):
@@ -5906,7 +5946,7 @@ class TestHttpServer:
             changed.wait(1)
 
         monkeypatch.setattr(mcp_lite._SocketShell, "write", write_and_change)
-        monkeypatch.setattr(mcp_lite.Listener, "acknowledge", acknowledge_slowly)
+        monkeypatch.setattr(mcp_lite.Subscription, "acknowledge", acknowledge_slowly)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
             assert (
                 next_message(response)["method"]
@@ -5925,9 +5965,9 @@ class TestHttpServer:
         with server.start_http() as http:
             with Web(http).stream("POST", LISTEN) as response:
                 next_message(response)
-                eventually(lambda: server._endpoint._listeners)
+                eventually(lambda: server._endpoint._subscriptions)
             eventually(lambda: not http.endpoint._serving)
-        assert server._endpoint._listeners == []
+        assert server._endpoint._subscriptions == []
 
     def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
         """What another thread reads first does not stop the accepting thread."""
@@ -8318,7 +8358,8 @@ class TestHttpClient:
             with contextlib.closing(http), client, client.listen() as events:
                 eventually(
                     lambda version=version: (
-                        version < mcp_lite.FIRST_MODERN or server._endpoint._listeners
+                        version < mcp_lite.FIRST_MODERN
+                        or server._endpoint._subscriptions
                     )
                 )
                 server.add_tool(lambda: "x", name="extra", description="x")
