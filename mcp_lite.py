@@ -1219,13 +1219,14 @@ class _Automaton:
         spend: Spend,
         again: tuple[int, ...],
     ) -> frozenset[int]:
-        """The nodes that wait behind the character; END alone if a way leads there."""
+        """The nodes that wait behind the character; END among them is a match."""
         behind = {*again}
         seen: set[int] = set()
         todo = [*waiting]
         while todo:
             number = todo.pop()
             if number == self.END:
+                # It matches: nothing else is to be known.
                 behind = {self.END}
                 break
             if number in seen:
@@ -1360,8 +1361,9 @@ class Schema:
         # (URI, dynamic anchor) -> _Subschema
         self.dynamic = compiler.dynamic
 
-        # Most arguments are objects of scalars. If the schema asks for names and types
-        # alone, a look at them will do. If it asks for more, `_required` is None.
+        # A shortcut, to the same result: most arguments are objects of scalars, and if
+        # the schema asks for names and types alone, a look at them will do. It takes a
+        # seventh of the time. If the schema asks for more, `_required` is None.
         self._required: set[str] | None = None
         # name -> the types whose values fit, whatever they are
         self._fitting: dict[str, list[Any]] = {}
@@ -1601,9 +1603,9 @@ def _parse_reference(text: str, base: str) -> tuple[str, str, list[str]]:
 class _Run:
     """One validation: `check` goes down through the value and the subschemas.
 
-    The methods after `distance` are for the table _KEYWORDS. Each gets a value of the
-    type that its keyword concerns, and the compiled argument. The role says what comes
-    back.
+    The methods after `distance` are for the table _KEYWORDS, which has the work of one
+    line itself. Each gets a value of the type that its keyword concerns, and the
+    compiled argument. The role says what comes back.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -1708,16 +1710,7 @@ class _Run:
                 return [(None, value, subschema)]
         return [(None, value, reference.subschema)]
 
-    # Values of any type, and subschemas for the value itself.
-    def is_one_of(self, value: Any, keys: set[str]) -> bool:
-        return equality_key(value, self.spend) in keys
-
-    def equals(self, value: Any, key: str) -> bool:
-        return equality_key(value, self.spend) == key
-
-    def all_of(self, value: Any, subschemas: list[_Subschema]) -> list[Any]:
-        return [(None, value, subschema) for subschema in subschemas]
-
+    # Subschemas for the value itself.
     def any_of(self, value: Any, subschemas: list[_Subschema]) -> list[_Failure]:
         attempts = []
         for subschema in subschemas:
@@ -1741,9 +1734,6 @@ class _Run:
             return self.nearest(attempts, value)
         return [_Failure(self.path, partial(_several_text, fitting), value)]
 
-    def is_not(self, value: Any, subschema: _Subschema) -> bool:
-        return bool(self.attempt(subschema, value))
-
     def if_then_else(self, value: Any, arguments: list[Any]) -> list[Any]:
         condition, then, otherwise = arguments
         branch = otherwise if self.attempt(condition, value) else then
@@ -1752,18 +1742,6 @@ class _Run:
         return [(None, value, branch)]
 
     # Numbers.
-    def at_least(self, value: float, limit: float) -> bool:
-        return value >= limit
-
-    def at_most(self, value: float, limit: float) -> bool:
-        return value <= limit
-
-    def more_than(self, value: float, limit: float) -> bool:
-        return value > limit
-
-    def less_than(self, value: float, limit: float) -> bool:
-        return value < limit
-
     def multiple_of(self, value: Any, step: Any) -> bool:
         from fractions import Fraction
 
@@ -1771,16 +1749,6 @@ class _Run:
             return False
         # Of the texts: in decimal, 0.3 is a multiple of 0.1.
         return Fraction(str(value)) % Fraction(str(step)) == 0
-
-    # Texts, arrays and objects.
-    def has_at_least(self, value: Any, size: int) -> bool:
-        return len(value) >= size
-
-    def has_at_most(self, value: Any, size: int) -> bool:
-        return len(value) <= size
-
-    def matches(self, text: str, pattern: Pattern) -> bool:
-        return pattern.search(text, self.spend)
 
     # Arrays.
     def items(self, value: list[Any], arguments: list[Any]) -> Iterable[Any]:
@@ -1825,9 +1793,6 @@ class _Run:
                     yield name, item, subschema
             if not known and additional is not None:
                 yield name, item, additional
-
-    def property_names(self, value: Json, subschema: _Subschema) -> list[Any]:
-        return [(name, name, subschema) for name in value]
 
     def required(self, value: Json, names: list[str]) -> list[_Failure]:
         return [
@@ -2007,6 +1972,19 @@ _Keyword = namedtuple(
     "argument role concerns apply expects together",
     defaults=(_SERVES, "any", None, "", ()),
 )
+
+
+def _asserts(
+    expects: str,
+    argument: _Argument,
+    concerns: str,
+    apply: Callable[[_Run, Any, Any], bool],
+    together: tuple[str, ...] = (),
+) -> _Keyword:
+    """A keyword whose function says whether the value is as `expects` says."""
+    return _Keyword(argument, _ASSERTS, concerns, apply, expects, together)
+
+
 _ITEMS = ("prefixItems", "items", "additionalItems")
 _CONTAINS = ("contains", "minContains", "maxContains")
 _PROPERTIES = ("properties", "patternProperties", "additionalProperties")
@@ -2018,54 +1996,66 @@ _KEYWORDS: dict[str, _Keyword] = {
     "$recursiveRef": _Keyword(_A_REFERENCE, _LEADS, "any", _Run.ref),
     "$dynamicRef": _Keyword(_A_REFERENCE, _LEADS, "any", _Run.dynamic_ref),
     # Any value, numbers and texts.
-    "enum": _Keyword(_CONSTANTS, _ASSERTS, "any", _Run.is_one_of, "one of {}"),
-    "const": _Keyword(_A_CONSTANT, _ASSERTS, "any", _Run.equals, "{}"),
-    "minimum": _Keyword(_A_NUMBER, _ASSERTS, "number", _Run.at_least, "at least {}"),
-    "maximum": _Keyword(_A_NUMBER, _ASSERTS, "number", _Run.at_most, "at most {}"),
-    "exclusiveMinimum": _Keyword(
-        _A_NUMBER, _ASSERTS, "number", _Run.more_than, "more than {}"
+    "enum": _asserts(
+        "one of {}",
+        _CONSTANTS,
+        "any",
+        lambda run, value, keys: equality_key(value, run.spend) in keys,
     ),
-    "exclusiveMaximum": _Keyword(
-        _A_NUMBER, _ASSERTS, "number", _Run.less_than, "less than {}"
+    "const": _asserts(
+        "{}",
+        _A_CONSTANT,
+        "any",
+        lambda run, value, key: equality_key(value, run.spend) == key,
     ),
-    "multipleOf": _Keyword(
-        _A_STEP, _ASSERTS, "number", _Run.multiple_of, "a multiple of {}"
+    "minimum": _asserts(
+        "at least {}", _A_NUMBER, "number", lambda _, value, limit: value >= limit
     ),
-    "minLength": _Keyword(
-        _A_COUNT, _ASSERTS, "string", _Run.has_at_least, "at least {} characters"
+    "maximum": _asserts(
+        "at most {}", _A_NUMBER, "number", lambda _, value, limit: value <= limit
     ),
-    "maxLength": _Keyword(
-        _A_COUNT, _ASSERTS, "string", _Run.has_at_most, "at most {} characters"
+    "exclusiveMinimum": _asserts(
+        "more than {}", _A_NUMBER, "number", lambda _, value, limit: value > limit
     ),
-    "pattern": _Keyword(
-        _A_PATTERN, _ASSERTS, "string", _Run.matches, "text that matches {}"
+    "exclusiveMaximum": _asserts(
+        "less than {}", _A_NUMBER, "number", lambda _, value, limit: value < limit
+    ),
+    "multipleOf": _asserts("a multiple of {}", _A_STEP, "number", _Run.multiple_of),
+    "minLength": _asserts(
+        "at least {} characters", _A_COUNT, "string", lambda _, text, n: len(text) >= n
+    ),
+    "maxLength": _asserts(
+        "at most {} characters", _A_COUNT, "string", lambda _, text, n: len(text) <= n
+    ),
+    "pattern": _asserts(
+        "text that matches {}",
+        _A_PATTERN,
+        "string",
+        lambda run, text, pattern: pattern.search(text, run.spend),
     ),
     # Arrays.
-    "minItems": _Keyword(
-        _A_COUNT, _ASSERTS, "array", _Run.has_at_least, "at least {} items"
+    "minItems": _asserts(
+        "at least {} items", _A_COUNT, "array", lambda _, array, n: len(array) >= n
     ),
-    "maxItems": _Keyword(
-        _A_COUNT, _ASSERTS, "array", _Run.has_at_most, "at most {} items"
+    "maxItems": _asserts(
+        "at most {} items", _A_COUNT, "array", lambda _, array, n: len(array) <= n
     ),
-    "uniqueItems": _Keyword(
-        _A_FLAG, _ASSERTS, "array", _Run.all_differ, "items that all differ"
-    ),
+    "uniqueItems": _asserts("items that all differ", _A_FLAG, "array", _Run.all_differ),
     "prefixItems": _Keyword(_EACH, _EVALUATES, "array", _Run.items, together=_ITEMS),
     "items": _Keyword(_ONE_OR_EACH, _EVALUATES, "array", _Run.items, together=_ITEMS),
-    "contains": _Keyword(
+    "contains": _asserts(
+        "items that match {}, in the number allowed",
         _ONE,
-        _ASSERTS,
         "array",
         _Run.contains,
-        "items that match {}, in the number allowed",
         together=_CONTAINS,
     ),
     # Objects.
-    "minProperties": _Keyword(
-        _A_COUNT, _ASSERTS, "object", _Run.has_at_least, "at least {} members"
+    "minProperties": _asserts(
+        "at least {} members", _A_COUNT, "object", lambda _, value, n: len(value) >= n
     ),
-    "maxProperties": _Keyword(
-        _A_COUNT, _ASSERTS, "object", _Run.has_at_most, "at most {} members"
+    "maxProperties": _asserts(
+        "at most {} members", _A_COUNT, "object", lambda _, value, n: len(value) <= n
     ),
     "additionalProperties": _Keyword(
         _ONE, _EVALUATES, "object", _Run.properties, together=_PROPERTIES
@@ -2076,16 +2066,31 @@ _KEYWORDS: dict[str, _Keyword] = {
     "properties": _Keyword(
         _BY_NAME, _EVALUATES, "object", _Run.properties, together=_PROPERTIES
     ),
-    "propertyNames": _Keyword(_ONE, _LEADS, "object", _Run.property_names),
+    "propertyNames": _Keyword(
+        _ONE,
+        _LEADS,
+        "object",
+        lambda _, value, subschema: [(name, name, subschema) for name in value],
+    ),
     "required": _Keyword(_NAMES, _JUDGES, "object", _Run.required),
     "dependentRequired": _Keyword(_NAMES_BY_NAME, _JUDGES, "object", _Run.depends),
     "dependentSchemas": _Keyword(_BY_NAME, _JUDGES, "object", _Run.depends),
     "dependencies": _Keyword(_DEPENDENCIES, _JUDGES, "object", _Run.depends),
     # The value itself.
-    "allOf": _Keyword(_EACH, _LEADS, "any", _Run.all_of),
+    "allOf": _Keyword(
+        _EACH,
+        _LEADS,
+        "any",
+        lambda _, value, subschemas: [(None, value, each) for each in subschemas],
+    ),
     "anyOf": _Keyword(_EACH, _JUDGES, "any", _Run.any_of),
     "oneOf": _Keyword(_EACH, _JUDGES, "any", _Run.one_of),
-    "not": _Keyword(_ONE, _ASSERTS, "any", _Run.is_not, "anything but what matches {}"),
+    "not": _asserts(
+        "anything but what matches {}",
+        _ONE,
+        "any",
+        lambda run, value, subschema: bool(run.attempt(subschema, value)),
+    ),
     "if": _Keyword(_ONE, _LEADS, "any", _Run.if_then_else, together=_BRANCHES),
     # After all that may evaluate members.
     "unevaluatedProperties": _Keyword(_ONE, _EVALUATES, "object", _Run.unevaluated),
@@ -2280,11 +2285,9 @@ def to_block(item: Any) -> Json:
 
 def to_any_block(value: Any) -> Json:
     """A block for any value: what to_block does not take, as JSON in text."""
-    if isinstance(value, str):
-        return {"type": "text", "text": value}
-    if isinstance(value, dict) and isinstance(value.get("type"), str):
-        return value
-    return {"type": "text", "text": encode_json(to_plain(value))}
+    with suppress(TypeError):
+        return to_block(value)
+    return to_block(encode_json(to_plain(value)))
 
 
 class _Content(Json):
@@ -2622,7 +2625,7 @@ def _unwrap_structured(value: Any, blocks: list[Json]) -> Any:
 
 
 # What functions and classes declare
-# In place of a default: a value must come; it may stay away.
+# Each stands where there is no default: a value must come, or it may stay away.
 REQUIRED = object()
 ABSENT = object()
 
@@ -2900,16 +2903,16 @@ class HintReader:
         return self._instance(origin)
 
     def members(
-        self, parameters: Iterable[_Parameter], hidden: Any = ABSENT
+        self, parameters: Iterable[_Parameter], hidden: type | None = None
     ) -> WireType:
-        """An object with these members, but for those whose hint is `hidden` or
-        Optional[hidden]. Raises TypeError naming the one that the wire cannot say."""
+        """An object with these members, without those whose hint is the type `hidden`,
+        or Optional[hidden]. Raises TypeError naming what the wire cannot say."""
         members = {}
         required = []
         for name, hint, default in parameters:
             try:
                 hint = self.evaluate(hint)
-                if hidden in (hint, *getattr(hint, "__args__", ())):
+                if hidden and hidden in (hint, *getattr(hint, "__args__", ())):
                     continue
                 member = self.describe(hint)
             except TypeError as error:
@@ -3059,10 +3062,12 @@ def _hint_name(origin: Any) -> str:
 
 
 def _publish_default(member: WireType, default: Any) -> None:
+    if default is REQUIRED or default is ABSENT:
+        return
     # Of `x: str = None`, nothing: its type has no null.
     if default is None and not member.kinds() & {"null", None}:
         return
-    # JSON cannot say every default: neither REQUIRED, for one, nor ABSENT.
+    # JSON cannot say every default.
     with suppress(*REFUSALS):
         member["default"] = json.loads(encode_json(to_plain(default)))
 
@@ -3830,8 +3835,8 @@ class Request:
         admitted (in flight) --respond()---> answered
                            \\--cut_short()--> cancelled, answered or not
 
-    When `cancelled` turns true, each queue in `waiters` gets ("cancelled", None), and
-    the handler's own functions, the `callbacks`, run.
+    When `cancelled` turns true, each queue in `cancel_inboxes` gets ("cancelled",
+    None), and the handler's own functions, the `callbacks`, run.
     """
 
     modern = False
@@ -3868,7 +3873,7 @@ class Request:
         self.version = session.version
         self.capabilities = session.peer_capabilities
         self.client_info = session.peer_info
-        self.waiters: list[SimpleQueue[Any]] = []
+        self.cancel_inboxes: list[SimpleQueue[Any]] = []
         self.callbacks: list[Job] = []
 
 
@@ -4176,8 +4181,13 @@ class Workers:
 
     The policy: few threads work off a burst, because a burst's answers then share one
     write. So while one worker is on its way, no second one is called; once it has
-    looked in, it calls the next if there is more than one job. Another policy would
-    have to change one method, `_call_one_locked`.
+    looked in, it calls the next if there are more jobs. `_call_one_locked` chooses; but
+    that one at most is on its way, `nudge`, `_start`, `_run` and `_is_called` rely on,
+    too: another policy would change what `_on_its_way` means to them.
+
+    How a worker is called: it waits for its bell, a lock, by acquiring it. The bell is
+    released exactly once for each call, and acquired exactly once. The first call is
+    the start. Later, who takes the bell off `_idle` calls, and nobody else does.
 
     `between()` is for that write: a worker calls it when it has looked in, and after
     each job, unless another worker is on its way, which will.
@@ -4200,11 +4210,10 @@ class Workers:
         self._lock = threading.Lock()
         self._backlog: deque[Job] = deque()
         self._threads: set[threading.Thread] = set()
-        # What each IDLE worker waits for, the latest one last: a lock of its own, which
-        # the caller releases. So the caller can choose, and it chooses the latest,
-        # which is still warm; a queue or condition for all would wake the one that has
-        # waited longest, and so keep alive more than are needed. Nor is any wait
-        # cheaper.
+        # The bells of the IDLE workers, the latest one last. So the caller can choose,
+        # and it chooses the latest, which is still warm; a queue or condition for all
+        # would wake the one that has waited longest, and so keep alive more than are
+        # needed. Nor is any wait cheaper.
         self._idle: list[threading.Lock] = []
         # One, and never a second one, is ON ITS WAY.
         self._on_its_way = False
@@ -4261,11 +4270,11 @@ class Workers:
             self._report(f"{self.name}: {error}")
 
     def _run(self) -> None:
-        # Open at first: to be started is to be called.
-        wake = threading.Lock()
-        while self._is_called(wake):
+        # It rings at first: to be started is to be called.
+        bell = threading.Lock()
+        while self._is_called(bell):
             self.between()
-            while (job := self._next(wake)) is not None:
+            while (job := self._next(bell)) is not None:
                 try:
                     job()
                 except BaseException as error:
@@ -4278,30 +4287,34 @@ class Workers:
                 if not self._on_its_way:
                     self.between()
 
-    def _is_called(self, wake: threading.Lock) -> bool:
-        """Wait for a caller's release of `wake`. False when this worker may go."""
-        released = wake.acquire(timeout=self._patience)
+    def _is_called(self, bell: threading.Lock) -> bool:
+        """Wait until the bell rings. False when this worker may go."""
+        has_rung = bell.acquire(timeout=self._patience)
         with self._lock:
-            uncalled = wake in self._idle
+            uncalled = bell in self._idle
             if uncalled:
-                self._idle.remove(wake)
+                self._idle.remove(bell)
             if uncalled or (self.closed and not self._backlog):
                 self._threads.discard(threading.current_thread())
                 return False
             self._on_its_way = False
-        # It may have been called when its patience had just ended: the release is
-        # there.
-        return released or wake.acquire()
+        if not has_rung:
+            # 1. Its patience ended.
+            # 2. Before it had the lock, a caller took its bell off `_idle`: it rings.
+            # 3. It had the lock, and saw that it was called: it stays.
+            # 4. So this ring is to be acquired: left, it would end the next wait.
+            bell.acquire()
+        return True
 
-    def _next(self, wake: threading.Lock) -> Job | None:
+    def _next(self, bell: threading.Lock) -> Job | None:
         """The next job. None when there is none: this worker is among the idle then."""
         with self._lock:
             if not self._backlog:
                 if self.closed:
-                    # Nobody else will: this worker is to see that it may go.
-                    wake.release()
+                    # Nobody else will call: it calls itself, to see that it may go.
+                    bell.release()
                 else:
-                    self._idle.append(wake)
+                    self._idle.append(bell)
                 return None
             job = self._backlog.popleft()
             newcomer = self._call_one_locked()
@@ -4547,9 +4560,10 @@ class Batch:
     What changes is guarded by the connection's lock.
     """
 
-    def __init__(self, exchange: Any) -> None:
-        # Over HTTP, what brought it and takes the answers.
-        self.exchange = exchange
+    def __init__(self, stream: Any, auth: Json | None) -> None:
+        # Over HTTP, as each Request in it has them.
+        self.stream = stream
+        self.auth = auth
         self.is_read = False
         self.open: list[Request] = []
         # Encoded; what was cancelled has none.
@@ -4560,17 +4574,6 @@ class Batch:
         if not self.is_read or self.open or not self.answers:
             return None
         return b"[" + b",".join(self.answers) + b"]"
-
-
-# What a Connection does with what the Protocol made of a message. It stands outside of
-# the class for importlib.reload(), by which host programs take a plug-in anew: a
-# Connection that lives on looks it up here, and finds the classes of today.
-_ACTIONS = {
-    Request: "_act_on_request",
-    Answer: "_act_on_answer",
-    Notification: "_act_on_notification",
-    Refusal: "_act_on_refusal",
-}
 
 
 class Connection:
@@ -4586,24 +4589,30 @@ class Connection:
     The life of a request of the peer's:
 
         in flight --respond()--> answered
-        in flight --cut_short() with a message--> answered; its work is told to stop
-        in flight --cut_short() without one--> cancelled; its work is told to stop
+        in flight --cut_short()--> cancelled; and answered, if it gets a message
 
-    It ends once. Each of the three takes it out of protocol.in_flight, under the lock:
-    who finds it there has won, and may queue an answer in the same breath; who comes
-    later gets False, and has nothing more to say. A request of ours ends in the same
-    way: its waiter goes to whoever takes it out of protocol.pending.
+    It ends once. Either takes it out of protocol.in_flight, under the lock: who finds
+    it there has won, and may queue an answer in the same breath; who comes later gets
+    False, and has nothing more to say. A request of ours ends in the same way: its
+    waiter goes to whoever takes it out of protocol.pending.
 
     The life of the conversation:
 
-        open --a write has failed--> unheard: what comes in is still taken
-        open or unheard --close()--> over
+        OPEN --a write has failed, or close() has begun--> UNHEARD
+        UNHEARD --close() has cancelled and failed all that was open--> OVER
 
-    When it is not open any more, `closed` says why.
+    Of an UNHEARD one, nothing is written any more, but what comes in is still taken.
+    When it is not OPEN any more, `reason` says why.
     """
+
+    OPEN = "open"
+    UNHEARD = "unheard"
+    OVER = "over"
 
     # Of a legacy HTTP session.
     session_id: str | None = None
+    # The peer takes one answer, and nothing besides: see Server.handle.
+    answers_only = False
 
     def __init__(
         self,
@@ -4627,16 +4636,15 @@ class Connection:
         self._framer = LineFramer(max_message)
         # By kind. Made when needed: most HTTP requests need none.
         self._pools: dict[str, Workers] = {}
-        # No message is taken any more.
-        self._is_over = False
         # What follows is guarded by _lock, and so is the end of a request.
         self._lock = threading.Lock()
         # What waits to be written: a line, and whether it may be dropped.
         self._outbox: list[tuple[bytes, bool]] = []
         # A thread is writing.
         self._writing = False
-        # Why nothing can be said any more.
-        self.closed: ConnectionClosed | None = None
+        # OVER is written without the lock: after that, it is final.
+        self.state = self.OPEN
+        self.reason: ConnectionClosed | None = None
         # The threads whose callbacks answer questions.
         self.answering: set[int] = set()
 
@@ -4659,7 +4667,7 @@ class Connection:
         fresh = Workers(self._name + kind, limit, self.flush, self.log)
         # Another thread may have been faster.
         pool = self._pools.setdefault(kind, fresh)
-        if self._is_over:
+        if self.state == self.OVER:
             pool.close(0.0)
         return pool
 
@@ -4671,7 +4679,7 @@ class Connection:
         """
         ready: list[Request] = []
         for line in self._framer.feed(data):
-            if self._is_over:
+            if self.state == self.OVER:
                 break
             ready += self.receive(line)
         return ready
@@ -4708,32 +4716,30 @@ class Connection:
         return []
 
     def _receive_batch(
-        self, messages: list[Any], exchange: Any = None
+        self, messages: list[Any], stream: Any = None, auth: Json | None = None
     ) -> list[Request]:
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(
                 f"a batch: only {BATCH_VERSION} has them, of 1 to {MAX_BATCH} messages"
             )
-        batch = Batch(exchange)
+        batch = Batch(stream, auth)
         ready: list[Request] = []
         for message in messages:
             ready += self._act(self.protocol.receive(message), batch)
         with self._lock:
             batch.is_read = True
-            self._queue_batch_locked(batch, exchange)
+            self._queue_batch_locked(batch)
         self.helpers.nudge()
         return ready
 
     def _act(self, event: Any, batch: Batch | None = None) -> list[Request]:
         """Act on what the Protocol made of a message; returns a request to serve."""
-        requests: list[Request] = getattr(self, _ACTIONS[type(event)])(event, batch)
-        return requests
+        return self._ACTIONS[type(event).__name__](self, event, batch)
 
     def _act_on_request(self, request: Request, batch: Batch | None) -> list[Request]:
         if batch is not None:
-            if batch.exchange is not None:
-                request.stream = batch.exchange.stream
-                request.auth = batch.exchange.auth
+            request.stream = batch.stream
+            request.auth = batch.auth
             with self._lock:
                 # Another thread may have ended it already.
                 if not self._is_ended(request):
@@ -4769,6 +4775,15 @@ class Connection:
             with self._lock:
                 batch.answers.append(reply)
         return []
+
+    # By name, for importlib.reload(), by which host programs take a plug-in anew: to a
+    # Connection that lives on come events of the classes of today.
+    _ACTIONS: dict[str, Callable[..., list[Request]]] = {
+        "Request": _act_on_request,
+        "Answer": _act_on_answer,
+        "Notification": _act_on_notification,
+        "Refusal": _act_on_refusal,
+    }
 
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve these requests. Never blocks."""
@@ -4816,19 +4831,16 @@ class Connection:
 
         It is written by the next flush(): a worker calls that when its job is done.
         """
-        return self._end(request, encode_answer(message, self.log))
+        return self._end(request, message, cancelled=False)
 
     def cut_short(self, request: Request, message: Json | None = None) -> bool:
-        """End a request that may still run: with this answer, else it is cancelled.
+        """End a request whose work may still run, and is told to stop.
 
-        False if it has ended before. Never blocks; from any thread.
+        With this answer, if there is one. False if it has ended before. Never blocks;
+        from any thread.
         """
-        # cancellation: "MUST NOT send any further messages for it"
-        won = self.respond(request, message) if message else self._end(request, None)
-        if not won:
+        if not self._end(request, message, cancelled=True):
             return False
-
-        request.cancelled = True
         self._stop(request)
         self.helpers.nudge()
         return True
@@ -4841,26 +4853,28 @@ class Connection:
         for request in list(self.protocol.in_flight.values()):
             self.cut_short(request)
 
-    def _end(self, request: Request, answer: bytes | None) -> bool:
+    def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
         """Take a request out of flight, and queue its answer. False if it was not."""
+        # cancellation: "MUST NOT send any further messages for it"
+        answer = None if message is None else encode_answer(message, self.log)
         with self._lock:
             if not self.protocol.end(request):
                 return False
             # Under the same lock: who sees that it has ended reads here why.
-            request.cancelled = answer is None
+            request.cancelled = cancelled
             batch = request.batch
             if batch is not None:
                 batch.open.remove(request)
                 if answer is not None:
                     batch.answers.append(answer)
-                self._queue_batch_locked(batch, request)
+                self._queue_batch_locked(batch)
             elif answer is not None:
-                self._queue_locked(answer, False, request)
+                self._queue_locked(answer, request.stream, is_answer=True)
         return True
 
     def _stop(self, request: Request) -> None:
         """Tell the work on a request: its waits end, its callbacks are called."""
-        for inbox in list(request.waiters):
+        for inbox in list(request.cancel_inboxes):
             inbox.put(("cancelled", None))
         # Until none is left. Another thread may be at it: who pops one has it called.
         with suppress(IndexError):
@@ -4869,10 +4883,17 @@ class Connection:
 
     # Writing: under no lock, and by one thread at a time. What others queue meanwhile
     # it writes next, all in one: so nobody waits for a turn, and a burst is few writes.
-    def _queue_locked(self, data: bytes, droppable: bool, about: Any) -> int:
+    def _queue_locked(
+        self,
+        data: bytes,
+        stream: Any,
+        *,
+        droppable: bool = False,
+        is_answer: bool = False,
+    ) -> int:
         """Queue a line. Returns how many others were dropped for it.
 
-        `about` is a request of the peer's, or the exchange of a batch, or None.
+        Over HTTP: it goes to this stream, if there is one, and as an answer ends it.
         """
         before = len(self._outbox)
         if before >= MAX_QUEUED:
@@ -4880,10 +4901,10 @@ class Connection:
         self._outbox.append((data, droppable))
         return before + 1 - len(self._outbox)
 
-    def _queue_batch_locked(self, batch: Batch, about: Any) -> None:
+    def _queue_batch_locked(self, batch: Batch) -> None:
         answers = batch.encode_if_complete()
         if answers is not None:
-            self._queue_locked(answers, False, about)
+            self._queue_locked(answers, batch.stream, is_answer=True)
 
     def notify(
         self,
@@ -4914,12 +4935,13 @@ class Connection:
     ) -> bool:
         """Queue a line and have it written. False if nobody is to hear it any more."""
         with self._lock:
-            if self.closed is not None:
+            if self.answers_only or self.state != self.OPEN:
                 return False
             # progress: "MUST stop after completion".
             if request is not None and self._is_ended(request):
                 return False
-            dropped = self._queue_locked(data, droppable, request)
+            stream = None if request is None else request.stream
+            dropped = self._queue_locked(data, stream, droppable=droppable)
         if dropped:
             self.log.warning(f"{dropped} notifications dropped: the reader is slow")
         if block and self.transport.may_write(len(data) + 1):
@@ -4952,9 +4974,10 @@ class Connection:
     def _lose_output(self, error: Exception) -> None:
         """Nothing can be written any more."""
         with self._lock:
-            is_first = self.closed is None
+            is_first = self.state == self.OPEN
             if is_first:
-                self.closed = ConnectionClosed(f"cannot write: {error}")
+                self.state = self.UNHEARD
+                self.reason = ConnectionClosed(f"cannot write: {error}")
             self._outbox = []
         if is_first:
             self.endpoint.output_lost(self)
@@ -4984,9 +5007,9 @@ class Connection:
             waiter.sent = False
             if about is not None and about.cancelled:
                 raise Cancelled("the request was cancelled")
-            closed = self.closed or ConnectionClosed("no connection")
+            reason = self.reason or ConnectionClosed("no connection")
             # One exception for all: without the traceback of who raised it before.
-            raise closed.with_traceback(None)
+            raise reason.with_traceback(None)
         except BaseException as error:
             self.abandon(waiter, error_text(error))
             raise
@@ -5049,14 +5072,20 @@ class Connection:
             self.notify("notifications/cancelled", params)
         return True
 
+    def fail(self, request_id: RequestId | None, error: Exception) -> bool:
+        """End the wait for an answer with `error`. False if nobody waits for it."""
+        waiter = self.protocol.pending.pop(request_id, None)
+        if waiter is None:
+            return False
+        waiter.answer(Answer(waiter, None, error))
+        return True
+
     def fail_pending(self, error: Exception, *, tell: bool = False) -> None:
         """End every wait for an answer with `error`; if asked to, `tell` the peer."""
         for waiter in list(self.protocol.pending.values()):
-            if tell:
-                was_open = self.abandon(waiter, str(error))
-            else:
-                was_open = self.protocol.pending.pop(waiter.id, None) is not None
-            if was_open:
+            if not tell:
+                self.fail(waiter.id, error)
+            elif self.abandon(waiter, str(error)):
                 waiter.answer(Answer(waiter, None, error))
 
     # Ending
@@ -5073,7 +5102,7 @@ class Connection:
         with self._lock:
             if self.protocol.in_flight:
                 return False
-            return self.closed is not None or not (self._writing or self._outbox)
+            return self.state != self.OPEN or not (self._writing or self._outbox)
 
     def close(self, error: ConnectionClosed, seconds: float = 0.0) -> None:
         """End the conversation; who waits gets `error`. Idempotent, from any thread.
@@ -5081,11 +5110,14 @@ class Connection:
         Blocks until the workers have ended, then the helpers, each `seconds` at most.
         """
         with self._lock:
-            self.closed = error
+            if self.state == self.OPEN:
+                self.state = self.UNHEARD
+            self.reason = error
             self._outbox = []
         self.cancel_all()
         self.fail_pending(error)
-        self._is_over = True
+        # Not before: a pool that is made then drops what on_cancel() was given.
+        self.state = self.OVER
         for pool in list(self._pools.values()):
             pool.close(seconds)
 
@@ -5254,14 +5286,14 @@ class Context:
 
         Raises Cancelled if that was before.
         """
-        waiters = self._request.waiters
-        waiters += inboxes
+        cancel_inboxes = self._request.cancel_inboxes
+        cancel_inboxes += inboxes
         try:
             self.check_cancelled()
             yield
         finally:
             for inbox in inboxes:
-                waiters.remove(inbox)
+                cancel_inboxes.remove(inbox)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
         """End the stream of the answer, in a legacy HTTP session: the client returns.
@@ -5877,19 +5909,27 @@ def stream_writer(stream: Any) -> Write:
 
 
 class StreamTransport(Transport):
-    """A pair of binary streams: this process's own, a socket's files, any two."""
+    """A pair of binary streams: this process's own, a socket's files, any two.
 
-    def __init__(self, reader: Any, writer: Any) -> None:
+    A server's handlers wait for a client that is slow to read; a client's callers have
+    a timeout to keep, and do not: for them, `patient` is False.
+    """
+
+    def __init__(self, reader: Any, writer: Any, *, patient: bool = True) -> None:
         self._reader = reader
         self._writer = writer
         self._read = stream_reader(reader)
         self._write = stream_writer(writer)
+        self._patient = patient
 
     def read(self) -> bytes:
         return self._read()
 
     def write(self, data: bytes) -> None:
         self._write(data)
+
+    def may_write(self, size: int) -> bool:
+        return self._patient
 
     def close(self) -> None:
         # A socket's files keep it open, and a thread in its read: say the end to both.
@@ -5901,37 +5941,31 @@ class StreamTransport(Transport):
             self._writer.close()
 
 
-class ClientStreams(StreamTransport):
-    """The same for a client, whose callers do not wait for a server to read."""
-
-    def may_write(self, size: int) -> bool:
-        return False
-
-
 class Pump:
     """Reads a server's input and has it served: what Server.serve() runs.
 
     A lone request is served by the thread that has read it: to hand it over would cost
     more than most handlers do. Nobody reads meanwhile. Should that last, whoever called
-    run() starts another reader. The life of a reader:
+    run() starts another reader. With R, a reader, and C, the caller of run():
 
-        READING --a lone request has come--> SERVING
-        SERVING --done, and nobody else reads--> READING
-        SERVING --done, but another one reads by now--> gone
-        READING --the input ends--> gone, once it has signalled that
+        1. R holds the lock `_reading`, and is in its read. C looks every TICK; once it
+           has seen somebody reading PARKING_LOOKS times in a row, it is parked.
+        2. A lone request comes. R puts it into `_serving`, and lets go of `_reading`.
+           If C is parked, R signals that it is SERVING: C looks again.
+        3. R calls the handler.
+      If the handler is fast:
+        4. R has answered before C has looked twice. It takes `_reading`, and is at 1.
+      If it is slow:
+        4. C has looked twice. Nobody was reading, and the same was served each time. So
+           it starts another reader, S, which takes `_reading`, and is at 1 now. While R
+           is serving, what S reads goes to workers.
+        5. The handler returns. R answers, finds that `_reading` is taken, and ends.
+      When the input ends:
+        6. Who reads signals that, and ends. C waits for what is in flight, and returns.
 
-    Who is READING holds the lock `_reading`; what others are SERVING stands in
-    `_serving`. The life of the caller, who serves nothing, so that a handler that
-    ignores its cancellation cannot keep run() from returning:
-
-        LOOKING --nobody reads, the same is served as a TICK ago--> starts a reader
-        LOOKING --somebody has been READING for PARKING_LOOKS--> PARKED
-        PARKED --a reader begins to serve, and signals that--> LOOKING
-        either --a reader signals the end of the input--> waits for the rest, returns
-
-    So the caller looks again and again, instead of starting a timer for each request:
-    that would cost more than the request itself, while to be looked at costs the reader
-    nothing. Who is PARKED does not look.
+    C serves nothing, so that a handler that ignores its cancellation cannot keep run()
+    from returning. It looks again and again, as a timer for each request would cost
+    more than the request itself, while to be looked at costs R nothing.
     """
 
     # Between two looks; so a handler holds up the reading for 10 ms at most. A thread
@@ -5980,7 +6014,7 @@ class Pump:
             connection.close(closed)
 
     def _let_tidy_up(self, seconds: float) -> None:
-        """Wait for handlers that were cancelled; the deaf are left after `seconds`."""
+        """Wait for handlers that were cancelled; for `seconds`, as some ignore it."""
         until = time.monotonic() + seconds
         wait_until(lambda: not self._serving, seconds)
         self._connection.workers.close(until - time.monotonic())
@@ -6077,8 +6111,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             yield inp, out
         finally:
             # The same the other way: what was printed meanwhile must be out before 1 is
-            # the wire again. A flush blocks where nobody reads stderr, so a thread does
-            # it.
+            # the wire again. A flush blocks where nobody reads stderr, and may fail. So
+            # a worker does both: one may fail, and they have a second together.
             flushing = Workers("mcp-stdout", 1, do_nothing, None)
             for stream in (stdout, sys.stderr):
                 flushing.submit(getattr(stream, "flush", do_nothing))
@@ -6091,7 +6125,7 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
                 sys.stdout = sys.stderr = None
 
 
-class Child(Transport):
+class Child(StreamTransport):
     """A server as a child process, in a process group of its own.
 
     So what it starts can be ended with it, and Ctrl-C in a terminal comes to us alone:
@@ -6128,8 +6162,7 @@ class Child(Transport):
             raise ConnectionClosed(
                 f"cannot start the server: {error}", None, command
             ) from error
-        self._read = stream_reader(self._process.stdout)
-        self._write = stream_writer(self._process.stdin)
+        super().__init__(self._process.stdout, self._process.stdin)
         self._last_words: deque[str] = deque(maxlen=STDERR_LINES)
         self._stderr_thread = threading.Thread(
             target=self._read_stderr, name="mcp-stderr", daemon=True
@@ -6138,19 +6171,16 @@ class Child(Transport):
 
     # Moving bytes
     def read(self) -> bytes:
-        data = self._read()
+        data = super().read()
         if not data:
             # Not in close(): there, another thread may still be inside of its read.
-            self._process.stdout.close()
+            self._reader.close()
         return data
-
-    def write(self, data: bytes) -> None:
-        self._write(data)
 
     def may_write(self, size: int) -> bool:
         # POSIX: a pipe that is ready takes PIPE_BUF bytes at once.
         is_small = size <= 4096 and os.name == "posix"
-        return is_small and is_ready(self._process.stdin, writing=True)
+        return is_small and is_ready(self._writer, writing=True)
 
     def _read_stderr(self) -> None:
         """Read it all, so that the child never waits for that; keep the last lines."""
@@ -6186,7 +6216,7 @@ class Child(Transport):
         Blocks for twice EXIT_SECONDS at most, a moment more for what takes SIGKILL.
         """
         with suppress(OSError):
-            self._process.stdin.close()
+            self._writer.close()
         if not self._has_ended(EXIT_SECONDS):
             self._signal_group(self.SIGTERM)
             self._has_ended(EXIT_SECONDS)
@@ -6676,16 +6706,19 @@ class HttpConnection(Connection):
             if old.state == old.COMPLETE:
                 self.streams.pop(old.name, None)
 
-    def _queue_locked(self, data: bytes, droppable: bool, about: Any) -> int:
-        stream: Stream | None = self.listening
-        if about is not None and about.stream is not None:
-            stream = about.stream
+    def _queue_locked(
+        self,
+        data: bytes,
+        stream: Stream | None,
+        *,
+        droppable: bool = False,
+        is_answer: bool = False,
+    ) -> int:
+        if stream is None:
+            stream = self.listening
         if stream is None:
             return 1  # nobody could hear it
-        # An answer is queued when its request is not in flight any more.
-        in_flight = self.protocol.in_flight
-        answers = not isinstance(about, Request) or in_flight.get(about.id) is not about
-        if answers and stream is not self.listening:
+        if is_answer and stream is not self.listening:
             stream.state = stream.COMPLETE
         self._dirty.append(stream)
         return stream.add_locked(data)
@@ -6698,12 +6731,13 @@ class HttpConnection(Connection):
         except IndexError:
             pass  # another thread took the last
 
-    def respond(self, request: Request, message: Json) -> bool:
+    def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
         """As a Connection does. Some errors have a status, if no event went before."""
-        if request.modern and request.stream is not None and "error" in message:
+        has_status = request.modern and request.stream is not None
+        if has_status and message is not None and "error" in message:
             code = message["error"]["code"]
             request.stream.status = _ANSWER_STATUS.get(code, 200)
-        return super().respond(request, message)
+        return super()._end(request, message, cancelled)
 
     def _stop(self, request: Request) -> None:
         super()._stop(request)
@@ -6747,7 +6781,7 @@ class HttpConnection(Connection):
         stream = self.open_stream(exchange)
         answered = False
         try:
-            requests = self._receive_batch(messages, exchange)
+            requests = self._receive_batch(messages, stream, exchange.auth)
             self.dispatch(requests)
             answered = bool(requests) or stream.state == stream.COMPLETE
         finally:
@@ -8238,10 +8272,7 @@ class HttpTransport(Transport):
             self._fail(post.request_id, ConnectionClosed(told))
 
     def _fail(self, request_id: RequestId | None, error: Exception) -> None:
-        waiter = self.connection.protocol.pending.pop(request_id, None)
-        if waiter is not None:
-            waiter.answer(Answer(waiter, None, error))
-        else:
+        if not self.connection.fail(request_id, error):
             self._log.debug(f"HTTP: {error_text(error)}")
 
     def _cancel(self, post: _Post) -> None:
@@ -8354,7 +8385,7 @@ class HttpTransport(Transport):
         self._url = rejection.url
         self._start_listening(self._timeout)
         post.url = None
-        return self.connection.closed is None
+        return self.connection.state == Connection.OPEN
 
     def _renew(self, lost: _ClientSession, moved: SplitResult | None) -> None:
         """Open a session in place of a lost one, where the server has `moved` if it
@@ -8978,7 +9009,7 @@ class ServerEndpoint(Endpoint):
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
         """Open a subscription. Its request stays open as long as that lasts."""
         connection = ctx._connection
-        if connection.closed is not None:
+        if connection.answers_only:
             raise MethodNotFound("listening needs a connection that stays open")
         granted = self._grant(params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
@@ -9711,7 +9742,7 @@ class Server:
         # Takes the answer; nothing is read from it by the connection.
         wire = io.BytesIO()
         connection = self._endpoint.open_connection(StreamTransport(wire, wire))
-        connection.closed = ConnectionClosed("this message has no connection")
+        connection.answers_only = True
         event = connection.protocol.receive(message)
         if not isinstance(event, Request):
             return event.reply if isinstance(event, Refusal) else None
@@ -10524,7 +10555,7 @@ class Client:
         if isinstance(target, Server):
             return MemoryTransport(target)
         if _is_stream_pair(target):
-            return ClientStreams(*target)
+            return StreamTransport(*target, patient=False)
         url, headers = url_of(target)
         if url:
             return HttpTransport(
