@@ -224,7 +224,7 @@ if TYPE_CHECKING:
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = RequestId = MaybeText = Callback = Function = Socket = object
+    Any = RequestId = MaybeText = Callback = Function = Socket = SSLContext = object
     Json = dict
     Job = Write = Callable
     # The bases of our HTTP server come later: see listen_http.
@@ -377,7 +377,7 @@ class McpError(Exception):
     # Of an answer over HTTP that is nothing but this error.
     http_status = 200
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
+    def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -418,7 +418,7 @@ class McpError(Exception):
 class _CodedError(McpError):
     """The errors with a code of their own, and the HTTP status that goes with it."""
 
-    def __init__(self, message: str, data: Any = None) -> None:
+    def __init__(self, message: str, data: object = None) -> None:
         super().__init__(type(self).code, message, data)
 
     def __init_subclass__(cls, code: int | None = None, status: int = 200) -> None:
@@ -537,7 +537,7 @@ class _InputRequired(BaseException):
         self.result = result
 
 
-def show(value: Any, limit: int = 60) -> str:
+def show(value: object, limit: int = 60) -> str:
     """A value as an error text quotes it: the beginning of its JSON.
 
     Cheap, however large the value is.
@@ -601,7 +601,7 @@ def parse_message(data: bytes) -> Any:
         raise ParseError(f"not JSON in UTF-8: {error}") from None
 
 
-def encode_json(value: Any) -> str:
+def encode_json(value: object) -> str:
     """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN,
     objects of classes, cycles."""
     try:
@@ -610,7 +610,7 @@ def encode_json(value: Any) -> str:
         raise ValueError("nested too deeply") from None
 
 
-def encode_message(message: Any) -> bytes:
+def encode_message(message: object) -> bytes:
     """One message as UTF-8 without a line break.
 
     Raises as encode_json does, and for lone surrogates.
@@ -618,23 +618,23 @@ def encode_message(message: Any) -> bytes:
     return encode_json(message).encode("utf-8")
 
 
-def is_id(value: Any) -> bool:
+def is_id(value: object) -> bool:
     """Whether it can be a request's id: "string or integer", "MUST NOT be null"."""
     # A bool is an int to Python.
     return type(value) in (str, int)
 
 
-def find_by_id(table: dict[Any, Any], key: Any) -> Any:
+def find_by_id(table: dict[Any, Any], key: object) -> Any:
     """What a table has under an id that a peer sent; None also for what is no id."""
     return table.get(key) if is_id(key) else None
 
 
-def object_or_empty(value: Any) -> Json:
+def object_or_empty(value: object) -> Json:
     """What a peer sent where an object belongs; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def check_envelope(message: Any) -> str:
+def check_envelope(message: object) -> str:
     """Tell "request", "notification" or "response".
 
     Raises InvalidRequest for what is none of them.
@@ -668,7 +668,7 @@ def check_envelope(message: Any) -> str:
     return "request" if asks else "response"
 
 
-def add_given(wire: Json, **members: Any) -> Json:
+def add_given(wire: Json, **members: object) -> Json:
     """The object, with those members that are not None."""
     wire.update((name, value) for name, value in members.items() if value is not None)
     return wire
@@ -750,7 +750,7 @@ class Method:
     # It is the first on a subscription.
     acknowledges = False
 
-    def __init__(self, sender: str, kind: str, name: str, **traits: Any) -> None:
+    def __init__(self, sender: str, kind: str, name: str, **traits: object) -> None:
         self.sender = sender
         self.kind = kind
         self.name = name
@@ -763,11 +763,11 @@ class Method:
         return self.since <= version <= self.until
 
 
-def _request(sender: str, name: str, handler: str, **traits: Any) -> Method:
+def _request(sender: str, name: str, handler: str, **traits: object) -> Method:
     return Method(sender, "request", name, handler=handler, **traits)
 
 
-def _notification(sender: str, name: str, **traits: Any) -> Method:
+def _notification(sender: str, name: str, **traits: object) -> Method:
     return Method(sender, "notification", name, **traits)
 
 
@@ -995,7 +995,7 @@ LIST_CHANGES = {
 }
 
 
-def method_row(name: Any) -> Method:
+def method_row(name: object) -> Method:
     """The row of a method; UNKNOWN for what is in no revision, or no name."""
     return METHODS.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
 
@@ -1333,7 +1333,7 @@ MAX_STEPS = 2_000_000  # of work for one value: half a second, whatever it is ma
 MAX_ERRORS = 100  # of one value: nobody acts on more
 
 
-def validate(value: Any, schema: Any) -> list[str]:
+def validate(value: object, schema: object) -> list[str]:
     """What is wrong with a value by a JSON Schema (2020-12): one line for each error.
 
     A line looks like `days: expected integer, got "x"`; a valid value gives []. Raises
@@ -1375,7 +1375,7 @@ class Schema:
                 fitting = [kind for kind, rows in rows_by_type.items() if not rows]
                 self._fitting[name] = fitting
 
-    def errors(self, value: Any) -> list[str]:
+    def errors(self, value: object) -> list[str]:
         """What is wrong with a value: at most MAX_ERRORS texts, none if it is valid."""
         required = self._required
         if required is not None and type(value) is dict and required <= value.keys():
@@ -1428,7 +1428,7 @@ _SERVES = "serves"
 class _Compiler:
     """Makes the subschemas of one document, and of what its references lead to."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: object) -> None:
         # Whether a keyword may ask what others have evaluated: to track it takes time.
         self.tracks_evaluated = "'unevaluated" in repr(schema)
         # (URI, dynamic anchor) -> _Subschema
@@ -1548,7 +1548,7 @@ class _Compiler:
     def compile_each(self, schemas: list[Any], base: str) -> list[_Subschema]:
         return [self.compile(schema, base) for schema in schemas]
 
-    def compile_one_or_each(self, schemas: Any, base: str) -> Any:
+    def compile_one_or_each(self, schemas: object, base: str) -> Any:
         if isinstance(schemas, list):
             return self.compile_each(schemas, base)
         return self.compile(schemas, base)
@@ -1627,7 +1627,7 @@ class _Run:
         if self.left < 0:
             raise OverflowError("too much work for the schema")
 
-    def check(self, subschema: _Subschema, value: Any) -> list[_Failure]:
+    def check(self, subschema: _Subschema, value: object) -> list[_Failure]:
         """Why a value does not fit: empty if it does. Runs for each part of a value."""
         expected, rows_by_type, steps, uri = subschema
         rows = rows_by_type.get(type(value))
@@ -1667,7 +1667,7 @@ class _Run:
         self.scope = scope
         return failures[:MAX_ERRORS]
 
-    def attempt(self, subschema: _Subschema, value: Any) -> list[_Failure]:
+    def attempt(self, subschema: _Subschema, value: object) -> list[_Failure]:
         """As check. If the value does not fit, what was evaluated does not count."""
         count = len(self.evaluated)
         failures = self.check(subschema, value)
@@ -1676,7 +1676,7 @@ class _Run:
             del self.evaluated[count:]
         return failures
 
-    def nearest(self, attempts: list[list[_Failure]], value: Any) -> list[_Failure]:
+    def nearest(self, attempts: list[list[_Failure]], value: object) -> list[_Failure]:
         """Why none of the alternatives fits, from the failures of each.
 
         In one line if each expects one thing here; else as the nearest one has it.
@@ -1699,10 +1699,10 @@ class _Run:
         return fails_here, len(failures)
 
     # References.
-    def ref(self, value: Any, reference: _Reference) -> list[Any]:
+    def ref(self, value: object, reference: _Reference) -> list[Any]:
         return [(None, value, reference.subschema)]
 
-    def dynamic_ref(self, value: Any, reference: _Reference) -> list[Any]:
+    def dynamic_ref(self, value: object, reference: _Reference) -> list[Any]:
         # A dynamic anchor is that of the outermost document entered that has it.
         for uri in self.scope:
             subschema = self.schema.dynamic.get((uri, reference.anchor))
@@ -1711,7 +1711,7 @@ class _Run:
         return [(None, value, reference.subschema)]
 
     # Subschemas for the value itself.
-    def any_of(self, value: Any, subschemas: list[_Subschema]) -> list[_Failure]:
+    def any_of(self, value: object, subschemas: list[_Subschema]) -> list[_Failure]:
         attempts = []
         for subschema in subschemas:
             failures = self.attempt(subschema, value)
@@ -1724,7 +1724,7 @@ class _Run:
             return []
         return self.nearest(attempts, value)
 
-    def one_of(self, value: Any, subschemas: list[_Subschema]) -> list[_Failure]:
+    def one_of(self, value: object, subschemas: list[_Subschema]) -> list[_Failure]:
         attempts = [self.attempt(subschema, value) for subschema in subschemas]
         attempts = [failures for failures in attempts if failures]
         fitting = len(subschemas) - len(attempts)
@@ -1734,7 +1734,7 @@ class _Run:
             return self.nearest(attempts, value)
         return [_Failure(self.path, partial(_several_text, fitting), value)]
 
-    def if_then_else(self, value: Any, arguments: list[Any]) -> list[Any]:
+    def if_then_else(self, value: object, arguments: list[Any]) -> list[Any]:
         condition, then, otherwise = arguments
         branch = otherwise if self.attempt(condition, value) else then
         if branch is None:
@@ -1848,11 +1848,11 @@ def _encode_path(path: Any) -> str:
     return place
 
 
-def _nothing_text(path: Any, value: Any) -> str:
+def _nothing_text(path: object, value: object) -> str:
     return f"nothing is allowed here, got {show(value)}"
 
 
-def _missing_text(path: Any, value: Any) -> str:
+def _missing_text(path: object, value: object) -> str:
     return "required, but missing"
 
 
@@ -1860,7 +1860,7 @@ def _unknown_text(known: Iterable[str], path: Any, value: Any) -> str:
     return "unknown" + suggest(str(path[1]), known)
 
 
-def _several_text(count: int, path: Any, value: Any) -> str:
+def _several_text(count: int, path: object, value: object) -> str:
     return f"matches {count} alternatives of `oneOf`, must match one"
 
 
@@ -1889,7 +1889,7 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def json_type(value: Any) -> Any:
+def json_type(value: object) -> Any:
     """Which of _EVERY a value counts as: int for a whole float, bool for a bool."""
     if isinstance(value, float) and value.is_integer():
         return int
@@ -1898,7 +1898,7 @@ def json_type(value: Any) -> Any:
     return next(kind for kind in _EVERY if isinstance(value, kind))
 
 
-def equality_key(value: Any, spend: Spend | None = None) -> str:
+def equality_key(value: object, spend: Spend | None = None) -> str:
     """What equal values share: 1 and 1.0, but not 1 and true.
 
     It is text, as nobody can foresee its hash and choose values that collide.
@@ -2163,7 +2163,7 @@ def to_plain(value: Any) -> Any:
     return _plain_scalar(value)
 
 
-def _plain_scalar(value: Any) -> Any:
+def _plain_scalar(value: object) -> Any:
     if isinstance(value, (str, int, float)):
         return value
     if isinstance(value, bytes):
@@ -2194,7 +2194,7 @@ def class_name(cls: type) -> str:
 REFUSALS = (ValueError, TypeError, ArithmeticError)
 
 
-def convert_scalar(parse: Callable[[Any], Any], expected: str, wire: Any) -> Any:
+def convert_scalar(parse: Callable[[Any], Any], expected: str, wire: object) -> Any:
     """parse(wire), or a ValueError that says what was expected."""
     try:
         return parse(wire)
@@ -2202,7 +2202,7 @@ def convert_scalar(parse: Callable[[Any], Any], expected: str, wire: Any) -> Any
         raise ValueError(f"expected {expected}, got {show(wire)}") from None
 
 
-def _parse_base64(cls: Any, wire: str) -> bytes:
+def _parse_base64(cls: object, wire: str) -> bytes:
     import base64
 
     return base64.b64decode(wire, validate=True)
@@ -2272,7 +2272,7 @@ _TEXT_CLASSES = {"uuid.UUID", "pathlib.PurePath", "decimal.Decimal"}
 
 
 # Blocks and messages
-def to_block(item: Any) -> Json:
+def to_block(item: object) -> Json:
     """A block for text, a content object, or a block as on the wire; or a TypeError."""
     if isinstance(item, str):
         return {"type": "text", "text": item}
@@ -2283,7 +2283,7 @@ def to_block(item: Any) -> Json:
     )
 
 
-def to_any_block(value: Any) -> Json:
+def to_any_block(value: object) -> Json:
     """A block for any value: what to_block does not take, as JSON in text."""
     with suppress(TypeError):
         return to_block(value)
@@ -2468,7 +2468,7 @@ class Message(_Content):
     Raises ValueError for another role, TypeError for other content.
     """
 
-    def __init__(self, content: Any, role: str = "user") -> None:
+    def __init__(self, content: object, role: str = "user") -> None:
         if role not in ("user", "assistant"):
             raise ValueError(f"role: user or assistant, not {show(role)}")
         if isinstance(content, (list, tuple)):
@@ -2478,7 +2478,7 @@ class Message(_Content):
         add_given(self, role=role, content=content)
 
 
-def prompt_messages(value: Any) -> list[Json]:
+def prompt_messages(value: object) -> list[Json]:
     """The messages of prompts/get for what a prompt returned.
 
     That is a Message, what a Message's content may be, a message as on the wire, or a
@@ -2488,13 +2488,13 @@ def prompt_messages(value: Any) -> list[Json]:
     return [_to_message(item) for item in items]
 
 
-def _to_message(item: Any) -> Message:
+def _to_message(item: object) -> Message:
     if isinstance(item, dict) and "role" in item:
         return Message(item.get("content"), item["role"])
     return Message(item)
 
 
-def read_contents(uri: str, value: Any, mime_type: str | None) -> Json:
+def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
     """One of the contents of resources/read, for what a resource's function returned.
 
     `mime_type` is the registered one. Raises TypeError or ValueError for a value that
@@ -2596,7 +2596,7 @@ def unwrap_result(result: Json) -> Any:
     return blocks[0] if len(blocks) == 1 else blocks
 
 
-def _unwrap_structured(value: Any, blocks: list[Json]) -> Any:
+def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
     """The value inside {"result": value}, if a server wrapped it; else as it is."""
     if not isinstance(value, dict) or list(value) != ["result"]:
         return value
@@ -2719,7 +2719,7 @@ def _read_class(cls: Any) -> list[_Parameter]:
 
 
 # Types on the wire
-def _as_it_comes(wire: Any) -> Any:
+def _as_it_comes(wire: object) -> Any:
     return wire
 
 
@@ -2773,7 +2773,7 @@ class _Union:
         self._document = document
         self._schemas: list[Schema] = []
 
-    def convert(self, wire: Any) -> Any:
+    def convert(self, wire: object) -> Any:
         if not self._schemas:
             self._schemas = [Schema(self._document(each)) for each in self._types]
         refusal: Exception = ValueError("it fits no alternative")
@@ -2869,7 +2869,7 @@ class HintReader:
             return described
         return WireType({**described, "$defs": self._defs}, described.convert)
 
-    def evaluate(self, hint: Any) -> Any:
+    def evaluate(self, hint: object) -> Any:
         """A hint as an object, if it is text. Raises TypeError when it cannot be."""
         text = getattr(hint, "__forward_arg__", hint)
         if not isinstance(text, str):
@@ -2929,7 +2929,7 @@ class HintReader:
         converters = [(name, member.convert) for name, member in members.items()]
         return WireType(schema, partial(_convert_members, converters))
 
-    def _annotated(self, hint: Any, notes: Iterable[Any]) -> WireType:
+    def _annotated(self, hint: object, notes: Iterable[Any]) -> WireType:
         described = self.describe(hint)
         kinds = described.kinds()
         nouns = [noun for kind, noun in _COUNTED.items() if kind in kinds]
@@ -3053,7 +3053,7 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
 }
 
 
-def _hint_name(origin: Any) -> str:
+def _hint_name(origin: object) -> str:
     """A hint's name in the tables: of a class its class_name, of typing's special forms
     the one they have, such as "Union"; "a UnionType" for what is only an instance."""
     if isinstance(origin, type):
@@ -3061,7 +3061,7 @@ def _hint_name(origin: Any) -> str:
     return getattr(origin, "_name", None) or "a " + type(origin).__name__
 
 
-def _publish_default(member: WireType, default: Any) -> None:
+def _publish_default(member: WireType, default: object) -> None:
     if default is REQUIRED or default is ABSENT:
         return
     # Of `x: str = None`, nothing: its type has no null.
@@ -3114,7 +3114,7 @@ def _respell(text: str, names: Json) -> tuple[Any, Json]:
     return compile(tree, "<hint>", "eval"), {**names, **subscriptable}
 
 
-def describe_hint(hint: Any, names: Json) -> WireType:
+def describe_hint(hint: object, names: Json) -> WireType:
     """The whole schema of one hint, whose text may use `names`. Raises TypeError."""
     reader = HintReader(names)
     return reader.document(reader.describe(hint))
@@ -3299,7 +3299,7 @@ class Output:
     BY_VALUE = "by value"
 
     def __init__(
-        self, fn: Any, schema: Json | None, structured: bool | None, name: str
+        self, fn: object, schema: Json | None, structured: bool | None, name: str
     ) -> None:
         """Take `schema`, else what the return hint of `fn` says, unless `structured` is
         False. Raises TypeError if it is True, and the hint has no schema."""
@@ -3317,7 +3317,7 @@ class Output:
         self.schema = schema or None
         self._check = Schema(schema or {})
 
-    def result(self, value: Any) -> Json:
+    def result(self, value: object) -> Json:
         """The result for a returned value. Raises TypeError or ValueError for a value
         that has no form in JSON, or does not match the schema."""
         if self.mode is self.STRUCTURED:
@@ -3332,7 +3332,7 @@ class Output:
             return self._structured(value)
         return {"content": [to_any_block(item) for item in items]}
 
-    def _structured(self, value: Any) -> Json:
+    def _structured(self, value: object) -> Json:
         plain = to_plain(value)
         structured = plain
         if self._wraps or not isinstance(plain, dict):
@@ -3349,7 +3349,7 @@ class Output:
         }
 
 
-def _describe_returned(fn: Any, structured: bool | None, name: str) -> Json | None:
+def _describe_returned(fn: object, structured: bool | None, name: str) -> Json | None:
     """The schema of a function's return hint; None, unless `structured` asks for it,
     where the hint says too little, or what JSON Schema cannot say."""
     _, hint, names = read_parameters(fn)
@@ -3617,7 +3617,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 # Mirrored headers, so that a gateway can route and refuse without reading bodies:
 # basic/transports/streamable-http.md#request-metadata.
-def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
+def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     """Which arguments of a tool headers mirror, by its schema: (path, header) each.
 
     Raises ValueError for a schema that makes the tool invalid.
@@ -3647,7 +3647,7 @@ def header_parameters(schema: Any) -> list[tuple[list[str], str]]:
 HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
-def _schema_nodes(schema: Any) -> Iterator[tuple[Json, list[str] | None]]:
+def _schema_nodes(schema: object) -> Iterator[tuple[Json, list[str] | None]]:
     """Every object in a schema, and its path.
 
     That is the names of `properties` that lead there, None where it is reached in
@@ -3691,7 +3691,7 @@ def mirrored_headers(
     return headers
 
 
-def encode_header(value: Any) -> str:
+def encode_header(value: object) -> str:
     """A value as a header has it.
 
     See basic/transports/streamable-http.md#value-encoding.
@@ -3705,7 +3705,7 @@ def encode_header(value: Any) -> str:
     return f"=?base64?{_base64(text.encode('utf-8', 'surrogatepass'))}?="
 
 
-def is_mirrored(text: str, value: Any) -> bool:
+def is_mirrored(text: str, value: object) -> bool:
     """Whether a header says this value."""
     encoded = re.fullmatch(_ENCODED_HEADER, text) if text.startswith("=?") else None
     try:
@@ -3915,8 +3915,8 @@ class Protocol:
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
         # Our requests: id -> who waits. The peer's: id -> Request.
-        self.pending: dict[Any, Any] = {}
-        self.in_flight: dict[Any, Request] = {}
+        self.pending: dict[RequestId | None, Waiter] = {}
+        self.in_flight: dict[RequestId, Request] = {}
         self.next_id = itertools.count(1).__next__
         # The URIs of resources/subscribe.
         self.subscribed: dict[str, bool] = {}
@@ -4061,7 +4061,7 @@ class Protocol:
             return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
 
-    def open(self, pending: Any) -> RequestId:
+    def open(self, pending: Waiter) -> RequestId:
         """Register a request of ours under a new id, before its bytes leave."""
         request_id: RequestId = self.next_id()
         self.pending[request_id] = pending
@@ -4080,7 +4080,7 @@ class Protocol:
 ###############################################################################
 # Threads that come when there is work and go when there is none, waits that end in
 # time, and the way to Python's logging. Knows nothing of messages.
-def do_nothing(*ignored: Any) -> None:
+def do_nothing(*ignored: object) -> None:
     """What is done where nothing is to be done, by a worker's job, say."""
 
 
@@ -4103,7 +4103,7 @@ def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
             return inbox.get(timeout=min(left, WAIT_SLICE))
 
 
-def put_bounded(inbox: SimpleQueue[Any], item: Any) -> None:
+def put_bounded(inbox: SimpleQueue[Any], item: object) -> None:
     """Put an item, never blocking: when MAX_QUEUED wait, the oldest is dropped."""
     if inbox.qsize() >= MAX_QUEUED:
         with suppress(Empty):
@@ -4139,7 +4139,7 @@ def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
 
 
 def start_timer(
-    seconds: float, job: Callable[..., Any], *arguments: Any
+    seconds: float, job: Callable[..., Any], *arguments: object
 ) -> threading.Timer:
     """Have a thread of its own call job(*arguments) in `seconds`.
 
@@ -4349,16 +4349,16 @@ class _Log:
         self._workers = Workers("mcp-log", 1, do_nothing, None, patience=0.0)
 
     # The levels by the numbers that logging has for them: it is slow to import.
-    def debug(self, text: str, error: Any = None) -> None:
+    def debug(self, text: str, error: object = None) -> None:
         self._put(10, text, error)
 
-    def warning(self, text: str, error: Any = None) -> None:
+    def warning(self, text: str, error: object = None) -> None:
         self._put(30, text, error)
 
-    def error(self, text: str, error: Any = None) -> None:
+    def error(self, text: str, error: object = None) -> None:
         self._put(40, text, error)
 
-    def _put(self, level: int, text: str, error: Any) -> None:
+    def _put(self, level: int, text: str, error: object) -> None:
         if len(self._workers) < MAX_QUEUED:
             self._workers.submit(partial(_hand_to_logging, level, text, error))
 
@@ -4732,7 +4732,7 @@ class Connection:
         self.helpers.nudge()
         return ready
 
-    def _act(self, event: Any, batch: Batch | None = None) -> list[Request]:
+    def _act(self, event: object, batch: Batch | None = None) -> list[Request]:
         """Act on what the Protocol made of a message; returns a request to serve."""
         return self._ACTIONS[type(event).__name__](self, event, batch)
 
@@ -5212,7 +5212,7 @@ class Context:
         # Only now: it could be encoded, so it is a number.
         request.progress = done
 
-    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+    def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Log to the client, if it wants this level: server/utilities/logging.md.
 
         level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
@@ -5235,19 +5235,19 @@ class Context:
         params["data"] = to_plain(data)
         self._connection.notify("notifications/message", params, self._request)
 
-    def debug(self, data: Any, logger: str | None = None) -> None:
+    def debug(self, data: object, logger: str | None = None) -> None:
         """Log at the level "debug": log("debug", data, logger)."""
         self.log("debug", data, logger)
 
-    def info(self, data: Any, logger: str | None = None) -> None:
+    def info(self, data: object, logger: str | None = None) -> None:
         """Log at the level "info": log("info", data, logger)."""
         self.log("info", data, logger)
 
-    def warning(self, data: Any, logger: str | None = None) -> None:
+    def warning(self, data: object, logger: str | None = None) -> None:
         """Log at the level "warning": log("warning", data, logger)."""
         self.log("warning", data, logger)
 
-    def error(self, data: Any, logger: str | None = None) -> None:
+    def error(self, data: object, logger: str | None = None) -> None:
         """Log at the level "error": log("error", data, logger)."""
         self.log("error", data, logger)
 
@@ -5307,7 +5307,7 @@ class Context:
 
     # Asking
 
-    def elicit(self, message: str, schema: Any, key: str | None = None) -> Json:
+    def elicit(self, message: str, schema: object, key: str | None = None) -> Json:
         """Ask the user to fill in a form: client/elicitation.md.
 
         message: what the user is told
@@ -5346,10 +5346,10 @@ class Context:
 
     def sample(
         self,
-        messages: Any,
+        messages: object,
         max_tokens: int = 1000,
         key: str | None = None,
-        **params: Any,
+        **params: object,
     ) -> Json:
         """Have the client's model answer: client/sampling.md.
 
@@ -5525,7 +5525,7 @@ class Context:
         return fingerprint([self._request.method, salient, principal(self.auth)])
 
 
-def _is_object_of_objects(value: Any) -> bool:
+def _is_object_of_objects(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     return all(isinstance(each, dict) for each in value.values())
@@ -5556,7 +5556,7 @@ def needed_capability(
     return row.capability, row.since
 
 
-def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
+def elicitation_schema(schema: object) -> tuple[Json, Callable[[Any], Any]]:
     """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict.
 
     Beside it, what makes the content that comes back a Python value. Raises ValueError
@@ -5581,7 +5581,7 @@ def _without_null(field: Json) -> Json:
     return add_given(dict(others[0]), default=field.get("default"))
 
 
-def check_elicitation_schema(schema: Any) -> None:
+def check_elicitation_schema(schema: object) -> None:
     """Raise ValueError unless it is a form.
 
     That is "flat objects with primitive properties only": client/elicitation.md.
@@ -5665,7 +5665,7 @@ def principal(auth: Json | None) -> Any:
     return lasting or auth
 
 
-def fingerprint(value: Any) -> str:
+def fingerprint(value: object) -> str:
     """A short text that no other JSON value has."""
     import hashlib
 
@@ -6744,7 +6744,7 @@ class HttpConnection(Connection):
         if request.stream is not None and request.batch is None:
             request.stream.end()
 
-    def take(self, message: Any, exchange: Exchange) -> None:
+    def take(self, message: object, exchange: Exchange) -> None:
         """Serve what a POST brought. The answer may still be to come.
 
         What it turned out to be      without session    in a session       in HTTP+SSE
@@ -7235,7 +7235,7 @@ def _host_name(host: str) -> str:
     return (host.rpartition(":")[0] or host).lower()
 
 
-def _metadata_url(resource: Any) -> str:
+def _metadata_url(resource: object) -> str:
     """Where the metadata of a resource are: RFC 9728, section 3.1."""
     parts = re.match("(https?://[^/]*)(.*)", str(resource))
     if parts is None:
@@ -7549,7 +7549,7 @@ class HttpServer(_TcpServer):
         port: int,
         path: str,
         max_connections: int,
-        ssl_context: Any,
+        ssl_context: SSLContext | None,
     ) -> None:
         """Listen, and serve in the background. Raises OSError if the port is taken."""
         import socket
@@ -7582,7 +7582,7 @@ class HttpServer(_TcpServer):
     def __enter__(self) -> HttpServer:
         return self
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -7675,7 +7675,7 @@ class HttpServer(_TcpServer):
         self.deadlines.pop(request, None)
         super().shutdown_request(request)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: object, client_address: object) -> None:
         """Note how a connection has ended, if not by itself."""
         error = sys.exc_info()[1]
         self._log.debug(f"an HTTP connection ended: {error_text(error)}")
@@ -7687,7 +7687,7 @@ def listen_http(
     port: int,
     path: str,
     max_connections: int,
-    ssl_context: Any,
+    ssl_context: SSLContext | None,
 ) -> HttpServer:
     """A server on a port, serving in the background. Raises OSError if it is taken."""
     # These take 17 ms to import, which a server on stdio need not spend: so our classes
@@ -9466,7 +9466,7 @@ class Server:
         def register(function: Function) -> Function:
             count = len(read_parameters(function)[0])
 
-            def complete(*given: Any) -> list[str]:
+            def complete(*given: object) -> list[str]:
                 # All of a generator's values, before the job is done.
                 return [str(value) for value in function(*given[:count])]
 
@@ -9547,7 +9547,7 @@ class Server:
             max_body: int = MAX_BODY,
             max_sessions: int = MAX_SESSIONS,
             session_seconds: float = SESSION_SECONDS,
-            ssl_context: Any = None,
+            ssl_context: SSLContext | None = None,
         ) -> None: ...
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
@@ -9591,7 +9591,7 @@ class Server:
         max_body: int = MAX_BODY,
         max_sessions: int = MAX_SESSIONS,
         session_seconds: float = SESSION_SECONDS,
-        ssl_context: Any = None,
+        ssl_context: SSLContext | None = None,
     ) -> HttpServer:
         """Serve HTTP in the background: basic/transports/streamable-http.md.
 
@@ -10027,7 +10027,7 @@ class Listening:
         # For the acknowledgement, which _hear passes on.
         self._connection.wait(self._waiter, self._client.timeout)
 
-    def _hear(self, subscription: Any, method: str, params: Json) -> None:
+    def _hear(self, subscription: object, method: str, params: Json) -> None:
         """Take a notification if it belongs to this one, on the reading thread.
 
         Whether it does is told by the id that it carries, or in a legacy session by the
@@ -10078,7 +10078,7 @@ class Listening:
     def __enter__(self) -> Listening:
         return self
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
 
@@ -10396,7 +10396,7 @@ class Client:
         on_progress: Callback = None,
         on_notification: Callback = None,
         trace: Callable[[str, bytes], Any] | bool | None = None,
-        ssl_context: Any = None,
+        ssl_context: SSLContext | None = None,
         validate: bool = True,
     ) -> None:
         """Prepare to reach a server, by `with` or connect(). Raises ValueError.
@@ -10511,7 +10511,7 @@ class Client:
     def __enter__(self) -> Client:
         return self if self._connection is not None else self.connect()
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def _open(self, version: str) -> None:
@@ -10824,7 +10824,7 @@ class Client:
             )
 
     # The server's features
-    def call(self, name: str, /, **arguments: Any) -> Any:
+    def call(self, name: str, /, **arguments: object) -> Any:
         """Call a tool for its value: structured content, else text, else blocks.
 
         name: the tool's
@@ -11011,7 +11011,7 @@ class Client:
             f"or after {MAX_PAGES} pages"
         )
 
-    def _check_structured(self, tool: str, value: Any) -> None:
+    def _check_structured(self, tool: str, value: object) -> None:
         """Raise InternalError for a value that the tool's outputSchema forbids."""
         try:
             schema = self._output_schema(tool)
