@@ -255,6 +255,7 @@ __all__ = [
     "Server",
     "Timeout",
     "ToolError",
+    "Transport",
     "UnsupportedVersion",
     "validate",
 ]
