@@ -402,7 +402,7 @@ class McpError(Exception):
 
         kind = ERRORS.get(code, McpError)
         names_uri = isinstance(data, dict) and "uri" in data
-        if kind is InvalidParams and (names_uri or re.match(NOT_FOUND_TEXT, text)):
+        if code in MAYBE_NOT_FOUND and (names_uri or re.match(NOT_FOUND_TEXT, text)):
             kind = NotFound
         error_of_kind = McpError.__new__(kind)
         McpError.__init__(error_of_kind, code, text, data)
@@ -471,9 +471,11 @@ class RequestCancelled(_CodedError, code=-32800):
 ERRORS: dict[int, type[McpError]] = {
     each.code: each for each in _CodedError.__subclasses__()
 }
-# Servers say "not found" by these three, too. Only -32002 is the protocol's.
-ERRORS.update(dict.fromkeys((-32001, -32002, -32003), NotFound))
-# How servers say it where the code is that of any wrong parameter.
+# "Resource not found", in the legacy revisions.
+ERRORS[-32002] = NotFound
+# By these codes servers say it, too, and other things: -32001 is a timeout of some. So
+# their words decide.
+MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
 NOT_FOUND_TEXT = (
     r"(?is).{,300}?(unknown (tool|resource|prompt)\b"
     r"|\b(tool|resource|prompt) .{,99}not found)"
@@ -6379,16 +6381,25 @@ class Exchange:
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""
         self.state = self.OVER
-        headers = {**headers, **self.extra, "Content-Length": str(len(body))}
+        headers = self._merge(headers)
+        headers["Content-Length"] = str(len(body))
         self.shell.start(status, headers, b"" if self.method == "HEAD" else body)
         self.finish()
 
     def write(self, events: bytes, ending: bool) -> None:
         """Write events; before the first, the head; if `ending`, the end as well."""
         if self.state == self.OPENING:
-            self.shell.start(200, {**_EVENTS, **self.extra}, None)
+            self.shell.start(200, self._merge(_EVENTS), None)
         self.state = self.OVER if ending else self.STREAMING
         self.shell.write(events, ending)
+
+    def _merge(self, headers: dict[str, str]) -> dict[str, str]:
+        """These headers and the extra ones, but none that would begin another line."""
+        return {
+            name: value
+            for name, value in {**headers, **self.extra}.items()
+            if "\r" not in value and "\n" not in value
+        }
 
     def finish(self) -> None:
         """Let its thread go: nothing more is written here. From any thread."""
@@ -6825,7 +6836,8 @@ class HttpEndpoint:
         path               where it is served, "/mcp" say; None is at any path
         verify             verify(token) returns the claims of a bearer token, or None
                            (401), or raises PermissionError(scope) (403), on the thread
-                           of the request; without it nobody is asked for a token
+                           of the request; what else it raises is 503, if it is an
+                           OSError, or 500. Without it nobody is asked for a token
         resource_metadata  the document that tells clients where tokens come from (RFC
                            9728), served under /.well-known/
         allowed_hosts      names of this host beside those of the loopback; "*" is any
@@ -6967,17 +6979,31 @@ class HttpEndpoint:
         if self._verify is None:
             return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
             raise self._challenge(401, {})
         try:
-            claims = self._verify(token.strip())
-        except PermissionError as error:
-            raise self._challenge(
-                403, {"error": "insufficient_scope", "scope": str(error)}
+            claims = self._verify(token)
+        except OSError as error:
+            # With an errno it comes from the system: a file that may not be read, say.
+            if isinstance(error, PermissionError) and error.errno is None:
+                raise self._scope_challenge(str(error)) from None
+            self.log.error(f"verify: {error_text(error)}", error)
+            raise HttpError(
+                503, "tokens cannot be verified now", {"Retry-After": "10"}
             ) from None
-        if claims is None:
-            raise self._challenge(401, {"error": "invalid_token"} if token else {})
+        # Only claims let somebody in: not True, and not an empty dict.
+        if not isinstance(claims, dict) or not claims:
+            raise self._challenge(401, {"error": "invalid_token"})
         return claims
+
+    def _scope_challenge(self, scope: str) -> HttpError:
+        # RFC 6749, section 3.3, says which characters a scope has.
+        problem = {"error": "insufficient_scope"}
+        tokens = re.findall(r"[!#-\[\]-~]+", scope)
+        if tokens:
+            problem["scope"] = " ".join(tokens)
+        return self._challenge(403, problem)
 
     def _challenge(self, status: int, problem: dict[str, str]) -> HttpError:
         """The refusal that tells a client which token would do, and where to get it."""

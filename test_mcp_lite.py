@@ -813,7 +813,8 @@ class TestMessages:
         for code, kind in (
             (-32601, MethodNotFound),
             (-32002, NotFound),
-            (-32001, NotFound),
+            (-32001, McpError),
+            (-32003, McpError),
             (7, McpError),
             (-32021, MissingCapability),
         ):
@@ -826,6 +827,15 @@ class TestMessages:
             )
             assert error.to_wire() == {"code": code, "message": "m", "data": [1]}
         assert type(McpError.from_wire({"code": "x"})) is InternalError
+        for code in (-32602, -32001, -32003):
+            for text, data, kind in (
+                ("Unknown tool: x", None, NotFound),
+                ("Resource x://y not found", None, NotFound),
+                ("no", {"uri": "x://y"}, NotFound),
+                ("Request timed out", None, mcp_lite.ERRORS.get(code, McpError)),
+            ):
+                error = {"code": code, "message": text, "data": data}
+                assert type(McpError.from_wire(error)) is kind
         assert issubclass(Timeout, TimeoutError)
         assert issubclass(ConnectionClosed, ConnectionError)
         assert not issubclass(ToolError, McpError)
@@ -6465,6 +6475,83 @@ class TestHttpServer:
                 "/.well-known/oauth-protected-resource/mcp",
             ):
                 assert web.send("GET", path=path)[::2] == (200, metadata)
+
+    @pytest.mark.parametrize(
+        "claims", [None, False, True, 1, "ann", [], {}, ["sub"], (("sub", "ann"),)]
+    )
+    def test_only_claims_let_in(self, server, claims):
+        """Whatever else verify= returns is a no, and no token is not asked about."""
+        asked = []
+
+        def verify(token):
+            asked.append(token)
+            return claims
+
+        with server.start_http(verify=verify) as http:
+            for given in ("Bearer x", "Bearer", "Bearer ", "Bearer    ", "x", None):
+                message = call_tool("add", a=1)
+                status, headers, _ = Web(http).post(message, Authorization=given)
+                assert status == 401
+                told = "invalid_token" in headers["WWW-Authenticate"]
+                assert told == (given == "Bearer x")
+        assert asked == ["x"]
+
+    def test_verify_without_its_database(self, server, caplog):
+        """An OSError is 503: the token may be good. Its text goes to the log alone."""
+        for error in (
+            ConnectionRefusedError("10.0.0.7 refused"),
+            PermissionError(13, "Permission denied", "/etc/tokens"),
+            TimeoutError(),
+        ):
+
+            def verify(token, error=error):
+                raise error
+
+            with caplog.at_level("ERROR", "mcp_lite"):
+                with server.start_http(verify=verify) as http:
+                    web = Web(http, Authorization="Bearer x")
+                    status, headers, body = web.post(call_tool("add", a=1))
+                    assert status == 503
+                    assert headers["Retry-After"]
+                    told = str(headers.items()) + str(body)
+                    assert "refused" not in told
+                    assert "/etc" not in told
+                eventually(lambda error=error: type(error).__name__ in caplog.text)
+
+    @pytest.mark.parametrize(
+        "text, scope",
+        [
+            ("files:read files:write", "files:read files:write"),
+            ('a", realm="evil', "a , realm= evil"),
+            ("a\r\nSet-Cookie: b=c", "a Set-Cookie: b=c"),
+            ("\\\xe9\u20ac", None),
+            ("", None),
+        ],
+    )
+    def test_a_scope_stays_in_its_quotes(self, server, text, scope):
+        """What PermissionError says becomes a scope, of the characters that one has."""
+
+        def verify(token):
+            raise PermissionError(text)
+
+        with server.start_http(verify=verify) as http:
+            web = Web(http, Authorization="Bearer x")
+            status, headers, _ = web.post(call_tool("add", a=1))
+        assert status == 403
+        assert "Set-Cookie" not in headers
+        expected = 'Bearer error="insufficient_scope"'
+        if scope is not None:
+            expected += f', scope="{scope}"'
+        assert headers["WWW-Authenticate"] == expected
+
+    def test_no_header_begins_another_line(self):
+        """Wherever its text is from."""
+        shell = MemoryShell()
+        exchange = mcp_lite.Exchange(shell, "GET", "/", {}, b"")
+        exchange.extra["X-Good"] = "yes"
+        exchange.extra["X-Bad"] = "no\r\nSet-Cookie: a=b"
+        exchange.send(200, {"X-Worse": "no\nX: y"})
+        assert shell.headers == {"X-Good": "yes", "Content-Length": "0"}
 
     def test_a_broken_verify_lets_nobody_in(self, server):
         """What verify raises is 500, and told to the log alone."""
