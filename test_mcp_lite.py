@@ -9300,8 +9300,12 @@ class TestInsideHosts:
 
             logging.getLogger("mcp_lite").setLevel(60)
             live()
-            logging.getLogger("mcp_lite").setLevel(0)
             deadline = time.monotonic() + 30
+            # The last lines may still be on their way to the logger.
+            while "mcp-log" in [each.name for each in threading.enumerate()]:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            logging.getLogger("mcp_lite").setLevel(0)
             while state() != before and time.monotonic() < deadline:
                 time.sleep(0.01)
             for after in (imported, state()):
