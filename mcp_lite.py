@@ -8227,14 +8227,20 @@ class HttpTransport(Transport):
     def close(self) -> None:
         """End the session, and every request, whatever the sockets do."""
         if self._session.id is not None:
+            headers = self._session_headers(self._session)
             with suppress(Exception), self._round_trip(
-                "DELETE", self._url, self._session.headers(), patience=EXIT_SECONDS
+                "DELETE", self._url, headers, patience=EXIT_SECONDS
             ):
                 pass
         self._closed.set()
         self._session.get_is_answered.set()
         self._pool.close()
         self._workers.close(EXIT_SECONDS)
+
+    def _session_headers(self, session: _ClientSession) -> Headers:
+        """What a request without a message says: GET, DELETE."""
+        version = self.connection.protocol.version or OLDEST
+        return {"MCP-Protocol-Version": version, **session.headers()}
 
     def _is_legacy(self) -> bool:
         return self.connection.protocol.version < FIRST_MODERN
@@ -8530,11 +8536,8 @@ class HttpTransport(Transport):
     def _get_once(self, stream: _EventStream) -> bool:
         """GET a stream and feed its events until it ends. False if there is none."""
         session = stream.session
-        headers: Headers = {
-            "Accept": EVENT_TYPE,
-            "MCP-Protocol-Version": self.connection.protocol.version or OLDEST,
-            **session.headers(),
-        }
+        headers = self._session_headers(session)
+        headers["Accept"] = EVENT_TYPE
         if stream.last_id:
             headers["Last-Event-ID"] = stream.last_id.encode("utf-8")
         with self._round_trip(

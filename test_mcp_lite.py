@@ -7367,6 +7367,11 @@ class TestHttpClient:
             "2025-11-25"
         ] * 2
         assert {"GET", "DELETE"} <= {each["method"] for each in seen}
+        assert {
+            each["headers"]["mcp-protocol-version"]
+            for each in seen
+            if each["method"] in ("GET", "DELETE")
+        } == {"2025-11-25"}
         assert all(
             each["headers"]["accept"] == "text/event-stream"
             for each in seen
