@@ -7788,7 +7788,10 @@ class TestHttpClient:
             sock.sendall(head + body)
 
         with web_server(close_after) as (url, seen), Client(url) as client:
+            pool = client._connection.transport._pool
             for _ in range(5):
+                # What is sent before it has died, the server may have taken.
+                eventually(lambda: all(mcp_lite.is_ready(c.sock) for c in pool._idle))
                 assert client.call("x") == "x"
             assert len({each["connection"] for each in seen}) == 6
 
