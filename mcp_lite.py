@@ -613,6 +613,11 @@ def encode_json(value: object) -> str:
         raise ValueError("nested too deeply") from None
 
 
+def encode_text(value: object) -> str:
+    """Text as it is, any other value as JSON. Raises as encode_json does."""
+    return value if isinstance(value, str) else encode_json(value)
+
+
 def encode_message(message: object) -> bytes:
     """One message as UTF-8 without a line break.
 
@@ -635,6 +640,15 @@ def find_by_id(table: dict[Any, Any], key: object) -> Any:
 def object_or_empty(value: object) -> Json:
     """What a peer sent where an object belongs; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
+
+
+def member_at(value: Any, path: Iterable[str]) -> Any:
+    """The member of a member, and so on, of what a peer sent; None if there is none."""
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
 
 
 def check_envelope(message: object) -> str:
@@ -1021,9 +1035,7 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
     """Whether ("resources", "subscribe"), say, was declared: as true, or an object."""
-    declared: Any = capabilities
-    for name in path:
-        declared = declared.get(name) if isinstance(declared, dict) else None
+    declared = member_at(capabilities, path)
     return declared is True or isinstance(declared, dict)
 
 
@@ -3261,9 +3273,7 @@ class Signature:
                 values += alternative["enum"]
             elif alternative.get("type") == "boolean":
                 values += [True, False]
-        return [
-            value if isinstance(value, str) else encode_json(value) for value in values
-        ]
+        return list(map(encode_text, values))
 
     def _reread(self, arguments: Json, errors: list[str], texts: Iterable[str]) -> Json:
         # Each error begins with the argument's name.
@@ -3687,10 +3697,7 @@ def mirrored_headers(
     name = params.get(row.mirrored)
     headers["Mcp-Name"] = name
     for path, header in parameters(str(name)) if row.mirrors_arguments else ():
-        value: Any = params.get("arguments")
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
-        headers["Mcp-Param-" + header] = value
+        headers["Mcp-Param-" + header] = member_at(params.get("arguments"), path)
     return headers
 
 
@@ -3699,7 +3706,7 @@ def encode_header(value: object) -> str:
 
     See basic/transports/streamable-http.md#value-encoding.
     """
-    text = value if isinstance(value, str) else encode_json(value)
+    text = encode_text(value)
     # Printable ASCII that neither begins nor ends with a space goes as it is, unless it
     # looks like what is encoded.
     printable = re.fullmatch(r"[!-~]([\t -~]*[!-~])?|", text)
@@ -7027,7 +7034,7 @@ class HttpEndpoint:
             exchange.request_id = envelope["id"]
 
         # The era is that of the message, whatever its client has sent before.
-        meta = object_or_empty(object_or_empty(envelope.get("params")).get("_meta"))
+        meta = object_or_empty(member_at(envelope, ("params", "_meta")))
         version = exchange.headers.get("mcp-protocol-version", "")
         modern = version not in _SESSION_VERSIONS or META_VERSION in meta
         if modern and exchange.request_id is not None:
