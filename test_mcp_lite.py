@@ -732,7 +732,7 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
 
 
 class TestMessages:
-    """Room 3."""
+    """The room Messages."""
 
     @pytest.mark.parametrize(
         "data",
@@ -842,7 +842,7 @@ class TestMessages:
 
 
 class TestMethods:
-    """Room 4."""
+    """The room Methods."""
 
     @pytest.mark.skipif(
         not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")),
@@ -953,7 +953,7 @@ class TestTheNextRevision:
 
 
 class TestSchema:
-    """Room 5."""
+    """The rooms Patterns and JSON Schema."""
 
     @pytest.mark.parametrize(
         "schema, good, bad",
@@ -1434,7 +1434,7 @@ class TestSchema:
 
 
 class TestSignatures:
-    """Room 6."""
+    """The rooms Content and Signatures."""
 
     @staticmethod
     def schema(hint, default=mcp_lite.REQUIRED):
@@ -2297,7 +2297,7 @@ class TestSignatures:
 
 
 class TestFraming:
-    """Room 7."""
+    """The room Framing."""
 
     def test_any_split_gives_the_same_lines(self):
         """Split and joined writes, CRLF and blank lines: the lines are the same."""
@@ -2498,7 +2498,7 @@ class TestFraming:
 
 
 class TestProtocol:
-    """Room 8: two cores without any I/O."""
+    """The room Protocol: two cores without any I/O."""
 
     @staticmethod
     def server(**declared):
@@ -2977,7 +2977,7 @@ class TestSeams:
 
 
 class TestServerOnTheWire:
-    """Rooms 9, 11 and 12, seen from the other end of a pipe."""
+    """Connection, stdio and Server, seen from the other end of a pipe."""
 
     def test_a_session_and_its_end(self):
         """Handshake, a call, end of input: exit code 0."""
@@ -3610,7 +3610,7 @@ class TestServerOnTheWire:
 
 
 class TestEverywhere:
-    """Rooms 10 to 13: the same promises over memory and stdio, in every revision."""
+    """Context to Client: the same promises over memory and stdio, in every revision."""
 
     def test_tools(self, target, version):
         """Values, texts, blocks, structured results, errors."""
@@ -4025,7 +4025,7 @@ class TestEverywhere:
 
 
 class TestServerInProcess:
-    """Room 12, what needs no wire."""
+    """The room Server: what needs no wire."""
 
     def test_no_wait_outlives_its_time(self):
         """A queue's own get(timeout) does, in Python 3.12 and before,
@@ -4295,7 +4295,7 @@ class TestServerInProcess:
 
 
 class TestClient:
-    """Room 13, against peers that misbehave."""
+    """The rooms Calls and Client, against peers that misbehave."""
 
     def test_a_dead_child_says_why(self):
         """Exit code, command and the end of its stderr,
@@ -5270,7 +5270,7 @@ def certificate(tmp_path_factory):
 
 
 class TestHttpServer:
-    """Room 12, as raw HTTP sees it."""
+    """The HTTP endpoint and its server, as raw HTTP sees them."""
 
     def test_one_url_serves_every_revision(self, web):
         """Modern requests, sessions of each legacy revision
@@ -6775,7 +6775,7 @@ class TestHttpServer:
 
 
 class TestWsgi:
-    """Room 12 behind the standard library's WSGI server."""
+    """The HTTP endpoint behind the standard library's WSGI server."""
 
     @contextlib.contextmanager
     def serve(self, *apps):
@@ -7279,7 +7279,7 @@ def lose_sessions(http, seen):
 
 
 class TestHttpClient:
-    """Room 13, against this library's server
+    """The room HTTP client, against this library's server
     and against servers that do as they like.
     """
 
