@@ -634,7 +634,9 @@ def is_id(value: object) -> bool:
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
     """What a table has under an id that a peer sent; None also for what is no id."""
-    return table.get(key) if is_id(key) else None
+    if not is_id(key):
+        return None
+    return table.get(key)
 
 
 def object_or_empty(value: object) -> Json:
@@ -1014,7 +1016,9 @@ LIST_CHANGES = {
 
 def method_row(name: object) -> Method:
     """The row of a method; UNKNOWN for what is in no revision, or no name."""
-    return METHODS.get(name, UNKNOWN) if isinstance(name, str) else UNKNOWN
+    if not isinstance(name, str):
+        return UNKNOWN
+    return METHODS.get(name, UNKNOWN)
 
 
 def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
@@ -1840,12 +1844,15 @@ class _Run:
 def _describe(failure: _Failure) -> str:
     """An error's text: `a.b[0]: expected ...`; without a path at the root."""
     path, expected, value = failure
+    text: str
     if callable(expected):
         text = expected(path, value)
     else:
         text = f"expected {expected}, got {show(value)}"
     place = _encode_path(path)
-    return f"{place}: {text}" if place else text
+    if place:
+        text = f"{place}: {text}"
+    return text
 
 
 def _encode_path(path: Any) -> str:
@@ -1884,10 +1891,14 @@ def suggest(name: str, known: Iterable[str]) -> str:
     import difflib
 
     names = list(itertools.islice(known, 200))
-    near = difflib.get_close_matches(name, names, 1, 0.5) if len(name) < 100 else []
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
+    # To compare long names would take long.
+    if len(name) < 100:
+        near = difflib.get_close_matches(name, names, 1, 0.5)
+        if near:
+            return f"; did you mean {near[0]}?"
+    if 0 < len(names) <= 12:
+        return f"; known: {', '.join(names)}"
+    return ""
 
 
 # Types, and values that are equal.
@@ -2305,6 +2316,14 @@ def to_any_block(value: object) -> Json:
     return to_block(encode_json(to_plain(value)))
 
 
+def tool_failure(text: str, content: list[Any] | None = None) -> Json:
+    """The result of a tool that failed."""
+    # A lone surrogate in the text must not cost the model all of it.
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    blocks = [to_block(item) for item in content or [text]]
+    return {"content": blocks, "isError": True}
+
+
 class _Content(Json):
     """An object just as the wire has it; each subclass is a constructor of one kind."""
 
@@ -2608,7 +2627,9 @@ def unwrap_result(result: Json) -> Any:
         return None
     if len(texts) == len(blocks):
         return "\n".join(texts)
-    return blocks[0] if len(blocks) == 1 else blocks
+    if len(blocks) == 1:
+        return blocks[0]
+    return blocks
 
 
 def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
@@ -3291,7 +3312,9 @@ def _parse_text(text: Any) -> Any:
         value = parse_message(text.encode("utf-8", "surrogatepass"))
     except (AttributeError, McpError):
         return text
-    return text if isinstance(value, str) else value
+    if isinstance(value, str):
+        return text
+    return value
 
 
 class Output:
@@ -6042,7 +6065,9 @@ class Pump:
                 self._start_reader()
             served_before = serving
 
-            quiet_looks = quiet_looks + 1 if self._reading.locked() else 0
+            quiet_looks += 1
+            if not self._reading.locked():
+                quiet_looks = 0
             self._parked = quiet_looks > self.PARKING_LOOKS
             # And once more, now that it is said: who let go before will not signal.
             may_park = self._parked and self._reading.locked()
@@ -6558,7 +6583,9 @@ class Stream:
             exchange.shell.close_connection = True
         parts = [prelude]
         for number, message in events:
-            event_id = "" if self.kind == self.FINAL else f"id: {self.name}-{number}\n"
+            event_id = f"id: {self.name}-{number}\n"
+            if self.kind == self.FINAL:
+                event_id = ""
             parts.append(b"event: message\n%bdata: " % event_id.encode("ascii"))
             parts.append(message)
             parts.append(b"\n\n")
@@ -6603,9 +6630,10 @@ class Stream:
             if not can_return or not exchange.shell.can_leave:
                 return
             self.state = self.LEAVING
-            self._prelude += (
-                b":\n\n" if retry_ms is None else b"retry: %d\n\n" % retry_ms
-            )
+            if retry_ms is None:
+                self._prelude += b":\n\n"
+            else:
+                self._prelude += b"retry: %d\n\n" % retry_ms
         self.flush()
 
     def keep_alive(self) -> None:
@@ -7513,7 +7541,9 @@ class _SocketShell(Shell, _RequestHandler):
         """Go on with a stream, or end it."""
         data = events
         if self._head.version == "1.1":
-            data = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
+            data = b""
+            if events:
+                data = b"%x\r\n%b\r\n" % (len(events), events)
             if ending:
                 data += b"0\r\n\r\n"
         self._send(data)
@@ -8694,7 +8724,9 @@ class Session:
     def hears(self, member: str, uri: str | None) -> bool:
         """Whether it wants a change; of lists it hears all, once it is initialized."""
         protocol = self.connection.protocol
-        return protocol.initialized if uri is None else uri in protocol.subscribed
+        if uri is None:
+            return protocol.initialized
+        return uri in protocol.subscribed
 
     def tell(self, method: str, params: Json | None) -> None:
         """Tell of a change."""
@@ -8723,7 +8755,9 @@ class Subscription:
     def hears(self, member: str, uri: str | None) -> bool:
         """Whether it wants a change, by the member of the filter that asks for it."""
         granted = self.granted.get(member, ())
-        return bool(granted) if uri is None else uri in granted
+        if uri is None:
+            return bool(granted)
+        return uri in granted
 
     def acknowledge(self) -> None:
         """Say what was granted."""
@@ -9095,14 +9129,6 @@ class ServerEndpoint(Endpoint):
         return run_job(ctx, job, self._run_on)
 
 
-def tool_failure(text: str, content: list[Any] | None = None) -> Json:
-    """The result of a tool that failed."""
-    # A lone surrogate in the text must not cost the model all of it.
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    blocks = [to_block(item) for item in content or [text]]
-    return {"content": blocks, "isError": True}
-
-
 class Server:
     """An MCP server: register functions, then run() it.
 
@@ -9402,8 +9428,11 @@ class Server:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
-            kind = "resourceTemplates" if template.names else "resources"
-            member = "uriTemplate" if template.names else "uri"
+            kind = "resources"
+            member = "uri"
+            if template.names:
+                kind = "resourceTemplates"
+                member = "uriTemplate"
             wire = add_given(
                 {member: uri, "name": name or signature.name},
                 title=title,
@@ -10199,9 +10228,13 @@ class ClientEndpoint(Endpoint):
         detailed = version >= "2025-11-25"
         elicits = METHODS["elicitation/create"].since <= version
         if self._on_elicit is not None and elicits:
-            declared["elicitation"] = {"form": {}, "url": {}} if detailed else {}
+            declared["elicitation"] = {}
+            if detailed:
+                declared["elicitation"] = {"form": {}, "url": {}}
         if self._on_sample is not None:
-            declared["sampling"] = {"tools": {}} if detailed else {}
+            declared["sampling"] = {}
+            if detailed:
+                declared["sampling"] = {"tools": {}}
         if self._roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
         return declared
@@ -10666,8 +10699,11 @@ class Client:
         as _judge_probe does.
         """
         is_pinned = wanted != "auto"
-        revision = wanted if is_pinned else NEWEST
-        seconds = self.timeout if is_pinned else min(PROBE_SECONDS, self.timeout)
+        revision = NEWEST
+        seconds = min(PROBE_SECONDS, self.timeout)
+        if is_pinned:
+            revision = wanted
+            seconds = self.timeout
         params = {"_meta": self._meta(revision)}
         _send_opening(connection, "server/discover", params, inbox)
         try:
