@@ -215,7 +215,6 @@ if TYPE_CHECKING:
     Json = Dict[str, Any]  # a JSON object
     Headers = Dict[str, Union[str, bytes]]  # of an HTTP request
     RequestId = Union[str, int]
-    MaybeText = Union[str, None]
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
@@ -224,7 +223,7 @@ if TYPE_CHECKING:
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = RequestId = MaybeText = Callback = Function = Socket = SSLContext = object
+    Any = RequestId = Callback = Function = Socket = SSLContext = object
     Json = dict
     Job = Write = Callable
     # The bases of our HTTP server come later: see listen_http.
@@ -329,9 +328,7 @@ STATE_SECONDS = 600.0  # its life, and how long a legacy question waits for its 
 
 # Beginnings and endings.
 PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initialize`
-DRAIN_SECONDS = (
-    5.0  # for work in flight at the end; the same again once it is cancelled
-)
+DRAIN_SECONDS = 5.0  # for work in flight at the end; again, when it was cancelled
 TIDY_SECONDS = 1.0  # for what was cancelled before the end, to tidy up
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
@@ -453,7 +450,7 @@ class NotFound(InvalidParams):
 
 
 class HeaderMismatch(_CodedError, code=-32020, status=400):
-    """A header contradicts the body. Modern; for a session we have to say -32001."""
+    """A header contradicts the body. To a legacy session its code is -32001."""
 
 
 class MissingCapability(_CodedError, code=-32021, status=400):
@@ -6036,7 +6033,7 @@ class Pump:
             connection.fail_pending(closed)
             connection.endpoint.input_ended(connection)
             if connection.drain(DRAIN_SECONDS):
-                # All is answered, or was cancelled before: then it has begun to.
+                # What was cancelled before the end may still be at it.
                 self._let_tidy_up(TIDY_SECONDS)
             else:
                 late = f"still at work {DRAIN_SECONDS:g} s after the input's end"

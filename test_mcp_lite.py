@@ -4268,6 +4268,31 @@ class TestServerInProcess:
         schema, convert = mcp_lite.elicitation_schema(Person)
         assert convert({"name": "x", "age": 1}) == Person("x", 1)
 
+    def test_what_is_removed_is_offered_no_more(self):
+        """Tools, resources, templates and prompts; what is gone cannot go again."""
+        server = Server("s")
+        server.add_tool(lambda: "x", name="tool")
+        server.add_resource("x://fixed", lambda: "x")
+        server.add_resource("x://{step}", lambda step: "x")
+        server.add_prompt(lambda: "x", name="prompt")
+        with Client(server) as client:
+            for remove, name, list_names in (
+                (server.remove_tool, "tool", client.list_tools),
+                (server.remove_resource, "x://fixed", client.list_resources),
+                (
+                    server.remove_resource,
+                    "x://{step}",
+                    client.list_resource_templates,
+                ),
+                (server.remove_prompt, "prompt", client.list_prompts),
+            ):
+                assert len(list_names()) == 1
+                remove(name)
+                with pytest.raises(KeyError):
+                    remove(name)
+                with contextlib.suppress(MethodNotFound):
+                    assert list_names() == []
+
     def test_import_is_lean(self):
         """Nothing slow is imported until it is used."""
         code = "import sys, json, threading; old = set(sys.modules); import mcp_lite"
