@@ -123,7 +123,7 @@ In memory it is the same without the pipe; over HTTP, HttpTransport takes the pl
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
 The rooms, in reading order. Each uses only the rooms above it (a Call alone asks its
-Client back). Who reads for the protocol may skip 5, 6, 8 and 11 at first.
+Client back). Who reads for the protocol may skip 5, 6, 8, 9 and 12 at first.
      1. Vocabulary      revisions, `_meta` keys, and every limit with its reason
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        JSON-RPC: bytes to messages and back, the check of the envelope
@@ -131,20 +131,23 @@ Client back). Who reads for the protocol may skip 5, 6, 8 and 11 at first.
      5. Patterns        regular expressions that no text makes endless
      6. JSON Schema     a validator
      7. Content         values as JSON; text, images, links as blocks, by revision
-     8. Signatures      functions as tools: schemas, arguments, results, URI templates
-     9. Framing         bytes to lines, events, HTTP heads; headers that mirror
-    10. Protocol        one conversation without I/O, locks or clocks: what may come now
-    11. Threads         workers, timers, waits that end in time, the way to the log
-    12. Connection      the conversation with threads; the seams Transport and Endpoint
-    13. Context         what a handler sees, how it asks the client, where it runs
-    14. stdio           streams, clean standard streams, a server as a child process
-    15. HTTP streams    one request and its answer; the seam Shell
-    16. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
-    17. HTTP server     sockets and WSGI: the shells around the endpoint
-    18. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    19. Server          registry, handlers, subscriptions; what you register with
-    20. Calls           a call with its rounds, a subscription; hearing and answering
-    21. Client          probing, calling, paging
+     8. Hints           type hints as JSON Schema; JSON as values of those types
+     9. Signatures      functions as tools: docstrings, arguments, results, URIs
+    10. Framing         bytes to lines, events, HTTP heads; headers that mirror
+    11. Protocol        one conversation without I/O, locks or clocks: what may come now
+    12. Threads         workers, timers, waits that end, budgets, the way to the log
+    13. Connection      the conversation with threads; the seams Transport and Endpoint
+    14. Context         what a handler sees, how it asks the client, where it runs
+    15. stdio           streams, clean standard streams, a server as a child process
+    16. HTTP streams    one request and its answer; the seam Shell
+    17. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
+    18. HTTP server     sockets and WSGI: the shells around the endpoint
+    19. HTTP requests   a client's way to a server, and one request with its response
+    20. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    21. Features        what a server offers, its handlers, who is told of changes
+    22. Server          what you register with, and run
+    23. Calls           a call with its rounds, a subscription; hearing and answering
+    24. Client          probing, calling, paging
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -166,8 +169,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     http-connection  HttpServer        reads requests, runs handlers    with it
     posts            HttpTransport     one POST or stream each          idle, or close()
 
-What guards what. Locks are leaves: none is held while another is taken, during I/O, or
-while your code runs.
+What guards what. Locks are leaves: none is held while another is taken (but see
+Budget), during I/O, or while your code runs.
     Workers._lock         jobs and threads; a lock of its own wakes each idle worker
     Connection._lock      the outgoing queue, the end of a request, batches; over HTTP,
                           the streams
@@ -175,6 +178,8 @@ while your code runs.
     HttpServer._lock      connections
     Registry._lock        what is offered and completed, and so the capabilities
     ServerEndpoint._lock  who is told of changes
+    Budget._lock          bytes that are kept; it alone may be taken while another one
+                          is held
     Client._lock          who takes the connection from the client, and so ends it
 Two are held for longer, but nobody ever waits for them: Pump._reading, by who reads,
 and MainThread._running, by run_pending(), so that it is not entered again. What two
@@ -2642,19 +2647,14 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
 
 
 ###############################################################################
-# 8. Signatures ###############################################################
+# 8. Hints ####################################################################
 ###############################################################################
-# From a Python function to what the wire says of it, and back. In reading order:
+# From what a Python function declares to JSON Schema, and from JSON to Python values:
 #     read_parameters   what the function declares: parameters, defaults, hints
 #     HintReader        a hint -> a WireType: its JSON Schema, and how to convert values
-#     parse_doc         a docstring -> what it says of the function and each parameter
-#     Signature         all of these: arguments as they came -> keyword arguments
-#     Output            what the function returned -> a result
-#     UriTemplate       a URI -> arguments
-# All is done once, at registration, but Signature.bind, Output.result and
-# UriTemplate.match, which each call pays for. Nothing here knows servers, requests or
-# revisions. Hints are known by their names and attributes, so that no module needs to
-# be imported for its classes.
+# All is done once, at registration, but the conversion, which each call pays for. Hints
+# are known by their names and attributes, so that no module needs to be imported for
+# its classes.
 
 
 # What functions and classes declare
@@ -3153,6 +3153,19 @@ def describe_hint(hint: object, names: Json) -> WireType:
     return reader.document(reader.describe(hint))
 
 
+###############################################################################
+# 9. Signatures ###############################################################
+###############################################################################
+# From a Python function to what the wire says of it, and back. In reading order:
+#     parse_doc         a docstring -> what it says of the function and each parameter
+#     Signature         with its hints: arguments as they came -> keyword arguments
+#     Output            what the function returned -> a result
+#     UriTemplate       a URI -> arguments
+# All is done once, at registration, but Signature.bind, Output.result and
+# UriTemplate.match, which each call pays for. Nothing here knows servers, requests or
+# revisions.
+
+
 # Docstrings, as Google, NumPy or Sphinx write them:
 #
 #     Args:                         Parameters                    :type days: int
@@ -3531,8 +3544,49 @@ def _compile_path(first: str, path: list[_Expression]) -> re.Pattern[str]:
     return re.compile(pattern, re.DOTALL)
 
 
+def check_template(template: UriTemplate, signature: Signature) -> None:
+    """Raise ValueError for what is no URI, TypeError unless it names the parameters."""
+    uri = show(template.template)
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", template.template):
+        raise ValueError(
+            f"resource {uri}: expected a URI with a scheme, such as config://app"
+        )
+    names = set(template.names)
+    parameters = set(signature.schema["properties"])
+    required = set(signature.schema.get("required", ()))
+    for wrong, problem in (
+        (
+            required - names,
+            f"is not in the URI {uri}; give it a default, or put it there",
+        ),
+        (
+            names - parameters,
+            f"is in the URI {uri}, but no parameter",
+        ),
+        (
+            required.intersection(template.query),
+            "is in the query, so give it a default",
+        ),
+    ):
+        for name in sorted(wrong):
+            raise TypeError(f"{signature.name}: {name} {problem}")
+
+
+def prompt_arguments(signature: Signature) -> list[Json]:
+    """The arguments of a prompt as lists show them."""
+    required = signature.schema.get("required", ())
+    return [
+        add_given(
+            {"name": name},
+            description=schema.get("description"),
+            required=name in required or None,
+        )
+        for name, schema in signature.schema["properties"].items()
+    ]
+
+
 ###############################################################################
-# 9. Framing ##################################################################
+# 10. Framing #################################################################
 ###############################################################################
 # Bytes to values and back, no I/O. On a stream, a message is a line
 # (basic/transports/stdio.md); over HTTP, it is a body or an event.
@@ -3854,7 +3908,7 @@ def parse_chunk_size(line: bytes) -> int:
 
 
 ###############################################################################
-# 10. Protocol ################################################################
+# 11. Protocol ################################################################
 ###############################################################################
 # One conversation, from one side, without I/O, locks or clocks: what may come now, and
 # what it means. A request is registered before anybody works on it, and ends when it is
@@ -4106,7 +4160,7 @@ class Protocol:
 
 
 ###############################################################################
-# 11. Threads #################################################################
+# 12. Threads #################################################################
 ###############################################################################
 # Threads that come when there is work and go when there is none, waits that end in
 # time, and the way to Python's logging. Knows nothing of messages.
@@ -4367,6 +4421,48 @@ class Workers:
         return join_all(others, seconds)
 
 
+class Budget:
+    """Bytes that may be kept at once: of a session, of who it belongs to, of them all.
+
+    What is taken here counts as taken from the `parent`, too. Its lock, and no other,
+    may be taken while another one is held: nothing else is done under it.
+    """
+
+    def __init__(self, limit: int, parent: Budget | None = None) -> None:
+        self.limit = limit
+        self.parent = parent
+        self._lock = threading.Lock()
+        self.taken = 0
+
+    def take(self, size: int) -> bool:
+        """Count bytes that are to be kept. False, and none is counted, if they are too
+        many, here or further up."""
+        with self._lock:
+            if self.taken + size > self.limit:
+                return False
+            self.taken += size
+        if self.parent is None or self.parent.take(size):
+            return True
+        with self._lock:
+            self.taken -= size
+        return False
+
+    def give_back(self, size: int) -> None:
+        """Count bytes as gone that were taken before."""
+        with self._lock:
+            self.taken -= size
+        if self.parent is not None:
+            self.parent.give_back(size)
+
+    def give_back_all(self) -> None:
+        """Count all that was taken here as gone: whoever kept it has ended."""
+        with self._lock:
+            size = self.taken
+            self.taken = 0
+        if self.parent is not None:
+            self.parent.give_back(size)
+
+
 class _Log:
     """Lines for Python's logger "mcp_lite", handed over by a thread of their own.
 
@@ -4420,7 +4516,7 @@ def _hand_to_logging(level: int, text: str, error: Any) -> None:
 
 
 ###############################################################################
-# 12. Connection ##############################################################
+# 13. Connection ##############################################################
 ###############################################################################
 # A Protocol with threads around it. Bytes come in by `feed`, on whichever thread reads;
 # requests are served by workers; bytes go out by `flush`, one thread at a time writing
@@ -5153,7 +5249,7 @@ class Connection:
 
 
 ###############################################################################
-# 13. Context #################################################################
+# 14. Context #################################################################
 ###############################################################################
 # What a handler sees of its request, how it asks the client, and where it runs.
 #
@@ -5901,7 +5997,7 @@ class _HostedCall:
 
 
 ###############################################################################
-# 14. stdio ###################################################################
+# 15. stdio ###################################################################
 ###############################################################################
 # Byte streams with a message a line (basic/transports/stdio.md): this process's own,
 # any pair, a child's. Knows how to move bytes and how to end; what they mean is the
@@ -6273,7 +6369,7 @@ class Child(StreamTransport):
 
 
 ###############################################################################
-# 15. HTTP streams ############################################################
+# 16. HTTP streams ############################################################
 ###############################################################################
 # One HTTP request and its answer: the Shell that carries both, the seam to sockets and
 # WSGI; the Exchange that they are; the Stream that an answer is part of, and that lasts
@@ -6650,7 +6746,7 @@ class Stream:
 
 
 ###############################################################################
-# 16. HTTP endpoint ###########################################################
+# 17. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
@@ -7306,7 +7402,7 @@ def _metadata_url(resource: object) -> str:
 
 
 ###############################################################################
-# 17. HTTP server #############################################################
+# 18. HTTP server #############################################################
 ###############################################################################
 # The shells around the endpoint: a WSGI application, and a server of our own with its
 # sockets, threads and deadlines. What a request means is not decided here.
@@ -7772,11 +7868,10 @@ def _url_host(host: str) -> str:
 
 
 ###############################################################################
-# 18. HTTP client #############################################################
+# 19. HTTP requests ###########################################################
 ###############################################################################
-# A client's side of both HTTP transports: each message is a POST, and what comes back,
-# JSON or a stream of events, is fed to the Connection. Knows the way to the server,
-# sessions and streams; what is said there is not its business.
+# A client's way to a server: proxies, redirects, a pool of connections that are kept
+# alive, and one request with its response. What is said there is not known here.
 
 
 # The way there
@@ -8063,7 +8158,11 @@ class _RoundTrip:
                 response.close()
 
 
-# Messages and streams
+###############################################################################
+# 20. HTTP client #############################################################
+###############################################################################
+# A client's side of both HTTP transports: each message is a POST, and what comes back,
+# JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
 class _ClientSession:
     """What a server knows a client by in the legacy era. One on the wire:
 
@@ -8591,12 +8690,11 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 19. Server ##################################################################
+# 21. Features ################################################################
 ###############################################################################
-# `Server` is what users see: registering, changing, running. What it offers stands in
-# its Registry; what its clients say is answered by its ServerEndpoint, by one handler
-# for each method of the table. Neither refers to the Server, so that it is freed as
-# soon as nobody uses it.
+# What a server does. What it offers stands in its Registry; what its clients say is
+# answered by its ServerEndpoint, by one handler for each method of the table. Neither
+# refers to the Server, so that it is freed as soon as nobody uses it.
 
 # A registered function:
 #     wire: what lists say of it
@@ -9126,6 +9224,10 @@ class ServerEndpoint(Endpoint):
         return run_job(ctx, job, self._run_on)
 
 
+###############################################################################
+# 22. Server ##################################################################
+###############################################################################
+# What users see: registering, changing, running.
 class Server:
     """An MCP server: register functions, then run() it.
 
@@ -9816,49 +9918,8 @@ class Server:
         return dict(json.loads(wire.getvalue()))
 
 
-def check_template(template: UriTemplate, signature: Signature) -> None:
-    """Raise ValueError for what is no URI, TypeError unless it names the parameters."""
-    uri = show(template.template)
-    if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", template.template):
-        raise ValueError(
-            f"resource {uri}: expected a URI with a scheme, such as config://app"
-        )
-    names = set(template.names)
-    parameters = set(signature.schema["properties"])
-    required = set(signature.schema.get("required", ()))
-    for wrong, problem in (
-        (
-            required - names,
-            f"is not in the URI {uri}; give it a default, or put it there",
-        ),
-        (
-            names - parameters,
-            f"is in the URI {uri}, but no parameter",
-        ),
-        (
-            required.intersection(template.query),
-            "is in the query, so give it a default",
-        ),
-    ):
-        for name in sorted(wrong):
-            raise TypeError(f"{signature.name}: {name} {problem}")
-
-
-def prompt_arguments(signature: Signature) -> list[Json]:
-    """The arguments of a prompt as lists show them."""
-    required = signature.schema.get("required", ())
-    return [
-        add_given(
-            {"name": name},
-            description=schema.get("description"),
-            required=name in required or None,
-        )
-        for name, schema in signature.schema["properties"].items()
-    ]
-
-
 ###############################################################################
-# 20. Calls ###################################################################
+# 23. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -10407,7 +10468,7 @@ def encode_root(root: Any) -> Json:
 
 
 ###############################################################################
-# 21. Client ##################################################################
+# 24. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
