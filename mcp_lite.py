@@ -372,7 +372,8 @@ class McpError(Exception):
     """A JSON-RPC error. Raise one in a handler to answer with it: basic/index.md.
 
     code: an integer; those of the specification have subclasses
-    message: one line for people
+    message: one line for people, as it came; str(error) shows control characters
+        escaped
     data: any JSON value for programs, or None
     """
 
@@ -385,6 +386,9 @@ class McpError(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+    def __str__(self) -> str:
+        return printable(str(self.message))
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
@@ -512,7 +516,7 @@ class ConnectionClosed(ConnectionError):
     message: what happened
     exit_code: of the process; negative for a signal, None while it runs
     command: as it was started, a list
-    stderr: its last lines
+    stderr: its last lines, as they came; in the text, control characters are escaped
     """
 
     def __init__(
@@ -526,8 +530,9 @@ class ConnectionClosed(ConnectionError):
         if command:
             ended = "" if exit_code is None else f"; exit code {exit_code}"
             text += f" (command: {' '.join(command)}{ended})"
+        text = printable(text)
         if stderr:
-            text += f"; the end of its stderr:\n{stderr}"
+            text += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
         super().__init__(text)
         self.exit_code = exit_code
         self.command = command
@@ -542,8 +547,31 @@ class _InputRequired(BaseException):
         self.result = result
 
 
+# What a terminal takes for a command, or a reader for another line or another order:
+# the control characters, the separators of lines, the marks of direction; and half
+# characters, which no stream takes.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str, *, keep_lines: bool = False) -> str:
+    """A text of the peer's as people are shown it, in exceptions, logs, a trace.
+
+    What could command their terminal, or forge a line, is escaped as Python does. With
+    `keep_lines`, a line break stays one.
+    """
+
+    def escape(match: re.Match[str]) -> str:
+        if keep_lines and match[0] == "\n":
+            return "\n"
+        return ascii(match[0])[1:-1]
+
+    return _UNPRINTABLE.sub(escape, text)
+
+
 def show(value: object, limit: int = 60) -> str:
-    """A value as an error text quotes it: the beginning of its JSON.
+    """A value as an error text quotes it: the beginning of its JSON, printable.
 
     Cheap, however large the value is.
     """
@@ -555,10 +583,10 @@ def show(value: object, limit: int = 60) -> str:
         for part in encoder.iterencode(value):
             text += part[:limit]
             if len(text) > limit:
-                return text[: limit - 3] + "..."
+                return printable(text[: limit - 3]) + "..."
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
-    return text
+    return printable(text)
 
 
 def error_text(error: object) -> str:
@@ -4486,7 +4514,8 @@ class _Log:
 
     def _put(self, level: int, text: str, error: object) -> None:
         if len(self._workers) < MAX_QUEUED:
-            self._workers.submit(partial(_hand_to_logging, level, text, error))
+            line = printable(text)
+            self._workers.submit(partial(_hand_to_logging, level, line, error))
 
     def flush(self, seconds: float) -> None:
         """Wait until the queued lines are out, but no longer than `seconds`."""
@@ -4499,18 +4528,30 @@ def _hand_to_logging(level: int, text: str, error: Any) -> None:
     import logging
 
     log = logging.getLogger("mcp_lite")
+    if not log.isEnabledFor(level):
+        return
     trace: Any = None
+    told = ""
     if error is not None:
         trace = (type(error), error, error.__traceback__)
+        # What the peer sent may be in the exception's text: where that has several
+        # lines, none is to look like one of the log.
+        told = printable(logging.Formatter().formatException(trace), keep_lines=True)
+        told = told.replace("\n", "\n  ")
     if log.hasHandlers():
-        log.log(level, "%s", text, exc_info=trace)
+        record = log.makeRecord(
+            log.name, level, __file__, 0, "%s", (text,), trace, "mcp_lite"
+        )
+        # Formatters take this for the traceback.
+        record.exc_text = told or None
+        log.handle(record)
         return
 
     # Without a handler it goes to stderr, if that takes it now: a pipe that is ready
     # takes 4096 bytes. The last of them say most.
     if is_ready(2, writing=True):
-        if trace is not None:
-            text += "\n" + logging.Formatter().formatException(trace)
+        if told:
+            text += "\n" + told
         tail = text.encode("utf-8", "replace")[-4000:]
         log.log(level, "%s", tail.decode("utf-8", "replace"))
 
@@ -6253,6 +6294,45 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
                 sys.stdout = sys.stderr = None
 
 
+# The variables that a child process gets, and those that begin like these: where it
+# finds programs, files, modules and certificates, and how it talks to people. The names
+# that the official SDKs pass, and what Python, Node and a proxy need besides. Among
+# them is no key, token or password: which server needs which of those, env= says.
+_INHERITED_NAMES = frozenset(
+    """
+    HOME LOGNAME PATH SHELL TERM USER
+    APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE SYSTEMDRIVE
+    SYSTEMROOT TEMP USERNAME USERPROFILE
+    ALLUSERSPROFILE COMSPEC PROGRAMDATA PROGRAMFILES PROGRAMFILES(X86) TMP WINDIR
+    LANG LANGUAGE TMPDIR TZ
+    CONDA_PREFIX LD_LIBRARY_PATH NODE_PATH NVM_DIR VIRTUAL_ENV
+    CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE SSL_CERT_DIR SSL_CERT_FILE
+    ALL_PROXY HTTPS_PROXY HTTP_PROXY NO_PROXY
+    """.split()
+)
+_INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
+
+
+def inherited_environment(more: Iterable[str] | bool) -> dict[str, str]:
+    """The variables of this process that a child gets, and `more`: True is all."""
+    if more is True:
+        return dict(os.environ)
+    named = set(more or ())
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in named or _is_inherited(name.upper(), value)
+    }
+
+
+def _is_inherited(name: str, value: str) -> bool:
+    if name not in _INHERITED_NAMES and not name.startswith(_INHERITED_PREFIXES):
+        return False
+    # A proxy's URL may hold a password. And old shells run functions on import.
+    has_login = name.endswith("_PROXY") and "@" in value
+    return not has_login and not value.startswith("()")
+
+
 class Child(StreamTransport):
     """A server as a child process, in a process group of its own.
 
@@ -6265,8 +6345,9 @@ class Child(StreamTransport):
     SIGKILL = 9
 
     def __init__(
-        self, command: list[str], env: dict[str, str] | None, cwd: Any, log: _Log
+        self, command: list[str], env: dict[str, str], cwd: Any, log: _Log
     ) -> None:
+        """Start it, with `env` for its whole environment. Raises ConnectionClosed."""
         import subprocess
 
         self.command = command
@@ -6282,7 +6363,7 @@ class Child(StreamTransport):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=cwd,
-                env={**os.environ, **(env or {})},
+                env=env,
                 creationflags=flags,
                 start_new_session=not flags,
             )
@@ -8265,6 +8346,7 @@ class _Rejection:
             # A query may hold secrets.
             told += f" to {show(self.location.partition('?')[0], 300)}"
         words = self._body.decode("utf-8", "replace")[:500].strip()
+        # Raw, as every message is: str() of the error shows it escaped.
         return McpError(-32603, f"{told}: {words}", {"status": self.status})
 
 
@@ -10513,6 +10595,7 @@ class Client:
         timeout: float = 60.0,
         headers: dict[str, str] | None = None,
         env: dict[str, str] | None = None,
+        inherit_env: Iterable[str] | bool = (),
         cwd: str | os.PathLike[str] | None = None,
         version: str = "auto",
         name: str = "mcp_lite",
@@ -10535,7 +10618,10 @@ class Client:
             Transport, for any other way
         timeout: seconds for each request
         headers: of every HTTP request
-        env: variables of a child process, added to this process's environment
+        env: variables of a child process, a key that it needs, say
+        inherit_env: the names of more variables that a child process gets from this
+            one; True: all of them. By default it gets those that tell where things
+            are, and the language: HOME, PATH, LANG, and so on, but no keys or tokens
         cwd: the folder of a child process
         version: the one revision to speak, or "auto"
         name: what the server is told of this client
@@ -10565,7 +10651,12 @@ class Client:
         self.timeout = timeout
         self._target = target
         self._headers = headers or {}
+        if isinstance(inherit_env, str):
+            raise ValueError(
+                f"inherit_env: expected names, or True, got {show(inherit_env)}"
+            )
         self._env = env or {}
+        self._inherit_env = True if inherit_env is True else tuple(inherit_env or ())
         self._cwd = cwd
         self._version = version
         self._info = {"name": name, "version": client_version}
@@ -10695,7 +10786,8 @@ class Client:
                 self._renew_session,
             )
         command, env = command_of(target)
-        return Child(command, {**env, **self._env}, self._cwd, self._log)
+        env = {**inherited_environment(self._inherit_env), **env, **self._env}
+        return Child(command, env, self._cwd, self._log)
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
@@ -10710,7 +10802,8 @@ class Client:
             if callable(self._trace):
                 self._trace(direction, line)
             else:
-                sys.stderr.write(f"{direction} {line.decode('utf-8', 'replace')}\n")
+                text = printable(line.decode("utf-8", "replace"))
+                sys.stderr.write(f"{direction} {text}\n")
         except Exception as error:
             self._log.warning(f"trace: {error_text(error)}")
 
@@ -10972,7 +11065,8 @@ class Client:
             for block in blocks
             if block.get("type") == "text"
         ]
-        raise ToolError("\n".join(texts) or "the tool failed", blocks)
+        text = printable("\n".join(texts), keep_lines=True)
+        raise ToolError(text or "the tool failed", blocks)
 
     def call_tool(
         self,

@@ -840,6 +840,38 @@ class TestMessages:
         assert issubclass(ConnectionClosed, ConnectionError)
         assert not issubclass(ToolError, McpError)
 
+    def test_no_text_of_the_peer_commands_a_terminal(self, caplog, capsys):
+        """Exceptions, logs and the trace show control characters escaped, and a line of
+        the peer's forges none of ours; data stays as it came.
+        """
+        evil = "\x1b[2J\x9b31m\u202e\ud800\nERROR forged: all is well\r"
+
+        def is_harmless(text):
+            return not set(text) & set("\x1b\x9b\u202e\ud800\n\r")
+
+        error = McpError.from_wire({"code": 7, "message": evil, "data": evil})
+        assert is_harmless(str(error)) and "\\x1b[2J" in str(error)
+        assert (error.message, error.data) == (evil, evil)
+        assert error.to_wire()["message"] == evil
+        assert is_harmless(mcp_lite.show(evil)) and is_harmless(mcp_lite.show([evil]))
+        closed = ConnectionClosed(evil, 1, [evil], evil)
+        assert closed.stderr == evil
+        first, *words = str(closed).split("\n")
+        assert is_harmless(first) and all(map(is_harmless, words)) and len(words) == 2
+
+        lines_of_ours = mcp_lite._Log()
+        with caplog.at_level("DEBUG", "mcp_lite"):
+            lines_of_ours.debug(evil)
+            lines_of_ours.error("failed", ValueError(evil))
+            lines_of_ours.flush(SECONDS)
+        lines = caplog.text.split("\n")
+        assert all(map(is_harmless, lines)) and "\\x1b[2J" in caplog.text
+        assert not [line for line in lines if line.startswith("ERROR forged")]
+
+        client = Client(build_server(), trace=True)
+        client._show_message("<--", evil.encode("utf-8", "replace"))
+        assert is_harmless(capsys.readouterr().err.rstrip("\n"))
+
 
 class TestMethods:
     """The room Methods."""
@@ -4339,6 +4371,52 @@ class TestClient:
         assert "exit code 7" in str(caught.value)
         with pytest.raises(ConnectionClosed, match="cannot start"):
             Client(["/no/such/program"]).connect()
+
+    @pytest.mark.skipif(os.name == "nt", reason="its environment has other names")
+    def test_what_a_child_gets_of_the_environment(self, monkeypatch):
+        """Where things are, and the language, but no secrets; more by `env` and by
+        `inherit_env`.
+        """
+        told = {
+            "HOME": "/home/u",
+            "LC_TIME": "C",
+            "PYTHONUTF8": "1",
+            "SSL_CERT_FILE": "/certs",
+            "HTTPS_PROXY": "http://proxy:3128",
+        }
+        kept = {
+            "AWS_SECRET_ACCESS_KEY": "s3cret",
+            "MY_TOKEN": "s3cret",
+            "https_proxy": "http://user:s3cret@proxy:3128",
+            "XDG_FUNCTION": "() { :; }",
+        }
+        for name, value in {**told, **kept}.items():
+            monkeypatch.setenv(name, value)
+        script = (
+            "from mcp_lite import Server\n"
+            "import os\n"
+            "server = Server('e')\n"
+            "@server.tool\n"
+            "def environment() -> dict: return dict(os.environ)\n"
+            "server.run()\n"
+        )
+
+        def seen(**options):
+            command = [sys.executable, "-c", script]
+            options["env"] = {"PYTHONPATH": HERE, **options.get("env", {})}
+            with Client(command, **options) as client:
+                return client.call("environment")
+
+        found = seen(env={"KEY": "k"})
+        assert {name: found.get(name) for name in told} == told
+        assert not set(kept) & set(found) and found["KEY"] == "k"
+        assert found["PATH"] == os.environ["PATH"]
+        named = seen(inherit_env=["MY_TOKEN", "no such"], env={"HOME": "/other"})
+        assert named["MY_TOKEN"] == "s3cret" and named["HOME"] == "/other"
+        assert "AWS_SECRET_ACCESS_KEY" not in named
+        assert set(kept) < set(seen(inherit_env=True))
+        with pytest.raises(ValueError, match="inherit_env: expected names, or True"):
+            Client("server.py", inherit_env="MY_TOKEN")
 
     def test_a_child_that_dies_during_a_call(self):
         """The waiting call ends with the reason."""
