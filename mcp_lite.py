@@ -329,7 +329,12 @@ MAX_PAGES = 1_000  # pages of a list that a client follows
 MAX_COMPLETIONS = 100  # values of a completion, by its schema
 MAX_URI = 2_048  # characters of a URI that is matched with templates
 MAX_STATE = 256 << 10  # bytes of `requestState`
-STATE_SECONDS = 600.0  # its life, and how long a legacy question waits for its answer
+MAX_ASKED = 100  # questions to a client at once: one user is to answer them
+STATE_SECONDS = 600.0  # its life, and how long legacy questions wait for their answers
+# What is kept of each that was used, so that none is used twice, until it would have
+# expired: a digest in a set. In all; beyond, the oldest that still live are refused.
+USED_STATE = 128
+MAX_USED_STATES = 8 << 20
 
 # Beginnings and endings.
 PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initialize`
@@ -5080,18 +5085,19 @@ class Connection:
         request: Request | None = None,
         *,
         block: bool = True,
+        progress: float | None = None,
     ) -> None:
         """Send a notification; one about a `request`, only while that is in flight.
 
-        And only if the request's revision has it. Unless `block`, a helper writes it
-        where that might block. Raises as encode_message does, but not when nobody is
-        there to hear it.
+        And only if the request's revision has it, and its `progress` increases. Unless
+        `block`, a helper writes it where that might block. Raises as encode_message
+        does, but not when nobody is there to hear it.
         """
         row = method_row(method)
         if request is not None and not row.is_in(request.version):
             return
         data = encode_message(call_message(method, params))
-        self._send(data, row.droppable, request, block)
+        self._send(data, row.droppable, request, block, progress)
 
     def _send(
         self,
@@ -5099,6 +5105,7 @@ class Connection:
         droppable: bool = False,
         request: Request | None = None,
         block: bool = True,
+        progress: float | None = None,
     ) -> bool:
         """Queue a line and have it written. False if nobody is to hear it any more."""
         with self._lock:
@@ -5107,6 +5114,12 @@ class Connection:
             # progress: "MUST stop after completion".
             if request is not None and self._is_ended(request):
                 return False
+            if request is not None and progress is not None:
+                # "The `progress` value MUST increase with each notification", whichever
+                # threads tell it: so it is compared where their order is made.
+                if not progress > request.progress:
+                    return False
+                request.progress = progress
             stream = None if request is None else request.stream
             dropped = self._queue_locked(data, stream, droppable=droppable)
         if dropped:
@@ -5327,7 +5340,8 @@ class Context:
     What asks the client (elicit, elicit_url, sample, roots, ask) blocks, in a legacy
     session. It raises MissingCapability if the client did not declare that it answers
     such questions, InvalidParams if the answer is wrong, McpError if it is an error,
-    Cancelled if the request is, and Timeout after ten minutes without an answer.
+    Cancelled if the request is, or is over, and Timeout after ten minutes without an
+    answer.
 
     BEWARE: in the modern era a handler runs again from its top for every answer, so
     what stands before a question happens again. Ask first and act afterwards, or wrap
@@ -5350,6 +5364,10 @@ class Context:
         self._signer = signer
         # The modern era's record. Key -> [fingerprint of the question, its answer].
         self._recorded: dict[str, Any] = {}
+        # The keys of the answers that came with this request; and the state that it
+        # brought, until one of them is taken.
+        self._fresh: set[str] = set()
+        self._unused_states: list[SealedState] = []
         # Key -> value.
         self._once: Json = {}
         # Numbers the questions without a key.
@@ -5375,9 +5393,9 @@ class Context:
         add_given(params, total=total)
         if request.version >= "2025-03-26":
             add_given(params, message=message)
-        self._connection.notify("notifications/progress", params, request)
-        # Only now: it could be encoded, so it is a number.
-        request.progress = done
+        self._connection.notify(
+            "notifications/progress", params, request, progress=done
+        )
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Log to the client, if it wants this level: server/utilities/logging.md.
@@ -5490,7 +5508,11 @@ class Context:
         answer = self._ask_one(key, "elicit", "elicitation/create", params)
         content = None
         if answer["action"] == "accept" and answer.get("content") is not None:
-            content = convert(answer["content"])
+            try:
+                content = convert(answer["content"])
+            except REFUSALS as error:
+                # Beyond what the form could say: a date that no calendar has, say.
+                raise InvalidParams(f"the client's answer: content: {error}") from None
         return {**answer, "content": content}
 
     def elicit_url(self, message: str, url: str, key: str | None = None) -> Json:
@@ -5547,11 +5569,18 @@ class Context:
 
         questions: {key: (method, params)}, as the wire has them, of the methods
             "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
-            for others
+            for others, and for more than 100
 
-        Returns {key: result}, each checked. In a legacy session the answers are waited
-        for in turn, ten minutes for each.
+        Returns {key: result}, each checked. In a legacy session all the answers have
+        ten minutes, from now on.
         """
+        self.check_cancelled()
+        if self._connection._is_ended(self._request):
+            raise Cancelled("the request is over: nothing can be asked any more")
+        if len(questions) > MAX_ASKED:
+            raise ValueError(
+                f"questions: expected {MAX_ASKED} at most, got {len(questions)}"
+            )
         for method, params in questions.values():
             self._require_capability(method, params)
         if self._request.modern:
@@ -5560,6 +5589,8 @@ class Context:
             answers = self._ask_legacy(questions)
         for key, (method, params) in questions.items():
             check_answer(key, method, params, answers[key])
+        if not self._fresh.isdisjoint(questions):
+            self._use_state()
         return answers
 
     def once(self, key: str, fn: Job) -> Any:
@@ -5603,6 +5634,7 @@ class Context:
 
     def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Send the questions, and block until all are answered, or one fails."""
+        until = time.monotonic() + STATE_SECONDS
         connection = self._connection
         waiters = {key: Waiter(method) for key, (method, _) in questions.items()}
         inboxes = [waiter.inbox for waiter in waiters.values()]
@@ -5612,7 +5644,8 @@ class Context:
                 for key, (_, params) in questions.items():
                     connection.request(waiters[key], params, self._request)
                 for key, waiter in waiters.items():
-                    answers[key] = connection.wait(waiter, STATE_SECONDS)
+                    seconds = max(0.0, until - time.monotonic())
+                    answers[key] = connection.wait(waiter, seconds)
             finally:
                 # Of the others, when one fails; who has its answer is not abandoned.
                 for waiter in waiters.values():
@@ -5661,7 +5694,8 @@ class Context:
         """Take what a request that comes again brings: our record, and new answers.
 
         Raises InvalidParams for answers that are no objects, and for a requestState
-        that is not ours, belongs to another request, or is old.
+        that is not ours, belongs to another request, is old, or was used. What answers
+        nothing that was asked is ignored.
         """
         params = self._request.params
         if "inputResponses" not in params and "requestState" not in params:
@@ -5671,9 +5705,10 @@ class Context:
             raise InvalidParams(
                 f"inputResponses: expected an object of objects, got {show(fresh)}"
             )
-        state = params.get("requestState")
-        if state is not None:
-            record = self._signer.open(state, self._binding())
+        if "requestState" in params:
+            state = self._signer.open(params["requestState"], self._binding())
+            self._unused_states.append(state)
+            record = state.record
         else:
             # Answered before we asked. A client that knows this tool may send, in its
             # first request, {"when": {"action": "accept", ...}}: ctx.elicit(..., key=
@@ -5684,6 +5719,18 @@ class Context:
         for key, asked in record["asked"].items():
             if key in fresh:
                 self._recorded[key] = [asked, fresh[key]]
+                self._fresh.add(key)
+
+    def _use_state(self) -> None:
+        """Note that answers were taken: nobody gets them a second time.
+
+        A retry without an answer, or with a wrong one, uses nothing up: it may come
+        again. But whose answer was lost cannot know what the handler has done with it,
+        so the same retry is refused, and the client begins anew.
+        """
+        # Whichever thread takes it off the list.
+        with suppress(IndexError):
+            self._signer.use(self._unused_states.pop())
 
     def _binding(self) -> str:
         """What a requestState is good for: this method, with these, by this caller."""
@@ -5776,6 +5823,12 @@ def _object(*required: str, **properties: Json) -> Json:
     return {"type": "object", "required": list(required), "properties": properties}
 
 
+# A block of a message: its kind, and what is in it of the kinds that we know.
+_BLOCK = {
+    **_object("type", type={"type": "string"}, text={"type": "string"}),
+    "if": _object(type={"const": "text"}),
+    "then": {"required": ["text"]},
+}
 # What answers a question, by its method: client/.
 ANSWERS = {
     "ping": Schema(_object()),
@@ -5793,7 +5846,11 @@ ANSWERS = {
             "role",
             "content",
             role={"enum": ["assistant", "user"]},
-            content={"type": ["object", "array"]},
+            content={
+                "if": {"type": "array"},
+                "then": {"items": _BLOCK},
+                "else": _BLOCK,
+            },
         )
     ),
 }
@@ -5824,12 +5881,23 @@ FORM = Schema(
 # requestState: what it holds for, and how it is sealed
 
 
+# The claims that tell who it is, where there is a subject: RFC 9068, section 2.2.
+_IDENTITY = ("iss", "sub", "client_id")
+# Those that change when a token is renewed, or gets more rights.
+_PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
+
+
 def principal(auth: Json | None) -> Any:
-    """Whom a token's claims are about: what stays the same when it is renewed."""
+    """Whom a token's claims are about: what stays the same when it is renewed.
+
+    A program is nobody: without a subject, two users of one client differ in whatever
+    else their tokens claim.
+    """
     if not auth:
         return auth
-    lasting = {name: auth[name] for name in ("iss", "sub", "client_id") if name in auth}
-    return lasting or auth
+    if auth.get("sub"):
+        return {name: auth[name] for name in _IDENTITY if name in auth}
+    return {name: value for name, value in auth.items() if name not in _PASSING}
 
 
 def fingerprint(value: object) -> str:
@@ -5840,15 +5908,20 @@ def fingerprint(value: object) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
 
+# A state that has come back: what was sealed, what nobody can know who did not get it,
+# and when it expires.
+SealedState = namedtuple("SealedState", "record signature expires")
+
+
 class Signer:
     """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry.
 
     A sealed state is `payload.signature`: base64 of the JSON, and hexadecimal digits.
-    The binding is signed too, but is no part of it. The first key signs, all verify, so
-    that keys can be changed while clients hold states.
+    The binding and the server's name are signed too, but are no part of it. The first
+    key signs, all verify, so that keys can be changed while clients hold states.
     """
 
-    def __init__(self, state_key: Any) -> None:
+    def __init__(self, state_key: Any, server_name: str = "") -> None:
         if state_key is None:
             state_key = os.urandom(32)
         if not isinstance(state_key, (list, tuple)):
@@ -5862,14 +5935,20 @@ class Signer:
                 "state_key: expected bytes or str of at least 16 bytes, "
                 "or a list of those"
             )
+        self._server = fingerprint(server_name)
+        self._used = UsedStates(Budget(MAX_USED_STATES))
 
-    def seal(self, state: Json, binding: str) -> str:
-        """The state as text that only `open` with the same binding takes.
+    def seal(self, record: Json, binding: str) -> str:
+        """The record as text that only `open` with the same binding takes.
 
         Raises ValueError if it is too large.
         """
         expires = int(time.time() + STATE_SECONDS)
-        payload = _base64(encode_message({**state, "expires": expires}))
+        # The same question twice in a second is two states: each is used once.
+        once = os.urandom(12).hex()
+        # In ASCII: what came from the client may hold a lone surrogate.
+        text = json.dumps({"record": record, "expires": expires, "once": once})
+        payload = _base64(text.encode("ascii"))
         if len(payload) > MAX_STATE:
             raise ValueError(
                 f"requestState: {len(payload)} bytes of answers and once(), "
@@ -5877,10 +5956,11 @@ class Signer:
             )
         return payload + "." + self._signatures(payload, binding)[0]
 
-    def open(self, sealed: Any, binding: str) -> Json:
+    def open(self, sealed: Any, binding: str) -> SealedState:
         """The state again.
 
-        Raises InvalidParams for what seal did not make for this binding, or long ago.
+        Raises InvalidParams for what seal did not make for this binding, or long ago,
+        and for what was used.
         """
         import base64
         import hmac
@@ -5895,17 +5975,76 @@ class Signer:
             raise InvalidParams(
                 "requestState: not from this server, or not for this request"
             )
-        state: Json = json.loads(base64.b64decode(payload))
-        if state["expires"] < time.time():
+        sealed_state = json.loads(base64.b64decode(payload))
+        state = SealedState(
+            sealed_state["record"], bytes.fromhex(signature), sealed_state["expires"]
+        )
+        if state.expires < time.time():
             raise InvalidParams("requestState: expired; call again without it")
+        if self._used.has(state):
+            raise _used_before()
         return state
+
+    def use(self, state: SealedState) -> None:
+        """Use a state up, in this process. Raises InvalidParams if it was before."""
+        if not self._used.add(state):
+            raise _used_before()
 
     def _signatures(self, payload: str, binding: str) -> list[str]:
         """What each key signs it with."""
         import hmac
 
-        signed = f"{binding}.{payload}".encode("ascii")
+        signed = f"{self._server}.{binding}.{payload}".encode("ascii")
         return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
+
+
+def _used_before() -> InvalidParams:
+    return InvalidParams("requestState: was used before; call again without it")
+
+
+class UsedStates:
+    """The states that were used, each until it would have expired.
+
+    When the budget is used up, those that would expire first are forgotten, and what
+    expires no later than they is refused, used or not: so no state is used twice.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._lock = threading.Lock()
+        # The second when they expire -> their signatures.
+        self._signatures: dict[int, set[bytes]] = {}
+        # All that expire until then are refused.
+        self._forgotten = 0
+
+    def has(self, state: SealedState) -> bool:
+        """Whether a state was used, or must be taken for one that was."""
+        with self._lock:
+            return self._has_locked(state)
+
+    def add(self, state: SealedState) -> bool:
+        """Note that a state is used now. False if it was before."""
+        with self._lock:
+            if self._has_locked(state):
+                return False
+            self._forget_locked(int(time.time()))
+            while not self._budget.take(USED_STATE):
+                if not self._signatures:
+                    return False
+                self._forget_locked(min(self._signatures) + 1)
+            self._signatures.setdefault(state.expires, set()).add(state.signature)
+            return True
+
+    def _has_locked(self, state: SealedState) -> bool:
+        if state.expires <= self._forgotten:
+            return True
+        return state.signature in self._signatures.get(state.expires, ())
+
+    def _forget_locked(self, second: int) -> None:
+        """Forget those that expire before a second."""
+        for expires in [each for each in self._signatures if each < second]:
+            self._budget.give_back(USED_STATE * len(self._signatures.pop(expires)))
+            self._forgotten = max(self._forgotten, expires)
 
 
 # Where functions run
@@ -9350,8 +9489,8 @@ class Server:
         description: what it is
         instructions: how a model should use it
         state_key: at least 16 bytes or characters, or a list of such keys: the first
-            signs `requestState`, all verify. Processes with the same key take each
-            other's; the default is a random one
+            signs `requestState`, all verify. Processes with the same key and name take
+            each other's; the default is a random one
         website_url: where to read more
         icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
         run_on: run_on(job) calls job() where functions must run, see MainThread; the
@@ -9388,7 +9527,7 @@ class Server:
             self._registry,
             info,
             instructions,
-            signer=Signer(state_key),
+            signer=Signer(state_key, name),
             page_size=page_size,
             run_on=run_on,
             max_workers=max_workers,

@@ -648,6 +648,34 @@ class Wire:
         self.process.wait()
 
 
+class LocalWire(Wire):
+    """The same with a server of this process, which a thread serves."""
+
+    def __init__(self, server):
+        ours, theirs = socket.socketpair()
+        ours.settimeout(SECONDS * 2)
+        self.socks = (ours, theirs)
+        self.out = ours.makefile("rb")
+        self.process = types.SimpleNamespace(stdin=ours.makefile("wb", buffering=0))
+
+        def serve():
+            with contextlib.suppress(OSError), theirs.makefile(
+                "rb"
+            ) as reader, theirs.makefile("wb") as writer:
+                server.serve(reader, writer)
+
+        self.thread = threading.Thread(target=serve, daemon=True)
+        self.thread.start()
+
+    def __exit__(self, *exc):
+        for sock in self.socks:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self.thread.join(SECONDS)
+        for each in (self.process.stdin, self.out, *self.socks):
+            each.close()
+
+
 def modern(capabilities=None, **more):
     """The params of a modern request."""
     meta = {
@@ -3250,6 +3278,43 @@ class TestServerOnTheWire:
             count = {"name": "count", "arguments": {"to": 3}}
             assert wire.ask("tools/call", count, 2)["id"] == 2
 
+    @pytest.mark.parametrize("eager", [True, False])
+    def test_progress_of_many_threads_increases(self, eager):
+        """Whichever thread tells it, on the wire each value is above the one before."""
+        server = Server("s")
+        total = 4000
+
+        @server.tool
+        def count(ctx: Context) -> str:
+            numbers = iter(range(1, total + 1))
+
+            def tell():
+                for number in numbers:
+                    ctx.progress(number)
+
+            threads = [threading.Thread(target=tell) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return "counted"
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6 if eager else interval)
+        try:
+            with LocalWire(server) as wire:
+                meta = {"progressToken": "p"}
+                wire.send(request("tools/call", modern(name="count", _meta=meta)))
+                told = []
+                while True:
+                    message = wire.read()
+                    if "id" in message:
+                        break
+                    told.append(message["params"]["progress"])
+        finally:
+            sys.setswitchinterval(interval)
+        assert told and told == sorted(set(told))
+
     def test_progress_that_json_cannot_say(self, server):
         """It is refused where it is told, and what comes later is told all the same."""
 
@@ -4259,6 +4324,288 @@ class TestServerInProcess:
         assert "result" in state_of(make(["n" * 16, b"k" * 16]), state)
         assert state_of(make("n" * 16), state)["error"]["code"] == -32602
         assert state_of(make(None), state)["error"]["code"] == -32602
+
+    def test_state_belongs_to_one_server(self):
+        """Another server does not take it, although they share the key."""
+
+        def make(name):
+            server = Server(name, state_key="k" * 16)
+
+            @server.tool
+            def form(ctx: Context) -> dict:
+                return ctx.elicit("?", FORM)
+
+            return server
+
+        asking = modern({"elicitation": {}}, name="form")
+        first = make("staging").handle(request("tools/call", asking))["result"]
+        again = request(
+            "tools/call",
+            {
+                **asking,
+                "requestState": first["requestState"],
+                "inputResponses": {"elicit-1": {"action": "cancel"}},
+            },
+        )
+        refused = make("prod").handle(again)["error"]
+        assert refused["code"] == -32602 and "not from this server" in str(refused)
+        assert make("staging").handle(again)["result"]["structuredContent"]
+
+    def test_a_state_is_used_once(self):
+        """What was answered is taken once: the same retry is refused before anything
+        runs. One without the answer, or with a wrong one, may come again.
+        """
+        server = Server("s")
+        runs = []
+
+        @server.tool
+        def pay(ctx: Context) -> str:
+            runs.append("run")
+            if ctx.elicit("sure?", FORM)["action"] == "accept":
+                runs.append("paid")
+            return "paid"
+
+        asking = modern({"elicitation": {}}, name="pay")
+        states = [
+            server.handle(request("tools/call", asking))["result"]["requestState"]
+            for _ in range(2)
+        ]
+        # The same question, within a second: each may be answered.
+        assert states[0] != states[1]
+
+        def retry(answers, state=states[0]):
+            params = {**asking, "requestState": state, "inputResponses": answers}
+            return server.handle(request("tools/call", params))
+
+        yes = {"elicit-1": {"action": "accept", "content": {"name": "Ada"}}}
+        assert retry({})["result"]["resultType"] == "input_required"
+        assert retry({"elicit-1": {"action": "no"}})["error"]["code"] == -32602
+        assert "paid" not in runs
+        assert retry(yes)["result"]["resultType"] == "complete"
+        assert runs.count("paid") == 1
+        before = len(runs)
+        refused = retry(yes)["error"]
+        assert refused["code"] == -32602 and "used before" in refused["message"]
+        assert len(runs) == before
+        assert retry(yes, states[1])["result"]["resultType"] == "complete"
+
+    def test_of_two_retries_at_once_one_wins(self):
+        """Both run up to the question; one gets its answer, the other an error."""
+        server = Server("s")
+        both = threading.Barrier(2)
+
+        @server.tool
+        def pay(retry: bool, ctx: Context) -> str:
+            if ctx._fresh:
+                both.wait(SECONDS)
+            ctx.elicit("sure?", FORM)
+            return "paid"
+
+        asking = modern({"elicitation": {}}, name="pay", arguments={"retry": True})
+        first = server.handle(request("tools/call", asking))["result"]
+        again = {
+            **asking,
+            "requestState": first["requestState"],
+            "inputResponses": {"elicit-1": {"action": "decline"}},
+        }
+        ends = []
+        threads = [
+            threading.Thread(
+                target=lambda: ends.append(server.handle(request("tools/call", again)))
+            )
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert sorted(sorted(each)[-1] for each in ends) == ["jsonrpc", "result"]
+        assert [each["error"]["code"] for each in ends if "error" in each] == [-32602]
+
+    def test_used_states_take_bounded_memory(self):
+        """Beyond the budget the oldest are forgotten, and refused all the same."""
+        budget = mcp_lite.Budget(3 * mcp_lite.USED_STATE)
+        used = mcp_lite.UsedStates(budget)
+        soon = int(time.time()) + 60
+        states = [
+            mcp_lite.SealedState({}, b"%d" % number, soon + number)
+            for number in range(20)
+        ]
+        for state in states:
+            assert not used.has(state)
+            assert used.add(state)
+            assert budget.taken <= budget.limit
+        for state in states:
+            assert used.has(state) and not used.add(state)
+        # One that nobody has used, but as old as those that were forgotten.
+        assert not used.add(mcp_lite.SealedState({}, b"other", soon))
+        # What has expired gives its bytes back.
+        past = mcp_lite.UsedStates(mcp_lite.Budget(3 * mcp_lite.USED_STATE))
+        long_ago = int(time.time()) - 60
+        for number in range(10):
+            assert past.add(mcp_lite.SealedState({}, b"x", long_ago + number))
+        assert past._budget.taken == mcp_lite.USED_STATE
+
+    def test_whom_a_token_is_about(self):
+        """A subject; without one, all that its claims say, but for what passes."""
+        same = mcp_lite.principal
+        ann = {"iss": "i", "sub": "ann", "client_id": "app", "exp": 1, "scope": "a"}
+        assert same(ann) == same({**ann, "exp": 2, "scope": "a b", "email": "new"})
+        assert same(ann) != same({**ann, "sub": "bob"})
+        assert same(ann) != same({**ann, "client_id": "other"})
+        for nobody in ({}, {"sub": ""}, {"sub": None}):
+            app = {"iss": "i", "client_id": "app", **nobody}
+            one = {**app, "email": "ann@example.com", "jti": "1", "exp": 1}
+            assert same(one) == same({**one, "jti": "2", "exp": 2})
+            assert same(one) != same({**one, "email": "bob@example.com"})
+            assert same(app) != same(one)
+
+    def test_nothing_is_asked_after_the_end(self):
+        """Who keeps a context beyond its request gets Cancelled; the client nothing."""
+        server = Server("s")
+        kept = []
+
+        @server.tool
+        def keep(ctx: Context) -> str:
+            kept.append(ctx)
+            return "kept"
+
+        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
+        with LocalWire(server) as wire:
+            wire.open(capabilities=caps)
+            for params in ({"name": "keep"}, modern(caps, name="keep")):
+                wire.ask("tools/call", params)
+                for question in (
+                    lambda ctx: ctx.elicit("?", FORM),
+                    lambda ctx: ctx.sample("?"),
+                    lambda ctx: ctx.roots(),
+                    lambda ctx: ctx.ask({"a": ("roots/list", {})}),
+                ):
+                    with pytest.raises(Cancelled, match="over"):
+                        question(kept[-1])
+            assert wire.ask("ping", id=9) == {"jsonrpc": "2.0", "id": 9, "result": {}}
+
+    def test_questions_at_once_are_bounded(self, monkeypatch):
+        """They have one deadline together, however late each answer is."""
+        monkeypatch.setattr(mcp_lite, "STATE_SECONDS", 0.5)
+        server = Server("s")
+        ends = []
+
+        @server.tool
+        def ask(many: int, ctx: Context) -> str:
+            questions = {str(each): ("roots/list", {}) for each in range(many)}
+            try:
+                ctx.ask(questions)
+            except (Timeout, ValueError) as error:
+                ends.append(error)
+            return "asked"
+
+        with LocalWire(server) as wire:
+            wire.open(capabilities={"roots": {}})
+            wire.send(request("tools/call", {"name": "ask", "arguments": {"many": 3}}))
+            for _ in range(3):
+                asked = wire.read()
+                if "method" not in asked or asked["method"] != "roots/list":
+                    break
+                time.sleep(0.4)  # a slow user
+                wire.send(
+                    {"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}
+                )
+            eventually(lambda: ends)
+            assert isinstance(ends.pop(), Timeout)
+        with LocalWire(server) as wire:
+            wire.open(capabilities={"roots": {}})
+            many = {"many": mcp_lite.MAX_ASKED + 1}
+            found = wire.ask("tools/call", {"name": "ask", "arguments": many})
+            assert found["result"]["content"][0]["text"] == "asked"
+            assert isinstance(ends.pop(), ValueError)
+
+    def test_junk_in_answers_is_no_failure_of_ours(self):
+        """-32602, or the question again, never -32603, in each feature that asks."""
+        server = Server("s")
+
+        @dataclasses.dataclass
+        class Day:
+            day: datetime.date
+
+        def ask(ctx: Context) -> str:
+            ctx.elicit("?", FORM, key="form")
+            ctx.elicit("?", Day, key="day")
+            ctx.sample("?", key="sample")
+            ctx.roots(key="roots")
+            return "asked"
+
+        server.add_prompt(ask)
+        server.add_resource("x://ask", ask)
+        server.add_tool(ask)
+        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
+        good = {
+            "form": {"action": "accept", "content": {"name": "x"}},
+            "day": {"action": "accept", "content": {"day": "2026-01-01"}},
+            "sample": {
+                "role": "assistant",
+                "content": {"type": "text", "text": "x"},
+                "model": "m",
+            },
+            "roots": {"roots": [{"uri": "file:///x"}]},
+        }
+        surrogate = json.loads(r'"\ud800"')
+        junk = (
+            None,
+            5,
+            "x",
+            [],
+            [{}],
+            {"form": None},
+            {"form": []},
+            {"form": {"action": []}},
+            {"form": {"action": "accept"}},
+            {"form": {"action": "accept", "content": 5}},
+            {"form": {"action": "accept", "content": {"name": surrogate}}},
+            {"form": {"action": "decline", "content": surrogate}},
+            {surrogate: {}},
+            {"other": {"action": "accept"}},
+            {"day": {"action": "accept", "content": {"day": "tomorrow"}}},
+            {"day": {"action": "accept", "content": {"day": "9999-99-99"}}},
+            {"sample": {"role": "assistant", "content": []}},
+            {"sample": {"role": "assistant", "content": [5]}},
+            {"sample": {"role": "assistant", "content": {"type": 5}}},
+            {"sample": {"role": "assistant", "content": {"type": "text"}}},
+            {"sample": {"role": [], "content": good["sample"]["content"]}},
+            {"roots": {"roots": {}}},
+            {"roots": {"roots": [5]}},
+            {"roots": {"roots": [{"uri": 5}]}},
+        )
+        for method, named in (
+            ("tools/call", {"name": "ask"}),
+            ("prompts/get", {"name": "ask"}),
+            ("resources/read", {"uri": "x://ask"}),
+        ):
+            for each in junk:
+                answers = {**good, **each} if isinstance(each, dict) else each
+                found = server.handle(
+                    request(method, modern(caps, **named, inputResponses=answers))
+                )
+                if "error" in found:
+                    assert found["error"]["code"] == -32602, (each, found)
+                else:
+                    assert not found["result"].get("isError"), (each, found)
+            # An answer that the next state carries.
+            first = {"form": {"action": "decline", "x": surrogate}}
+            found = server.handle(
+                request(method, modern(caps, **named, inputResponses=first))
+            )["result"]
+            assert list(found["inputRequests"]) == ["day"]
+            rest = {key: good[key] for key in ("day", "sample", "roots")}
+            state = found["requestState"]
+            for wrong in (None, 5, [], {}, True):
+                again = modern(caps, **named, requestState=wrong, inputResponses=rest)
+                found = server.handle(request(method, again))
+                assert found["error"]["code"] == -32602
+            again = modern(caps, **named, requestState=state, inputResponses=rest)
+            found = server.handle(request(method, again))
+            # It is "day" that was asked: what else came is ignored.
+            assert list(found["result"]["inputRequests"]) == ["sample"]
 
     def test_state_expires(self, monkeypatch):
         """After ten minutes the state is refused."""
@@ -12241,13 +12588,10 @@ class TestFaults:
             Client(http.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
 
     def test_a_state_that_is_replayed(self):
-        """The same answer again gives the same result:
-        what once() did is not done again.
-        """
+        """Elsewhere it is refused; with its own request it is taken, and never again."""
         capabilities = {"elicitation": {}}
         with Wire() as wire:
             state = {}
-            found = None
             for n in (1, 2):
                 asked = wire.ask(
                     "tools/call", modern(capabilities, name="steps", **state)
@@ -12257,17 +12601,17 @@ class TestFaults:
                     "requestState": asked["requestState"],
                     "inputResponses": {f"elicit-{n}": given},
                 }
-            for _ in range(3):
-                found = wire.ask(
-                    "tools/call", modern(capabilities, name="steps", **state)
-                )["result"]
-                assert found["structuredContent"] == {"result": [1, "1", "2"]}
             for changed in ({"arguments": {"a": 1}}, {"name": "form"}):
                 again = wire.ask(
                     "tools/call",
                     modern(capabilities, **{"name": "steps", **changed, **state}),
                 )
                 assert again["error"]["code"] == -32602
+            again = modern(capabilities, name="steps", **state)
+            found = wire.ask("tools/call", again)["result"]
+            assert found["structuredContent"] == {"result": [1, "1", "2"]}
+            for _ in range(3):
+                assert wire.ask("tools/call", again)["error"]["code"] == -32602
 
     @pytest.mark.parametrize(
         "begin, piece",
