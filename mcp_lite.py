@@ -137,17 +137,18 @@ Client back). Who reads for the protocol may skip 5, 6, 8, 9 and 12 at first.
     11. Protocol        one conversation without I/O, locks or clocks: what may come now
     12. Threads         workers, timers, waits that end, budgets, the way to the log
     13. Connection      the conversation with threads; the seams Transport and Endpoint
-    14. Context         what a handler sees, how it asks the client, where it runs
-    15. stdio           streams, clean standard streams, a server as a child process
-    16. HTTP streams    one request and its answer; the seam Shell
-    17. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
-    18. HTTP server     sockets and WSGI: the shells around the endpoint
-    19. HTTP requests   a client's way to a server, and one request with its response
-    20. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    21. Features        what a server offers, its handlers, who is told of changes
-    22. Server          what you register with, and run
-    23. Calls           a call with its rounds, a subscription; hearing and answering
-    24. Client          probing, calling, paging
+    14. Questions       what a server may ask, which answers will do; requestState
+    15. Context         what a handler sees, how it asks the client, where it runs
+    16. stdio           streams, clean standard streams, a server as a child process
+    17. HTTP streams    one request and its answer; the seam Shell
+    18. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
+    19. HTTP server     sockets and WSGI: the shells around the endpoint
+    20. HTTP requests   a client's way to a server, and one request with its response
+    21. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    22. Features        what a server offers, its handlers, who is told of changes
+    23. Server          what you register with, and run
+    24. Calls           a call with its rounds, a subscription; hearing and answering
+    25. Client          probing, calling, paging
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -178,6 +179,7 @@ Budget), during I/O, or while your code runs.
     HttpServer._lock      connections
     Registry._lock        what is offered and completed, and so the capabilities
     ServerEndpoint._lock  who is told of changes
+    UsedStates._lock      which states of modern requests were used
     Budget._lock          bytes that are kept; it alone may be taken while another one
                           is held
     Client._lock          who takes the connection from the client, and so ends it
@@ -5303,7 +5305,318 @@ class Connection:
 
 
 ###############################################################################
-# 14. Context #################################################################
+# 14. Questions ###############################################################
+###############################################################################
+# What a server may ask its client (client/ in the specification): which capability it
+# needs, what a form may be, which answers will do, as both sides check them. And the
+# way of the answers in the modern era: requestState, sealed for one caller's request.
+def needed_capability(
+    method: str, params: Json, declared: Json
+) -> tuple[tuple[str, ...], str]:
+    """What a client must have declared for a question, and since when that exists.
+
+    Returns the path into its capabilities, and a revision. Raises ValueError for what
+    is no question.
+    """
+    row = method_row(method)
+    if row.sender != "server" or row.kind != "request":
+        raise ValueError(f"{method} is no question")
+    if params.get("mode") == "url":
+        return ("elicitation", "url"), "2025-11-25"
+    if "tools" in params or "toolChoice" in params:
+        return ("sampling", "tools"), "2025-11-25"
+    # An empty object means form; one with only url does not.
+    only_urls = list(declared.get("elicitation") or ()) == ["url"]
+    if row.capability == ("elicitation",) and only_urls:
+        return ("elicitation", "form"), row.since
+    return row.capability, row.since
+
+
+def elicitation_schema(schema: object) -> tuple[Json, Callable[[Any], Any]]:
+    """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict.
+
+    Beside it, what makes the content that comes back a Python value. Raises ValueError
+    for what elicitation does not allow.
+    """
+    if isinstance(schema, dict):
+        check_elicitation_schema(schema)
+        return schema, WireType({}).convert
+    form = describe_hint(schema, {})
+    fields = form.get("properties", {})
+    for name, field in fields.items():
+        fields[name] = _without_null(field)
+    check_elicitation_schema(form)
+    return form, form.convert
+
+
+def _without_null(field: Json) -> Json:
+    """Optional[X] as a form has it: an X that may be left empty."""
+    others = [each for each in field.get("anyOf", ()) if each != {"type": "null"}]
+    if len(others) != 1:
+        return field
+    return add_given(dict(others[0]), default=field.get("default"))
+
+
+def check_elicitation_schema(schema: object) -> None:
+    """Raise ValueError unless it is a form.
+
+    That is "flat objects with primitive properties only": client/elicitation.md.
+    """
+    errors = FORM.errors(schema)
+    if errors:
+        raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
+
+
+def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
+    """Check a client's answer to a question. Raises InvalidParams naming the member."""
+    errors = ANSWERS[method].errors(answer)
+    is_filled_in = not errors and answer.get("action") == "accept"
+    if is_filled_in and "requestedSchema" in params:
+        form = Schema(params["requestedSchema"])
+        errors = ["content: " + text for text in form.errors(answer.get("content"))]
+    if errors:
+        raise InvalidParams(
+            f"{method} ({key}): the client's answer: " + "; ".join(errors[:5])
+        )
+
+
+def _object(*required: str, **properties: Json) -> Json:
+    """The schema of an object."""
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+# A block of a message: its kind, and what is in it of the kinds that we know.
+_BLOCK = {
+    **_object("type", type={"type": "string"}, text={"type": "string"}),
+    "if": _object(type={"const": "text"}),
+    "then": {"required": ["text"]},
+}
+# What answers a question, by its method: client/.
+ANSWERS = {
+    "ping": Schema(_object()),
+    "roots/list": Schema(
+        _object(
+            "roots",
+            roots={"type": "array", "items": _object("uri", uri={"type": "string"})},
+        )
+    ),
+    "elicitation/create": Schema(
+        _object("action", action={"enum": ["accept", "decline", "cancel"]})
+    ),
+    "sampling/createMessage": Schema(
+        _object(
+            "role",
+            "content",
+            role={"enum": ["assistant", "user"]},
+            content={
+                "if": {"type": "array"},
+                "then": {"items": _BLOCK},
+                "else": _BLOCK,
+            },
+        )
+    ),
+}
+# What elicitation allows as a form: a list is one of choices.
+_FIELD = {
+    **_object(
+        "type", type={"enum": ["string", "number", "integer", "boolean", "array"]}
+    ),
+    "if": _object(type={"const": "array"}),
+    "then": _object(
+        "items",
+        items={
+            "type": "object",
+            "anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}],
+        },
+    ),
+}
+FORM = Schema(
+    _object(
+        "type",
+        "properties",
+        type={"const": "object"},
+        properties={"type": "object", "additionalProperties": _FIELD},
+    )
+)
+
+
+# requestState: what it holds for, and how it is sealed
+
+
+# The claims that tell who it is, where there is a subject: RFC 9068, section 2.2.
+_IDENTITY = ("iss", "sub", "client_id")
+# Those that change when a token is renewed, or gets more rights.
+_PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
+
+
+def principal(auth: Json | None) -> Any:
+    """Whom a token's claims are about: what stays the same when it is renewed.
+
+    A program is nobody: without a subject, two users of one client differ in whatever
+    else their tokens claim.
+    """
+    if not auth:
+        return auth
+    if auth.get("sub"):
+        return {name: auth[name] for name in _IDENTITY if name in auth}
+    return {name: value for name, value in auth.items() if name not in _PASSING}
+
+
+def fingerprint(value: object) -> str:
+    """A short text that no other JSON value has."""
+    import hashlib
+
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+
+
+# A state that has come back: what was sealed, what nobody can know who did not get it,
+# and when it expires.
+SealedState = namedtuple("SealedState", "record signature expires")
+
+
+class Signer:
+    """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry.
+
+    A sealed state is `payload.signature`: base64 of the JSON, and hexadecimal digits.
+    The binding and the server's name are signed too, but are no part of it. The first
+    key signs, all verify, so that keys can be changed while clients hold states.
+    """
+
+    def __init__(self, state_key: Any, server_name: str = "") -> None:
+        if state_key is None:
+            state_key = os.urandom(32)
+        if not isinstance(state_key, (list, tuple)):
+            state_key = [state_key]
+        self._keys = [
+            key.encode("utf-8") if isinstance(key, str) else key for key in state_key
+        ]
+        strong = [isinstance(key, bytes) and len(key) >= 16 for key in self._keys]
+        if not strong or not all(strong):
+            raise ValueError(
+                "state_key: expected bytes or str of at least 16 bytes, "
+                "or a list of those"
+            )
+        self._server = fingerprint(server_name)
+        self._used = UsedStates(Budget(MAX_USED_STATES))
+
+    def seal(self, record: Json, binding: str) -> str:
+        """The record as text that only `open` with the same binding takes.
+
+        Raises ValueError if it is too large.
+        """
+        expires = int(time.time() + STATE_SECONDS)
+        # The same question twice in a second is two states: each is used once.
+        once = os.urandom(12).hex()
+        # In ASCII: what came from the client may hold a lone surrogate.
+        text = json.dumps({"record": record, "expires": expires, "once": once})
+        payload = _base64(text.encode("ascii"))
+        if len(payload) > MAX_STATE:
+            raise ValueError(
+                f"requestState: {len(payload)} bytes of answers and once(), "
+                f"over {MAX_STATE}"
+            )
+        return payload + "." + self._signatures(payload, binding)[0]
+
+    def open(self, sealed: Any, binding: str) -> SealedState:
+        """The state again.
+
+        Raises InvalidParams for what seal did not make for this binding, or long ago,
+        and for what was used.
+        """
+        import base64
+        import hmac
+
+        is_text = isinstance(sealed, str) and sealed.isascii()
+        # A signature has 64 digits.
+        if not is_text or len(sealed) > MAX_STATE + 100:
+            sealed = ""
+        payload, _, signature = sealed.rpartition(".")
+        valid = self._signatures(payload, binding)
+        if not any(hmac.compare_digest(each, signature) for each in valid):
+            raise InvalidParams(
+                "requestState: not from this server, or not for this request"
+            )
+        sealed_state = json.loads(base64.b64decode(payload))
+        state = SealedState(
+            sealed_state["record"], bytes.fromhex(signature), sealed_state["expires"]
+        )
+        if state.expires < time.time():
+            raise InvalidParams("requestState: expired; call again without it")
+        if self._used.has(state):
+            raise _used_before()
+        return state
+
+    def use(self, state: SealedState) -> None:
+        """Use a state up, in this process. Raises InvalidParams if it was before."""
+        if not self._used.add(state):
+            raise _used_before()
+
+    def _signatures(self, payload: str, binding: str) -> list[str]:
+        """What each key signs it with."""
+        import hmac
+
+        signed = f"{self._server}.{binding}.{payload}".encode("ascii")
+        return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
+
+
+def _used_before() -> InvalidParams:
+    return InvalidParams("requestState: was used before; call again without it")
+
+
+class UsedStates:
+    """The states that were used, each until it would have expired.
+
+    When the budget is used up, those that would expire first are forgotten, and what
+    expires no later than they is refused, used or not: so no state is used twice.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._lock = threading.Lock()
+        # The second when they expire -> their signatures.
+        self._signatures: dict[int, set[bytes]] = {}
+        # All that expire until then are refused.
+        self._forgotten = 0
+
+    def has(self, state: SealedState) -> bool:
+        """Whether a state was used, or must be taken for one that was."""
+        with self._lock:
+            return self._has_locked(state)
+
+    def add(self, state: SealedState) -> bool:
+        """Note that a state is used now. False if it was before."""
+        with self._lock:
+            if self._has_locked(state):
+                return False
+            self._forget_locked(int(time.time()))
+            while not self._budget.take(USED_STATE):
+                if not self._signatures:
+                    return False
+                self._forget_locked(min(self._signatures) + 1)
+            self._signatures.setdefault(state.expires, set()).add(state.signature)
+            return True
+
+    def _has_locked(self, state: SealedState) -> bool:
+        if state.expires <= self._forgotten:
+            return True
+        return state.signature in self._signatures.get(state.expires, ())
+
+    def _forget_locked(self, second: int) -> None:
+        """Forget those that expire before a second."""
+        for expires in [each for each in self._signatures if each < second]:
+            self._budget.give_back(USED_STATE * len(self._signatures.pop(expires)))
+            self._forgotten = max(self._forgotten, expires)
+
+
+def _is_object_of_objects(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(each, dict) for each in value.values())
+
+
+###############################################################################
+# 15. Context #################################################################
 ###############################################################################
 # What a handler sees of its request, how it asks the client, and where it runs.
 #
@@ -5739,314 +6052,6 @@ class Context:
         return fingerprint([self._request.method, salient, principal(self.auth)])
 
 
-def _is_object_of_objects(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    return all(isinstance(each, dict) for each in value.values())
-
-
-# Questions and answers, as both sides check them
-
-
-def needed_capability(
-    method: str, params: Json, declared: Json
-) -> tuple[tuple[str, ...], str]:
-    """What a client must have declared for a question, and since when that exists.
-
-    Returns the path into its capabilities, and a revision. Raises ValueError for what
-    is no question.
-    """
-    row = method_row(method)
-    if row.sender != "server" or row.kind != "request":
-        raise ValueError(f"{method} is no question")
-    if params.get("mode") == "url":
-        return ("elicitation", "url"), "2025-11-25"
-    if "tools" in params or "toolChoice" in params:
-        return ("sampling", "tools"), "2025-11-25"
-    # An empty object means form; one with only url does not.
-    only_urls = list(declared.get("elicitation") or ()) == ["url"]
-    if row.capability == ("elicitation",) and only_urls:
-        return ("elicitation", "form"), row.since
-    return row.capability, row.since
-
-
-def elicitation_schema(schema: object) -> tuple[Json, Callable[[Any], Any]]:
-    """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict.
-
-    Beside it, what makes the content that comes back a Python value. Raises ValueError
-    for what elicitation does not allow.
-    """
-    if isinstance(schema, dict):
-        check_elicitation_schema(schema)
-        return schema, WireType({}).convert
-    form = describe_hint(schema, {})
-    fields = form.get("properties", {})
-    for name, field in fields.items():
-        fields[name] = _without_null(field)
-    check_elicitation_schema(form)
-    return form, form.convert
-
-
-def _without_null(field: Json) -> Json:
-    """Optional[X] as a form has it: an X that may be left empty."""
-    others = [each for each in field.get("anyOf", ()) if each != {"type": "null"}]
-    if len(others) != 1:
-        return field
-    return add_given(dict(others[0]), default=field.get("default"))
-
-
-def check_elicitation_schema(schema: object) -> None:
-    """Raise ValueError unless it is a form.
-
-    That is "flat objects with primitive properties only": client/elicitation.md.
-    """
-    errors = FORM.errors(schema)
-    if errors:
-        raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
-
-
-def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
-    """Check a client's answer to a question. Raises InvalidParams naming the member."""
-    errors = ANSWERS[method].errors(answer)
-    is_filled_in = not errors and answer.get("action") == "accept"
-    if is_filled_in and "requestedSchema" in params:
-        form = Schema(params["requestedSchema"])
-        errors = ["content: " + text for text in form.errors(answer.get("content"))]
-    if errors:
-        raise InvalidParams(
-            f"{method} ({key}): the client's answer: " + "; ".join(errors[:5])
-        )
-
-
-def _object(*required: str, **properties: Json) -> Json:
-    """The schema of an object."""
-    return {"type": "object", "required": list(required), "properties": properties}
-
-
-# A block of a message: its kind, and what is in it of the kinds that we know.
-_BLOCK = {
-    **_object("type", type={"type": "string"}, text={"type": "string"}),
-    "if": _object(type={"const": "text"}),
-    "then": {"required": ["text"]},
-}
-# What answers a question, by its method: client/.
-ANSWERS = {
-    "ping": Schema(_object()),
-    "roots/list": Schema(
-        _object(
-            "roots",
-            roots={"type": "array", "items": _object("uri", uri={"type": "string"})},
-        )
-    ),
-    "elicitation/create": Schema(
-        _object("action", action={"enum": ["accept", "decline", "cancel"]})
-    ),
-    "sampling/createMessage": Schema(
-        _object(
-            "role",
-            "content",
-            role={"enum": ["assistant", "user"]},
-            content={
-                "if": {"type": "array"},
-                "then": {"items": _BLOCK},
-                "else": _BLOCK,
-            },
-        )
-    ),
-}
-# What elicitation allows as a form: a list is one of choices.
-_FIELD = {
-    **_object(
-        "type", type={"enum": ["string", "number", "integer", "boolean", "array"]}
-    ),
-    "if": _object(type={"const": "array"}),
-    "then": _object(
-        "items",
-        items={
-            "type": "object",
-            "anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}],
-        },
-    ),
-}
-FORM = Schema(
-    _object(
-        "type",
-        "properties",
-        type={"const": "object"},
-        properties={"type": "object", "additionalProperties": _FIELD},
-    )
-)
-
-
-# requestState: what it holds for, and how it is sealed
-
-
-# The claims that tell who it is, where there is a subject: RFC 9068, section 2.2.
-_IDENTITY = ("iss", "sub", "client_id")
-# Those that change when a token is renewed, or gets more rights.
-_PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
-
-
-def principal(auth: Json | None) -> Any:
-    """Whom a token's claims are about: what stays the same when it is renewed.
-
-    A program is nobody: without a subject, two users of one client differ in whatever
-    else their tokens claim.
-    """
-    if not auth:
-        return auth
-    if auth.get("sub"):
-        return {name: auth[name] for name in _IDENTITY if name in auth}
-    return {name: value for name, value in auth.items() if name not in _PASSING}
-
-
-def fingerprint(value: object) -> str:
-    """A short text that no other JSON value has."""
-    import hashlib
-
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
-
-
-# A state that has come back: what was sealed, what nobody can know who did not get it,
-# and when it expires.
-SealedState = namedtuple("SealedState", "record signature expires")
-
-
-class Signer:
-    """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry.
-
-    A sealed state is `payload.signature`: base64 of the JSON, and hexadecimal digits.
-    The binding and the server's name are signed too, but are no part of it. The first
-    key signs, all verify, so that keys can be changed while clients hold states.
-    """
-
-    def __init__(self, state_key: Any, server_name: str = "") -> None:
-        if state_key is None:
-            state_key = os.urandom(32)
-        if not isinstance(state_key, (list, tuple)):
-            state_key = [state_key]
-        self._keys = [
-            key.encode("utf-8") if isinstance(key, str) else key for key in state_key
-        ]
-        strong = [isinstance(key, bytes) and len(key) >= 16 for key in self._keys]
-        if not strong or not all(strong):
-            raise ValueError(
-                "state_key: expected bytes or str of at least 16 bytes, "
-                "or a list of those"
-            )
-        self._server = fingerprint(server_name)
-        self._used = UsedStates(Budget(MAX_USED_STATES))
-
-    def seal(self, record: Json, binding: str) -> str:
-        """The record as text that only `open` with the same binding takes.
-
-        Raises ValueError if it is too large.
-        """
-        expires = int(time.time() + STATE_SECONDS)
-        # The same question twice in a second is two states: each is used once.
-        once = os.urandom(12).hex()
-        # In ASCII: what came from the client may hold a lone surrogate.
-        text = json.dumps({"record": record, "expires": expires, "once": once})
-        payload = _base64(text.encode("ascii"))
-        if len(payload) > MAX_STATE:
-            raise ValueError(
-                f"requestState: {len(payload)} bytes of answers and once(), "
-                f"over {MAX_STATE}"
-            )
-        return payload + "." + self._signatures(payload, binding)[0]
-
-    def open(self, sealed: Any, binding: str) -> SealedState:
-        """The state again.
-
-        Raises InvalidParams for what seal did not make for this binding, or long ago,
-        and for what was used.
-        """
-        import base64
-        import hmac
-
-        is_text = isinstance(sealed, str) and sealed.isascii()
-        # A signature has 64 digits.
-        if not is_text or len(sealed) > MAX_STATE + 100:
-            sealed = ""
-        payload, _, signature = sealed.rpartition(".")
-        valid = self._signatures(payload, binding)
-        if not any(hmac.compare_digest(each, signature) for each in valid):
-            raise InvalidParams(
-                "requestState: not from this server, or not for this request"
-            )
-        sealed_state = json.loads(base64.b64decode(payload))
-        state = SealedState(
-            sealed_state["record"], bytes.fromhex(signature), sealed_state["expires"]
-        )
-        if state.expires < time.time():
-            raise InvalidParams("requestState: expired; call again without it")
-        if self._used.has(state):
-            raise _used_before()
-        return state
-
-    def use(self, state: SealedState) -> None:
-        """Use a state up, in this process. Raises InvalidParams if it was before."""
-        if not self._used.add(state):
-            raise _used_before()
-
-    def _signatures(self, payload: str, binding: str) -> list[str]:
-        """What each key signs it with."""
-        import hmac
-
-        signed = f"{self._server}.{binding}.{payload}".encode("ascii")
-        return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
-
-
-def _used_before() -> InvalidParams:
-    return InvalidParams("requestState: was used before; call again without it")
-
-
-class UsedStates:
-    """The states that were used, each until it would have expired.
-
-    When the budget is used up, those that would expire first are forgotten, and what
-    expires no later than they is refused, used or not: so no state is used twice.
-    """
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._lock = threading.Lock()
-        # The second when they expire -> their signatures.
-        self._signatures: dict[int, set[bytes]] = {}
-        # All that expire until then are refused.
-        self._forgotten = 0
-
-    def has(self, state: SealedState) -> bool:
-        """Whether a state was used, or must be taken for one that was."""
-        with self._lock:
-            return self._has_locked(state)
-
-    def add(self, state: SealedState) -> bool:
-        """Note that a state is used now. False if it was before."""
-        with self._lock:
-            if self._has_locked(state):
-                return False
-            self._forget_locked(int(time.time()))
-            while not self._budget.take(USED_STATE):
-                if not self._signatures:
-                    return False
-                self._forget_locked(min(self._signatures) + 1)
-            self._signatures.setdefault(state.expires, set()).add(state.signature)
-            return True
-
-    def _has_locked(self, state: SealedState) -> bool:
-        if state.expires <= self._forgotten:
-            return True
-        return state.signature in self._signatures.get(state.expires, ())
-
-    def _forget_locked(self, second: int) -> None:
-        """Forget those that expire before a second."""
-        for expires in [each for each in self._signatures if each < second]:
-            self._budget.give_back(USED_STATE * len(self._signatures.pop(expires)))
-            self._forgotten = max(self._forgotten, expires)
-
-
 # Where functions run
 
 
@@ -6177,7 +6182,7 @@ class _HostedCall:
 
 
 ###############################################################################
-# 15. stdio ###################################################################
+# 16. stdio ###################################################################
 ###############################################################################
 # Byte streams with a message a line (basic/transports/stdio.md): this process's own,
 # any pair, a child's. Knows how to move bytes and how to end; what they mean is the
@@ -6589,7 +6594,7 @@ class Child(StreamTransport):
 
 
 ###############################################################################
-# 16. HTTP streams ############################################################
+# 17. HTTP streams ############################################################
 ###############################################################################
 # One HTTP request and its answer: the Shell that carries both, the seam to sockets and
 # WSGI; the Exchange that they are; the Stream that an answer is part of, and that lasts
@@ -6966,7 +6971,7 @@ class Stream:
 
 
 ###############################################################################
-# 17. HTTP endpoint ###########################################################
+# 18. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
@@ -7622,7 +7627,7 @@ def _metadata_url(resource: object) -> str:
 
 
 ###############################################################################
-# 18. HTTP server #############################################################
+# 19. HTTP server #############################################################
 ###############################################################################
 # The shells around the endpoint: a WSGI application, and a server of our own with its
 # sockets, threads and deadlines. What a request means is not decided here.
@@ -8088,7 +8093,7 @@ def _url_host(host: str) -> str:
 
 
 ###############################################################################
-# 19. HTTP requests ###########################################################
+# 20. HTTP requests ###########################################################
 ###############################################################################
 # A client's way to a server: proxies, redirects, a pool of connections that are kept
 # alive, and one request with its response. What is said there is not known here.
@@ -8379,7 +8384,7 @@ class _RoundTrip:
 
 
 ###############################################################################
-# 20. HTTP client #############################################################
+# 21. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
@@ -8911,7 +8916,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 21. Features ################################################################
+# 22. Features ################################################################
 ###############################################################################
 # What a server does. What it offers stands in its Registry; what its clients say is
 # answered by its ServerEndpoint, by one handler for each method of the table. Neither
@@ -9446,7 +9451,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 22. Server ##################################################################
+# 23. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -10140,7 +10145,7 @@ class Server:
 
 
 ###############################################################################
-# 23. Calls ###################################################################
+# 24. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -10689,7 +10694,7 @@ def encode_root(root: Any) -> Json:
 
 
 ###############################################################################
-# 24. Client ##################################################################
+# 25. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
