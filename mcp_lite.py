@@ -350,6 +350,7 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 86400.0
 
 # HTTP: the requests.
 MAX_HEAD = 64 << 10  # bytes of a head
+MAX_IGNORED = 16 << 10  # bytes of a body's chunk extensions and trailers
 MAX_BODY = 16 << 20  # bytes of a body
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 HEAD_SECONDS = 10.0  # for all of a head to arrive
@@ -3863,20 +3864,23 @@ class HttpError(InvalidRequest):
 # connection.
 Head = namedtuple("Head", "method target version fields size last")
 
-_REQUEST_LINE = re.compile(rb"([A-Z]+) (\S+) HTTP/(1\.[01])\r\n")
-_FIELD_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\0\r\n]*)\r\n")
-_CHUNK_LINE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(;.*)?\r\n")
-# Two of one of these, and a proxy may have acted on the other one.
+_REQUEST_LINE = re.compile(rb"([A-Z]+) ([!-~]+) HTTP/(1\.[01])\r\n")
+# No control character but the tab.
+_FIELD_LINE = re.compile(
+    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n"
+)
+_CHUNK_LINE = re.compile(rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+# A target that tells the host as well: to a proxy, mostly.
+_ABSOLUTE_TARGET = re.compile("(?i)https?://([^/?#]+)(.*)")
+# Two of one of these, or of what begins with "mcp-", and a proxy may have acted on the
+# other one.
 _ONCE = (
     "authorization",
     "content-length",
     "content-type",
     "host",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
     "origin",
+    "sec-fetch-site",
     "transfer-encoding",
 )
 
@@ -3889,34 +3893,57 @@ def parse_head(lines: list[bytes]) -> Head:
     first = _REQUEST_LINE.fullmatch(lines[0])
     if first is None:
         raise HttpError(400, f"not a request of HTTP/1: {lines[0][:60]!r}")
-    method, target, version = (part.decode("latin-1") for part in first.groups())
+    method, target, version = (part.decode("ascii") for part in first.groups())
 
     fields = _parse_fields(lines[1:-1])
     if version == "1.1" and "host" not in fields:
         raise HttpError(400, "Host: required, but missing")
-    last = version == "1.0" or fields.get("connection", "").lower() == "close"
-    return Head(method, target, version, fields, _parse_size(fields), last)
+    path = _parse_target(target, fields.get("host", ""))
+    options = re.split("[ \t]*,[ \t]*", fields.get("connection", "").lower())
+    last = version == "1.0" or "close" in options
+    return Head(method, path, version, fields, _parse_size(version, fields), last)
+
+
+def _parse_target(target: str, host: str) -> str:
+    """The path of a request, maybe with a query; or "*", which is about the server."""
+    absolute = _ABSOLUTE_TARGET.fullmatch(target)
+    path = target
+    if absolute is not None:
+        # RFC 9112, section 3.2.2: this host counts, not that of the header. Who has
+        # read the other one has seen another request.
+        if absolute[1].lower() != host.lower():
+            raise HttpError(400, f"Host: {show(host)}, but {show(target)} is asked for")
+        path = absolute[2]
+        if not path.startswith("/"):
+            path = "/" + path
+    if not path.startswith("/") and path != "*":
+        raise HttpError(400, f"expected a path, got {show(target)}")
+    return path
 
 
 def _parse_fields(lines: list[bytes]) -> dict[str, str]:
     """Header fields by name; what came several times is joined by commas."""
     fields: dict[str, str] = {}
     for line in lines:
-        field = _FIELD_LINE.fullmatch(line)
-        if field is None:
-            raise HttpError(400, f"no header: {line[:60]!r}")
-        name = field[1].decode("ascii").lower()
-        value = field[2].decode("latin-1").strip(" \t")
+        name, value = _parse_field(line)
         if name not in fields:
             fields[name] = value
-        elif name in _ONCE:
+        elif name in _ONCE or name.startswith("mcp-"):
             raise HttpError(400, f"{name}: came twice")
         else:
             fields[name] += ", " + value
     return fields
 
 
-def _parse_size(fields: dict[str, str]) -> int | None:
+def _parse_field(line: bytes) -> tuple[str, str]:
+    """A field's name, in lower case, and its value. Raises HttpError."""
+    field = _FIELD_LINE.fullmatch(line)
+    if field is None:
+        raise HttpError(400, f"no header: {line[:60]!r}")
+    return field[1].decode("ascii").lower(), field[2].decode("latin-1").strip(" \t")
+
+
+def _parse_size(version: str, fields: dict[str, str]) -> int | None:
     """How long the body is; None for one in chunks."""
     coding = fields.get("transfer-encoding")
     length = fields.get("content-length")
@@ -3925,6 +3952,9 @@ def _parse_size(fields: dict[str, str]) -> int | None:
         raise HttpError(
             400, "Transfer-Encoding: only chunked, and without Content-Length"
         )
+    if coding is not None and version == "1.0":
+        # RFC 9112, section 6.1: "MUST treat the message as if the framing is faulty".
+        raise HttpError(400, "Transfer-Encoding: unknown to HTTP/1.0")
     if coding is not None:
         return None
     if length is None:
@@ -3934,12 +3964,22 @@ def _parse_size(fields: dict[str, str]) -> int | None:
     return int(length)
 
 
-def parse_chunk_size(line: bytes) -> int:
-    """How long the chunk behind this line is; 0 for the last. Raises HttpError."""
+def parse_chunk_line(line: bytes) -> tuple[int, int]:
+    """How long the chunk behind this line is, 0 for the last; and how many bytes of the
+    line said something else, which is ignored. Raises HttpError."""
     size = _CHUNK_LINE.fullmatch(line)
     if size is None:
-        raise HttpError(400, "not a chunk's size")
-    return int(size[1], 16)
+        raise HttpError(400, f"not a chunk's size: {line[:60]!r}")
+    return int(size[1], 16), len(size[2] or b"")
+
+
+def parse_trailer(line: bytes) -> bool:
+    """Whether this line ends the body; else it is a trailer, which is ignored. Raises
+    HttpError."""
+    if line == b"\r\n":
+        return True
+    _parse_field(line)
+    return False
 
 
 ###############################################################################
@@ -7813,22 +7853,39 @@ class _SocketShell(Shell, _RequestHandler):
 
     def _read_body(self, head: Head) -> bytes:
         max_body = self.server.endpoint.max_body
-        if "expect" in head.fields and (head.size or 0) <= max_body:
+        if (
+            head.version == "1.1"
+            and head.fields.get("expect", "").lower() == "100-continue"
+            and (head.size or 0) <= max_body
+        ):
             self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         if head.size is not None:
             return self._read(head.size, 0)
+        return self._read_chunks()
+
+    def _read_chunks(self) -> bytes:
         body = bytearray()
+        # What is read and ignored, in all.
+        ignored = 0
         size = -1
         while size != 0:
-            size = parse_chunk_size(self.rfile.readline(1000))
-            body += self._read(size, len(body))
-            end = self.rfile.readline(MAX_HEAD)
-            # After the last chunk there may be trailers.
-            while size == 0 and end not in (b"\r\n", b""):
-                end = self.rfile.readline(MAX_HEAD)
-            if end != b"\r\n":
-                raise HttpError(400, "a chunk without an end")
+            size, extra = parse_chunk_line(self._read_line(ignored))
+            ignored += extra
+            if size > 0:
+                body += self._read(size, len(body))
+                if self.rfile.read(2) != b"\r\n":
+                    raise HttpError(400, "a chunk without an end")
+        trailer = self._read_line(ignored)
+        while not parse_trailer(trailer):
+            ignored += len(trailer)
+            trailer = self._read_line(ignored)
         return bytes(body)
+
+    def _read_line(self, ignored: int) -> bytes:
+        """A line before a chunk or after them all, after so many ignored bytes."""
+        if ignored > MAX_IGNORED:
+            raise HttpError(431, "too long extensions of chunks, or trailers")
+        return self.rfile.readline(MAX_IGNORED)
 
     def _read(self, size: int, before: int) -> bytes:
         """The next part of a body, after so many bytes of it."""

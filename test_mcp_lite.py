@@ -6607,6 +6607,14 @@ class TestHttpServer:
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX\r\n\r\n", 400),
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n", 400),
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\x0bb\r\n\r\n", 400),
+            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\x7f\r\n\r\n", 400),
+            (b"POST /m\xffcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+            (b"POST mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+            (b"POST localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+            (b"POST ftp://localhost/mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+            (b"POST http://evil/mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+            (b"POST http:///mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
             (
                 b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
                 + b"X: y\r\n" * 20_000
@@ -6642,7 +6650,22 @@ class TestHttpServer:
                     ["Authorization: a", "Authorization: b"],
                     ["Origin: http://localhost", "Origin: http://localhost"],
                     ["Mcp-Name: a", "Mcp-Name: a"],
+                    ["Mcp-Param-Region: a", "mcp-param-region: b"],
+                    ["Sec-Fetch-Site: none", "Sec-Fetch-Site: none"],
+                    ["Transfer-Encoding:\x0bchunked"],
+                    ["Transfer-Encoding: xchunked"],
+                    ["Transfer-Encoding : chunked"],
+                    ["Transfer-Encoding:", " chunked"],
                 )
+            ),
+            *(
+                (
+                    b"POST /mcp HTTP/1.0\r\nHost: localhost\r\n"
+                    + line
+                    + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+                    400,
+                )
+                for line in (b"", b"Content-Length: 12\r\n")
             ),
             *(
                 (
@@ -6660,6 +6683,33 @@ class TestHttpServer:
                     b"fffffffff\r\n{}",
                     b"2 2\r\n{}\r\n0\r\n\r\n",
                     b"+2\r\n{}\r\n0\r\n\r\n",
+                    b" 2\r\n{}\r\n0\r\n\r\n",
+                    b"2 \r\n{}\r\n0\r\n\r\n",
+                    b"2_0\r\n{}\r\n0\r\n\r\n",
+                    b"0000000000000002\r\n{}\r\n0\r\n\r\n",
+                    b"2;a\n{}\r\n0\r\n\r\n",
+                    b"2;a\rb\r\n{}\r\n0\r\n\r\n",
+                    b"2;a\0b\r\n{}\r\n0\r\n\r\n",
+                    b"2\r\n{}\n0\r\n\r\n",
+                    b"2\r\n{}\r\n0\n\r\n",
+                    b"2\r\n{}\r\n0\r\n\n\r\n",
+                    b"2\r\n{}\r\n0\r\nX: y\n\r\n",
+                    b"2\r\n{}\r\n0\r\nX : y\r\n\r\n",
+                    b"2\r\n{}\r\n0\r\nX: y\r\n folded\r\n\r\n",
+                    b"2\r\n{}\r\n0\r\nGET /mcp HTTP/1.1\r\n\r\n",
+                )
+            ),
+            *(
+                pytest.param(
+                    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+                    b"Content-Type: application/json\r\n"
+                    b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
+                    431,
+                    id=name,
+                )
+                for name, chunks in (
+                    ("extensions", (b"1;" + b"a" * 900 + b"\r\n \r\n") * 100),
+                    ("trailers", b"0\r\n" + b"X: y\r\n" * 10_000),
                 )
             ),
         ],
@@ -6745,6 +6795,23 @@ class TestHttpServer:
         assert found.count(b"HTTP/1.1 200 OK") == 3
         assert found.count(b"HTTP/1.1 404 ") == 1
         assert found.lower().count(b"connection: close") == 1
+
+    def test_a_target_may_tell_the_host(self, web):
+        """As a proxy is asked: RFC 9112 wants it understood; the host must be one."""
+        for where in ("http://localhost", "HTTP://LOCALHOST", "https://localhost"):
+            data = head_of(
+                call_tool("greet", name="Bo"), "Mcp-Name: greet", path=where + "/mcp"
+            )
+            assert b"hello Bo" in raw_http(web.port, data, b"hello Bo")
+        data = head_of(request("ping"), path="http://localhost?/mcp")
+        assert raw_http(web.port, data, b"}}").startswith(b"HTTP/1.1 404 ")
+
+    def test_the_last_request_is_told_among_other_options(self, web):
+        """`close` ends a connection, whatever else the header says."""
+        data = head_of(
+            call_tool("greet", name="Bo"), "Mcp-Name: greet", "Connection: x, Close"
+        )
+        assert raw_http(web.port, data + data).count(b"HTTP/1.1 200 OK") == 1
 
     def test_old_clients(self, web):
         """HTTP/1.0 gets no chunks: the end of the connection ends a stream;
