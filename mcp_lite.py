@@ -322,6 +322,8 @@ MAX_QUEUED = 10_000
 # reader: beyond, it is taken for dead.
 MAX_BACKLOG = 10_000
 MAX_BATCH = 1_000  # members of a batch
+# Of an integer that a header mirrors: up to there, a float tells each from the next.
+MAX_INTEGER = (1 << 53) - 1
 
 # Work at once, and in a row.
 MAX_WORKERS = 32  # handlers at once
@@ -368,6 +370,9 @@ MAX_STREAMS = 100  # of a session that are over, kept for a client that comes ba
 MAX_EVENTS = 1_000  # of a stream that were sent, kept for the same
 MAX_REPLAY = 1 << 20  # bytes of those
 MAX_FAILURES = 3  # in a row, before a client gives up a broken stream
+MAX_EVENT_ID = 1 << 10  # bytes of an event's id, and of its type
+MAX_SESSION_ID = 4 << 10  # characters: some are tokens that are signed
+MAX_RECEIVED = 4 * MAX_MESSAGE  # bytes of all unfinished answers that a client reads
 
 
 ###############################################################################
@@ -3632,8 +3637,9 @@ class LineFramer:
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
-        # Of the unfinished line; of one over the limit, nothing but its size is kept.
-        self._parts: list[bytes] = []
+        # The unfinished line; of one over the limit, nothing but its size is kept. In
+        # one piece: as many small ones, it would take a multiple of its size.
+        self._line = bytearray()
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | None]:
@@ -3650,38 +3656,53 @@ class LineFramer:
             if self._size + len(piece) > self.limit:
                 lines.append(None)
             else:
-                line = b"".join([*self._parts, piece]) if self._parts else piece
+                line = _joined(self._line, piece)
                 if line and not line.isspace():
                     lines.append(line)
-            self._parts = []
+            self._line = bytearray()
             self._size = 0
 
         self._size += len(beginning)
         if self._size > self.limit:
-            self._parts = []
+            self._line = bytearray()
         elif beginning:
-            self._parts.append(beginning)
+            self._line += beginning
         return lines
+
+
+def _joined(beginning: bytearray, end: bytes) -> bytes:
+    """The two in one; mostly there is only the second."""
+    if not beginning:
+        return end
+    beginning += end
+    return bytes(beginning)
 
 
 class EventParser:
     """Server-sent events, as the HTML standard has them, out of bytes in any pieces.
 
-    A client that comes back sends `last_id`, after `retry` seconds.
+    A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
     """
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.last_id = ""
         self.retry = 1.0
         self._limit = limit
-        # Of the unfinished line. CR LF is one end of a line, even in two pieces.
-        self._parts: list[bytes] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what is unfinished: a stream begins, or begins again."""
+        # The unfinished line. CR LF is one end of a line, even in two pieces.
+        self._line = bytearray()
         self._after_cr = False
-        # Of the unfinished event.
+        # The unfinished event: its data with a line end behind each line.
         self._kind = b""
-        self._data: list[bytes] = []
-        self._next_id = ""
-        self._size = 0
+        self._data = bytearray()
+        self._next_id = self.last_id
+
+    def kept(self) -> int:
+        """How many bytes are kept of what is unfinished."""
+        return len(self._line) + len(self._data)
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """The events that these bytes complete: (type, data). Raises ValueError for one
@@ -3694,43 +3715,49 @@ class EventParser:
 
         events = []
         for piece in endings:
-            line = b"".join([*self._parts, piece])
-            self._parts = []
+            line = _joined(self._line, piece)
+            self._line = bytearray()
             if line:
-                name, _, value = line.partition(b":")
-                self._take_field(name, value)
+                self._take_line(line)
                 continue
             # A blank line ends an event; one without data is none.
             if self._data:
                 kind = self._kind.decode("utf-8", "replace") or "message"
-                events.append((kind, b"\n".join(self._data)))
+                self._data.pop()
+                events.append((kind, bytes(self._data)))
             self.last_id = self._next_id
             self._kind = b""
-            self._data = []
-            self._size = 0
+            self._data = bytearray()
 
-        if beginning:
-            self._parts.append(beginning)
-        self._size += len(data)
-        # The fields' names count, too: some room for them.
-        if self._size > self._limit + 1000:
+        self._line += beginning
+        # A line has the name of its field, too: some room for that.
+        if len(self._data) > self._limit + 1 or len(self._line) > self._limit + 20:
             raise ValueError(f"an event of more than {self._limit} bytes")
         return events
 
-    def _take_field(self, name: bytes, value: bytes) -> None:
-        if name.startswith(_BYTE_ORDER_MARK):
-            name = name[len(_BYTE_ORDER_MARK) :]
-        if value.startswith(b" "):
-            value = value[1:]
+    def _take_line(self, line: bytes) -> None:
+        if line.startswith(_BYTE_ORDER_MARK):
+            line = line[len(_BYTE_ORDER_MARK) :]
+        # The names of fields are short.
+        name = line[:10].partition(b":")[0]
+        start = len(name) + 1
+        if line[start : start + 1] == b" ":
+            start += 1
+        # A view: what it shows may be long.
+        value = memoryview(line)[start:]
         if name == b"data":
-            self._data.append(value)
+            self._data += value
+            self._data += b"\n"
         elif name == b"event":
-            self._kind = value
-        elif name == b"id" and b"\0" not in value:
-            self._next_id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit():
+            self._kind = bytes(value[:MAX_EVENT_ID])
+        elif name == b"id" and b"\0" not in line:
+            # From behind an id that cannot be sent back, nobody can come back.
+            self._next_id = ""
+            if len(value) <= MAX_EVENT_ID:
+                self._next_id = bytes(value).decode("utf-8", "replace")
+        elif name == b"retry" and line[start:].isdigit():
             # In milliseconds. None at all would be a storm.
-            milliseconds = max(int(value[:9]), 20)
+            milliseconds = max(int(bytes(value[:9])), 20)
             self.retry = min(milliseconds / 1000, SESSION_SECONDS)
 
 
@@ -3812,17 +3839,30 @@ def mirrored_headers(
 
 
 def encode_header(value: object) -> str:
-    """A value as a header has it.
+    """A value as a header has it; ValueError for one that no header mirrors.
 
     See basic/transports/streamable-http.md#value-encoding.
     """
+    if isinstance(value, float) and value.is_integer():
+        # JSON has but one kind of number. "Convert to decimal string representation".
+        value = int(value)
+    if not isinstance(value, (str, int)):
+        raise ValueError(f"expected string, integer or boolean, got {show(value)}")
+    # "Integer values MUST be within the safe range for JavaScript"
+    if isinstance(value, int) and not -MAX_INTEGER <= value <= MAX_INTEGER:
+        raise ValueError(f"expected an integer within 2**53-1, got {show(value)}")
+
     text = encode_text(value)
     # Printable ASCII that neither begins nor ends with a space goes as it is, unless it
     # looks like what is encoded.
     printable = re.fullmatch(r"[!-~]([\t -~]*[!-~])?|", text)
     if printable and not re.fullmatch(_ENCODED_HEADER, text):
         return text
-    return f"=?base64?{_base64(text.encode('utf-8', 'surrogatepass'))}?="
+    return f"=?base64?{_base64(text.encode('utf-8'))}?="
+
+
+# The headers that encode_header() is for: elsewhere nobody would decode.
+ENCODED_HEADERS = ("Mcp-Name", "Mcp-Param-")
 
 
 def is_mirrored(text: str, value: object) -> bool:
@@ -8157,6 +8197,79 @@ def _url_host(host: str) -> str:
 
 
 # The way there
+def parse_url(text: str) -> SplitResult:
+    """An HTTP URL as requests have it: encoded, without its fragment. Raises
+    ValueError, which shows nothing of the URL: it may hold secrets."""
+    from urllib.parse import quote, urlsplit
+
+    try:
+        url = urlsplit(text.strip())
+        # To ask for a port is to have it checked.
+        is_complete = url.scheme in _PORTS and url.hostname and (url.port or True)
+        if not is_complete:
+            raise ValueError
+        netloc = url.netloc
+        if not netloc.isascii():
+            netloc = netloc.encode("idna").decode("ascii")
+    except ValueError:
+        raise ValueError(
+            "url: expected http:// or https://, a host, and maybe a port and a path"
+        ) from None
+    # What is encoded already stays as it is.
+    path = quote(url.path, _URL_CHARACTERS)
+    query = quote(url.query, _URL_CHARACTERS)
+    return url._replace(netloc=netloc, path=path, query=query, fragment="")
+
+
+_PORTS = {"http": 80, "https": 443}
+_URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
+
+
+def show_url(url: SplitResult) -> str:
+    """A URL for an error text: without its user and its query, which may be secrets."""
+    netloc = url.netloc.rpartition("@")[2]
+    return f"{url.scheme}://{netloc}{url.path}"
+
+
+def _login_of(url: SplitResult) -> str | None:
+    """What a URL's user and password are in an Authorization header."""
+    from urllib.parse import unquote
+
+    if not url.username:
+        return None
+    login = f"{unquote(url.username)}:{unquote(url.password or '')}"
+    return "Basic " + _base64(login.encode("utf-8"))
+
+
+def check_headers(headers: dict[str, str]) -> None:
+    """Raise ValueError for a header that no request can have. The text names it, and
+    does not show its value, which may be a secret."""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not re.fullmatch(HEADER_NAME, name):
+            # Somebody may have written all of it where the name belongs.
+            told = show(str(name).partition(":")[0])
+            raise ValueError(f"headers: {told} is not a header's name")
+        if not isinstance(value, str) or not re.fullmatch(_HEADER_TEXT, value):
+            raise ValueError(
+                f"headers: {name}: expected text of Latin-1, in one line, "
+                "without control characters"
+            )
+        if name.lower() in ("content-length", "transfer-encoding"):
+            raise ValueError(f"headers: {name}: each request has its own")
+
+
+_HEADER_TEXT = "[\t -~\x80-\xff]*"
+
+
+def merge_headers(*parts: Headers) -> Headers:
+    """Headers in one: of those with the same name, in upper or lower case, the last."""
+    merged = {}
+    for part in parts:
+        for name, value in part.items():
+            merged[name.lower()] = (name, value)
+    return dict(merged.values())
+
+
 _Proxy = namedtuple("_Proxy", "host port headers")
 
 
@@ -8167,7 +8280,7 @@ def find_proxy(url: SplitResult) -> _Proxy | None:
         return None
 
     # Slow to import, and mostly not needed.
-    from urllib.parse import unquote, urlsplit
+    from urllib.parse import urlsplit
     from urllib.request import getproxies, proxy_bypass
 
     address = getproxies().get(url.scheme)
@@ -8175,30 +8288,54 @@ def find_proxy(url: SplitResult) -> _Proxy | None:
         return None
     proxy = urlsplit(address if "://" in address else "//" + address)
     headers = {}
-    if proxy.username:
-        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-        headers["Proxy-Authorization"] = "Basic " + _base64(login.encode("utf-8"))
-    return _Proxy(str(proxy.hostname), proxy.port, headers)
+    login = _login_of(proxy)
+    if login is not None:
+        headers["Proxy-Authorization"] = login
+    return _Proxy(str(proxy.hostname), proxy.port or _PORTS["http"], headers)
 
 
 def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
-    default_port = {"http": 80, "https": 443}.get(url.scheme)
-    return url.scheme, url.hostname, url.port or default_port
+    return url.scheme, url.hostname, url.port or _PORTS.get(url.scheme)
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
-    """Where a reference leads from a URL. None when that is the same URL, or another
-    host, which must not see our headers: they may hold secrets; or no URL at all."""
-    from urllib.parse import urljoin, urlsplit
+    """Where a reference leads from a URL. None for another host, which must not see
+    our headers: they may hold secrets; and for no URL at all."""
+    from urllib.parse import urljoin
 
     with suppress(ValueError):
-        target = urlsplit(urljoin(url.geturl(), reference.strip()))
-        if target != url and _origin(target) == _origin(url):
-            return target
+        target = parse_url(urljoin(url.geturl(), reference.strip()))
+        if _origin(target) == _origin(url):
+            # Who we are there is not for the server to say.
+            return target._replace(netloc=url.netloc)
     return None
 
 
 # Connections
+@lru_cache(maxsize=None)
+def _response_class() -> type[HTTPResponse]:
+    """http.client's response, but for "interim" ones, 100 to 199, that go before: they
+    are skipped, and are not endless. It takes all but 100 for the response itself."""
+    from http.client import CONTINUE, SWITCHING_PROTOCOLS, HTTPException, HTTPResponse
+
+    read_status: Any = vars(HTTPResponse)["_read_status"]
+
+    class Response(HTTPResponse):
+        MAX_INTERIM = 20
+        interim = 0
+
+        def _read_status(self) -> tuple[str, int, str]:
+            version, status, reason = read_status(self)
+            if status >= 200 or status == SWITCHING_PROTOCOLS:
+                return version, status, reason
+            self.interim += 1
+            if self.interim > self.MAX_INTERIM:
+                raise HTTPException(f"more than {self.MAX_INTERIM} interim responses")
+            return version, CONTINUE, reason
+
+    return Response
+
+
 def _is_reset(witness: SocketIO) -> bool:
     """Whether the peer sends a reset, as it does when it had closed before the request
     came. One that has read the request, and closes then, sends none."""
@@ -8277,14 +8414,17 @@ class _HttpPool:
         url = self._url
         timeout = self._timeout
         host = str(url.hostname)
-        hop = self.proxy or _Proxy(host, url.port, {})
+        # Without a port, http.client would look for one in the host: in "::1", say.
+        port = url.port or _PORTS[url.scheme]
+        hop = self.proxy or _Proxy(host, port, {})
         connection = http.client.HTTPConnection(hop.host, hop.port, timeout=timeout)
         if url.scheme == "https":
             connection = http.client.HTTPSConnection(
                 hop.host, hop.port, timeout=timeout, context=self._ssl_context
             )
             if self.proxy is not None:
-                connection.set_tunnel(host, url.port or 443, hop.headers)
+                connection.set_tunnel(host, port, hop.headers)
+        connection.response_class = _response_class()
         try:
             connection.connect()
         except BaseException:
@@ -8341,7 +8481,7 @@ class _RoundTrip:
 
     # A server that refuses a request unread does so within so many seconds.
     AT_ONCE = 0.5
-    # To wait for what a stream has after the answer.
+    # For all that a stream has after the answer.
     REST_SECONDS = 0.1
 
     def __init__(
@@ -8422,7 +8562,8 @@ class _RoundTrip:
         response = self._response
         if response is None:
             return self._pool.give_back(self, False)
-        self._read_rest(response)
+        if not response.isclosed() and self.connection.sock is not None:
+            self._read_rest(response)
         # http.client has closed the socket if the server said that it closes it.
         is_reusable = response.isclosed() and self.connection.sock is not None
         # Then only the response still has it.
@@ -8431,13 +8572,14 @@ class _RoundTrip:
 
     def _read_rest(self, response: HTTPResponse) -> None:
         """Read what a stream has after the answer: mostly its end."""
-        if response.isclosed() or self.connection.sock is None:
-            return
+        # A socket's own timeout would begin anew with each byte.
+        timer = start_timer(self.REST_SECONDS, self._pool.shut, self)
         with suppress(Exception):
-            self.connection.sock.settimeout(self.REST_SECONDS)
             response.read1(CHUNK)
             if response.length == 0:
                 response.close()
+        timer.cancel()
+        timer.join()
 
 
 ###############################################################################
@@ -8480,15 +8622,46 @@ class _ClientSession:
         """What a request says to be part of this session."""
         return {} if self.id is None else {"Mcp-Session-Id": self.id}
 
+    def take_id(self, response: HTTPResponse) -> None:
+        """Take the id that comes with the answer to `initialize`. Raises InternalError
+        for one that cannot be sent back."""
+        session_id = response.headers.get("Mcp-Session-Id") or None
+        # "The session ID MUST only contain visible ASCII characters".
+        if session_id and not re.fullmatch("[!-~]{1,%d}" % MAX_SESSION_ID, session_id):
+            raise InternalError(
+                f"Mcp-Session-Id: expected 1 to {MAX_SESSION_ID} visible ASCII "
+                f"characters, got {show(session_id)}"
+            )
+        self.id = session_id
+
 
 class _EventStream(EventParser):
     """A stream of events that a client reads, over as many responses as it takes: with
     the answer to a request, or what the server says by itself (request_id is None)."""
 
-    def __init__(self, session: _ClientSession, request_id: RequestId | None) -> None:
-        super().__init__()
+    def __init__(
+        self, session: _ClientSession, request_id: RequestId | None, budget: Budget
+    ) -> None:
         self.session = session
         self.request_id = request_id
+        # What is kept of an unfinished event.
+        self._budget = Budget(budget.limit, budget)
+        super().__init__()
+
+    def begin(self) -> None:
+        """As an EventParser does; called before and after each response."""
+        super().begin()
+        self._budget.give_back_all()
+
+    def feed(self, data: bytes) -> list[tuple[str, bytes]]:
+        """As an EventParser does. Raises ValueError also if the budget is spent."""
+        events = super().feed(data)
+        if not self._budget.take(self.kept() - self._budget.taken):
+            raise ValueError(_OVER_BUDGET)
+        return events
+
+
+_OVER_BUDGET = f"unfinished answers of more than {MAX_RECEIVED} bytes in all"
 
 
 class _Post:
@@ -8525,7 +8698,7 @@ class _Rejection:
         self.session = session
         self.status = response.status
         self.location = response.headers.get("Location", "")
-        self._reason = response.reason
+        self._reason = response.reason[:100]
         self._body = body
 
     def parse_error(self) -> McpError | None:
@@ -8556,15 +8729,21 @@ def _content_type(response: HTTPResponse) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-def _read_body(response: HTTPResponse) -> bytes:
-    """A body, or if it is longer than MAX_MESSAGE, somewhat more than that of it."""
+def _read_body(response: HTTPResponse, budget: Budget) -> bytes:
+    """A body, or if it is longer than MAX_MESSAGE, somewhat more than that of it.
+    Raises ConnectionError if the budget is spent."""
     # In pieces: up to 3.9, read(limit) takes memory for all of the limit.
     body = bytearray()
-    for piece in iter(partial(response.read1, CHUNK), b""):
-        body += piece
-        if len(body) > MAX_MESSAGE:
-            break
-    return bytes(body)
+    try:
+        for piece in iter(partial(response.read1, CHUNK), b""):
+            body += piece
+            if not budget.take(len(piece)):
+                raise ConnectionError(_OVER_BUDGET)
+            if len(body) > MAX_MESSAGE:
+                break
+        return bytes(body)
+    finally:
+        budget.give_back(len(body))
 
 
 class HttpTransport(Transport):
@@ -8572,8 +8751,10 @@ class HttpTransport(Transport):
 
     Each message is a POST: a notification's on the thread that writes, so that they
     stay in order; any other one's on a worker. Streams are read by workers, too. The
-    connection's endpoint tells what headers mirror; `on_new_session()` is called when
-    the server had forgotten the old session. How the answer to a request comes:
+    connection's endpoint tells what headers mirror. When the server had forgotten the
+    session, judge_session() gets the result of the new `initialize`, and may raise;
+    on_new_session() is called when the new session is open. How the answer to a request
+    comes:
 
         POST --> JSON
         POST --> events, the answer among them
@@ -8596,6 +8777,8 @@ class HttpTransport(Transport):
     feeds = True
     # Known from start() on.
     connection: Connection
+    # Between two looks at whether a stream is still wanted.
+    LOOK_SECONDS = 1.0
 
     def __init__(
         self,
@@ -8604,16 +8787,23 @@ class HttpTransport(Transport):
         ssl_context: SSLContext | None,
         timeout: float,
         log: _Log,
+        judge_session: Callable[[Json], Any],
         on_new_session: Job,
     ) -> None:
-        from urllib.parse import urlsplit
-
+        check_headers(headers)
+        address = parse_url(url)
+        login = _login_of(address)
+        self._headers: Headers = {**headers}
+        if login is not None:
+            self._headers = merge_headers({"Authorization": login}, self._headers)
         # Where to POST; redirects and HTTP+SSE may change its path.
-        self._url = urlsplit(url)
-        self._headers = headers
+        self._url = address._replace(netloc=address.netloc.rpartition("@")[2])
         self._timeout = timeout
         self._log = log
+        self._judge_session = judge_session
         self._on_new_session = on_new_session
+        # What is kept of answers that have not come to their end.
+        self._budget = Budget(MAX_RECEIVED)
         self._closed = threading.Event()
         self._workers = Workers("mcp-posts", MAX_CONNECTIONS, do_nothing, log)
         self._pool = _HttpPool(self._url, ssl_context, timeout, self._is_wanted)
@@ -8632,6 +8822,8 @@ class HttpTransport(Transport):
             post = _Post(line)
             if post.row.cancels:
                 self._cancel(post)
+            elif post.is_answer and not self._may_answer():
+                self._log.debug(f"HTTP: an answer is not sent: {show(post.message)}")
             elif post.is_answer or post.request_id is not None:
                 self._workers.submit(partial(self._send, post))
             else:
@@ -8661,6 +8853,14 @@ class HttpTransport(Transport):
     def _is_legacy(self) -> bool:
         return self.connection.protocol.version < FIRST_MODERN
 
+    def _may_answer(self) -> bool:
+        """Whether answers may be sent now, and are taken."""
+        # "The client MUST NOT send JSON-RPC responses", says 2026-07-28. Until a
+        # revision is agreed on, only who sends `initialize` may be asked.
+        may_be_asked = self._is_legacy() and bool(self._session.opening)
+        # A server that asks on and on, and takes no answers, would fill our memory.
+        return may_be_asked and len(self._workers) < MAX_BACKLOG
+
     def _is_open(self, request_id: RequestId | None) -> bool:
         """Whether somebody waits for the answer still; true of what is no request."""
         return request_id is None or request_id in self.connection.protocol.pending
@@ -8684,7 +8884,7 @@ class HttpTransport(Transport):
         target = url.path or "/"
         if url.query:
             target += "?" + url.query
-        headers = {**self._headers, **headers}
+        headers = merge_headers(self._headers, headers)
         proxy = self._pool.proxy
         if proxy is not None and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
@@ -8717,7 +8917,7 @@ class HttpTransport(Transport):
             self._fail(post.request_id, error)
         except Exception as error:
             # http.client has exceptions of its own, beside OSError.
-            told = f"{self._url.geturl()}: {error_text(error)}"
+            told = f"{show_url(self._url)}: {error_text(error)}"
             self._fail(post.request_id, ConnectionClosed(told))
 
     def _fail(self, request_id: RequestId | None, error: Exception) -> None:
@@ -8755,10 +8955,12 @@ class HttpTransport(Transport):
         """POST a message, and feed what comes back; or return why it is not taken."""
         url = post.url or self._url
         session = self._session
-        stream = _EventStream(session, post.request_id)
+        if post.opens_session:
+            session.opening = post.line
+        stream = _EventStream(session, post.request_id, self._budget)
         # A request's caller knows when to give up; nobody does for a notification.
         patience = self._timeout if post.request_id is None else None
-        headers = {**self._post_headers(post.message), **session.headers()}
+        headers = {**self._post_headers(post), **session.headers()}
         with self._round_trip(
             "POST", url, headers, post.line, post.request_id, patience
         ) as response:
@@ -8769,8 +8971,7 @@ class HttpTransport(Transport):
                 # What is there now will be there for the next message.
                 self._url = post.url
             if post.opens_session:
-                session.id = response.headers.get("Mcp-Session-Id")
-                session.opening = post.line
+                session.take_id(response)
             body = self._read_answer(response, stream)
 
         # Only now, when the next call may have the connection.
@@ -8780,30 +8981,43 @@ class HttpTransport(Transport):
             self._follow(stream, stream.retry)
         return None
 
-    def _post_headers(self, message: Json) -> Headers:
-        meta = (message.get("params") or {}).get("_meta") or {}
-        version = meta.get(META_VERSION) or self.connection.protocol.version or None
+    def _post_headers(self, post: _Post) -> Headers:
+        """What a POST says besides its session. Raises InvalidParams for what must be
+        mirrored, and no header can mirror."""
+        params = object_or_empty(post.message.get("params"))
+        version = object_or_empty(params.get("_meta")).get(META_VERSION)
+        if version is None and not post.opens_session:
+            version = self.connection.protocol.version or None
         parameters = self.connection.endpoint.header_parameters
         values = {
             "MCP-Protocol-Version": version,
-            **mirrored_headers(message, parameters),
+            **mirrored_headers(post.message, parameters),
         }
-        encoded = {
-            name: encode_header(value)
-            for name, value in values.items()
-            if value is not None
-        }
-        return {
+        headers: Headers = {
             "Content-Type": JSON_TYPE,
             "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
-            **encoded,
         }
+        for name, value in values.items():
+            if value is None:
+                continue
+            try:
+                text = encode_header(value)
+                if text != value and not name.startswith(ENCODED_HEADERS):
+                    raise ValueError(f"no header can hold {show(value)}")
+                headers[name] = text
+            except ValueError as error:
+                # To a legacy server, what is mirrored is only a help.
+                if not self._is_legacy():
+                    raise InvalidParams(f"{name}: {error}") from None
+        return headers
 
     # What may help where a POST was rejected. Each returns whether to send it again.
     def _mend(self, post: _Post, rejection: _Rejection) -> bool:
         if rejection.status in (307, 308) and post.url is None:
-            # Only once: it may go round in a circle.
-            post.url = follow_reference(rejection.url, rejection.location)
+            target = follow_reference(rejection.url, rejection.location)
+            # Only once, and to somewhere else: it may go round in a circle.
+            if target != rejection.url:
+                post.url = target
             return post.url is not None
         if rejection.status == 404 and self._replace_session(post, rejection.session):
             return True
@@ -8838,8 +9052,12 @@ class HttpTransport(Transport):
 
     def _renew(self, lost: _ClientSession, moved: SplitResult | None) -> None:
         """Open a session in place of a lost one, where the server has `moved` if it
-        has: once, on the thread that notices first. The others wait for it. Raises
-        ConnectionError, on that thread, if none is to be had."""
+        has: once, on the thread that notices first. The others wait for it. Raises on
+        that thread, if none is to be had: ConnectionError, or what `initialize` gave.
+        """
+        if any(other is not lost for other in list(self._renewals)):
+            # It was lost while it was being opened: that might go on for ever.
+            return
         mine = threading.Event()
         done = self._renewals.setdefault(lost, mine)
         if done is not mine:
@@ -8855,18 +9073,44 @@ class HttpTransport(Transport):
     def _open_next_session(self, lost: _ClientSession, url: SplitResult) -> None:
         # Nobody waits for the answers to what was asked in the lost one.
         self.connection.cancel_all()
-        headers = self._post_headers({})
-        with self._round_trip(
-            "POST", url, headers, lost.opening, patience=self._timeout
-        ) as response:
-            response.read(CHUNK)
-            if response.status >= 300:
-                raise ConnectionError(f"lost the session: HTTP {response.status}")
-            session_id = response.headers.get("Mcp-Session-Id")
-            self._session = _ClientSession(session_id, lost.opening)
-            self._url = url
+        session = _ClientSession(opening=lost.opening)
+        self._judge_session(self._shake_hands(session, url))
+        self._session = session
+        self._url = url
         self.write(encode_message(call_message("notifications/initialized", None)))
         self._on_new_session()
+
+    def _shake_hands(self, session: _ClientSession, url: SplitResult) -> Json:
+        """Send a session's opening again, all of it on this thread: the workers may all
+        be waiting. Returns the result, or raises what came in its place."""
+        post = _Post(session.opening)
+        stream = _EventStream(session, post.request_id, self._budget)
+        waiter = Waiter("initialize")
+        pending = self.connection.protocol.pending
+        pending[post.request_id] = waiter
+        try:
+            with self._round_trip(
+                "POST",
+                url,
+                self._post_headers(post),
+                post.line,
+                post.request_id,
+                self._timeout,
+            ) as response:
+                if response.status >= 300:
+                    raise ConnectionError(f"lost the session: HTTP {response.status}")
+                session.take_id(response)
+                body = self._read_answer(response, stream)
+            self._feed(body)
+            kind_and_answer = waiter.inbox.get_nowait()
+        except Empty:
+            raise ConnectionError("lost the session: no answer to initialize") from None
+        finally:
+            pending.pop(post.request_id, None)
+        answer: Answer = kind_and_answer[1]
+        if answer.error is not None:
+            raise answer.error
+        return object_or_empty(answer.result)
 
     # Responses
     def _feed(self, data: bytes) -> None:
@@ -8875,37 +9119,66 @@ class HttpTransport(Transport):
             self.connection.dispatch(self.connection.receive(line))
 
     def _read_answer(self, response: HTTPResponse, stream: _EventStream) -> bytes:
-        """Read what answers a request, and return it if it is JSON; events are fed."""
-        content_type = _content_type(response)
+        """Read what answers a request, and return it if it is JSON; events are fed.
+        Raises ConnectionError for what is neither."""
         if stream.request_id is None:
             # What answers a notification may be endless.
             return b""
+        coding = response.headers.get("Content-Encoding", "identity")
+        if coding.strip().lower() != "identity":
+            raise ConnectionError(f"Content-Encoding: {show(coding)} was not asked for")
+        content_type = _content_type(response)
         if content_type == EVENT_TYPE:
             self._read_events(response, stream)
-        # Over HTTP+SSE, only what comes on the stream is an answer.
-        if content_type != JSON_TYPE or self._dialect == self.HTTP_SSE:
-            return b""
-        return _read_body(response)
+        elif self._dialect == self.HTTP_SSE:
+            # Only what comes on the stream is an answer.
+            pass
+        elif content_type == JSON_TYPE:
+            return _read_body(response, self._budget)
+        elif content_type:
+            raise ConnectionError(
+                f"Content-Type: expected {JSON_TYPE} or {EVENT_TYPE}, "
+                f"got {show(content_type)}"
+            )
+        return b""
 
     def _read_events(self, response: HTTPResponse, stream: _EventStream) -> None:
-        """Feed events, until the response ends, or the request is answered."""
-        while self._is_open(stream.request_id):
-            try:
-                data = response.read1(CHUNK)
-            except Exception as error:
-                # http.client's own, OSError, or ValueError: it was closed.
-                self._log.debug(f"a stream broke: {error_text(error)}")
-                return
-            if not data:
-                return
-            for kind, text in stream.feed(data):
-                if kind == "message":
-                    self._feed(text)
-                elif kind == "endpoint" and self._dialect == self.HTTP_SSE:
-                    # The first event of the old transport says where to POST.
-                    reference = text.decode("utf-8", "replace")
-                    self._url = follow_reference(self._url, reference) or self._url
-                    stream.session.get_is_answered.set()
+        """Feed events, until the response ends, or the request is answered. Raises
+        ConnectionError for what is too large, and an `endpoint` on another host."""
+        stream.begin()
+        try:
+            while self._is_open(stream.request_id) and (data := self._read1(response)):
+                for kind, text in stream.feed(data):
+                    if kind == "message":
+                        self._feed(text)
+                    elif kind == "endpoint" and self._dialect == self.HTTP_SSE:
+                        self._take_endpoint(text.decode("utf-8", "replace"))
+                        stream.session.get_is_answered.set()
+        except ValueError as error:
+            raise ConnectionError(str(error)) from None
+        finally:
+            stream.begin()
+
+    def _read1(self, response: HTTPResponse) -> bytes:
+        """The next bytes of a stream; b"" at its end, be it a broken one."""
+        try:
+            return response.read1(CHUNK)
+        except Exception as error:
+            # http.client's own, OSError, or ValueError: it was closed.
+            self._log.debug(f"a stream broke: {error_text(error)}")
+            return b""
+
+    def _take_endpoint(self, reference: str) -> None:
+        """Take where to POST, as the first event of the old transport says it."""
+        if self._session.get_is_answered.is_set():
+            self._log.debug(f"HTTP: another endpoint is ignored: {show(reference)}")
+            return
+        target = follow_reference(self._url, reference[:MAX_HEAD])
+        if target is None:
+            raise ConnectionError(
+                f"endpoint: expected a URL on the same host, got {show(reference, 300)}"
+            )
+        self._url = target
 
     # Streams
     def _start_listening(self, seconds: float) -> None:
@@ -8918,36 +9191,49 @@ class HttpTransport(Transport):
             session.get_is_answered.wait(seconds)
 
     def _listen(self, session: _ClientSession) -> None:
+        why = "the server closed the stream"
         try:
-            self._follow(_EventStream(session, None), 0.0)
-        except OSError as error:
-            self._log.warning(f"cannot hear the server: {error_text(error)}")
+            self._follow(_EventStream(session, None, self._budget), 0.0)
+        except Exception as error:
+            why = f"cannot hear the server: {error_text(error)}"
+            self._log.warning(why)
         finally:
             session.get_is_answered.set()
             if self._dialect == self.HTTP_SSE:
-                self.connection.close(ConnectionClosed("the server closed the stream"))
+                self.connection.close(ConnectionClosed(why))
 
     def _follow(self, stream: _EventStream, delay: float) -> None:
         """GET a stream in `delay` seconds, and again whenever it ends: until its
-        request is answered, or as long as the session lasts. Raises OSError, after
-        MAX_FAILURES in a row."""
+        request is answered, or as long as the session lasts. Raises what GET does,
+        after MAX_FAILURES in a row."""
         failures = 0
-        while not self._closed.wait(delay):
-            is_over = self._session is not stream.session
-            if is_over or not self._is_open(stream.request_id):
-                return
+        while self._pause(stream, delay):
+            # Over HTTP+SSE, what the stream had to say is lost with it.
+            is_resumable = self._dialect == self.STREAMABLE_HTTP
             try:
-                if not self._get_once(stream):
+                if not (self._get_once(stream) and is_resumable):
                     return
                 failures = 0
-            except OSError:
+            except Exception:
+                # http.client has exceptions of its own, beside OSError.
                 failures += 1
-                if failures > MAX_FAILURES:
+                if failures > MAX_FAILURES or not is_resumable:
                     raise
-            if self._dialect == self.HTTP_SSE:
-                # What it had to say is lost with it.
-                return
             delay = stream.retry * 2**failures
+
+    def _pause(self, stream: _EventStream, seconds: float) -> bool:
+        """Wait before a stream is read again. False as soon as nobody wants it."""
+        until = time.monotonic() + seconds
+        while not self._closed.is_set():
+            is_over = self._session is not stream.session
+            if is_over or not self._is_open(stream.request_id):
+                return False
+            left = until - time.monotonic()
+            if left <= 0:
+                return True
+            # The server may have asked for a pause that is longer than our patience.
+            self._closed.wait(min(left, self.LOOK_SECONDS))
+        return False
 
     def _get_once(self, stream: _EventStream) -> bool:
         """GET a stream and feed its events until it ends. False if there is none."""
@@ -8966,10 +9252,30 @@ class HttpTransport(Transport):
                 self._read_events(response, stream)
                 return True
         # To the first GET it only says that this server has no such stream.
-        is_lost = status == 404 and session.get_is_answered.is_set()
-        if is_lost and session.id is not None:
-            self._renew(session, None)
+        if not session.get_is_answered.is_set():
+            return False
+        if status >= 500 or status == 429:
+            # A proxy says so while the server starts again.
+            raise ConnectionError(f"HTTP {status}")
+        if status == 404 and session.id is not None and not self._is_lost(session):
+            return self._forget_place(stream)
         return False
+
+    def _is_lost(self, session: _ClientSession) -> bool:
+        """Whether a session is lost; then there is a new one. Some servers answer a GET
+        for a stream that is over with 404, too, but no POST."""
+        with suppress(Exception):
+            waiter = self.connection.request(Waiter("ping"), None)
+            self.connection.wait(waiter, self._timeout)
+        return self._session is not session
+
+    @staticmethod
+    def _forget_place(stream: _EventStream) -> bool:
+        """Listen anew where the server does not know the place any more."""
+        if stream.request_id is not None or not stream.last_id:
+            return False
+        stream.last_id = ""
+        return True
 
 
 ###############################################################################
@@ -10849,6 +11155,10 @@ class Client:
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
         if version not in versions:
             raise ValueError(f"version: expected {versions}, got {show(version)}")
+        url, target_headers = url_of(target)
+        if url:
+            parse_url(url)
+        check_headers({**target_headers, **(headers or {})})
         self.timeout = timeout
         self._target = target
         self._headers = headers or {}
@@ -10984,11 +11294,20 @@ class Client:
                 self._ssl_context,
                 self.timeout,
                 self._log,
+                self._judge_session,
                 self._renew_session,
             )
         command, env = command_of(target)
         env = {**inherited_environment(self._inherit_env), **env, **self._env}
         return Child(command, env, self._cwd, self._log)
+
+    def _judge_session(self, words: Json) -> None:
+        """Take what a server says that opens a session in place of a lost one. Raises
+        UnsupportedVersion."""
+        offered = [words.get("protocolVersion")]
+        version = self._choose_version(offered, LEGACY_VERSIONS)
+        self._require_connection().protocol.version = version
+        self._endpoint.learn_server(words)
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""

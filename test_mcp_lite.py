@@ -2380,8 +2380,25 @@ class TestFraming:
         lines = []
         for piece in [b"x" * 8] * 50 + [b"\nok\n", b"y" * 11 + b"\nfine\n"]:
             lines += framer.feed(piece)
-            assert sum(map(len, framer._parts)) <= 20
+            assert len(framer._line) <= 20
         assert lines == [None, b"ok", None, b"fine"]
+
+    @pytest.mark.parametrize("make", [mcp_lite.LineFramer, mcp_lite.EventParser])
+    @pytest.mark.parametrize("piece", [b"xx", b"data: xx\n"])
+    def test_small_pieces_take_no_more_room(self, make, piece):
+        """What is kept of an unfinished line or event takes about its size,
+        however small the pieces are that it comes in.
+        """
+        framer = make()
+        framer.feed(b"data: ")
+        tracemalloc.start()
+        try:
+            for _ in range(50_000):
+                framer.feed(piece)
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert kept < 2 * 50_000 * len(piece)
 
     def test_any_split_gives_the_same_events(self):
         """CR, LF, CRLF, comments, several data lines, no values:
@@ -2444,6 +2461,25 @@ class TestFraming:
         assert parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n") == [("message", b"a")]
         assert parser.last_id == "1"
 
+    def test_a_stream_that_begins_again(self):
+        """What was unfinished when it broke off is forgotten; its place is not."""
+        parser = mcp_lite.EventParser()
+        assert parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: lost") == [
+            ("message", b"a")
+        ]
+        parser.begin()
+        assert parser.kept() == 0 and parser.last_id == "1"
+        assert parser.feed(b"data: b\n\n") == [("message", b"b")]
+        assert parser.last_id == "1"
+
+    def test_an_id_too_long_to_be_sent_back(self):
+        """Nobody comes back to an event behind it; the next short one will do."""
+        parser = mcp_lite.EventParser()
+        parser.feed(b"id: 1\ndata: a\n\nid: " + b"x" * 1025 + b"\ndata: b\n\n")
+        assert parser.last_id == ""
+        parser.feed(b"id: " + b"y" * 1024 + b"\ndata: c\n\n")
+        assert parser.last_id == "y" * 1024
+
     def test_a_long_event_is_refused(self):
         """It is not kept in memory without end, in one line or in many."""
         for piece in (b"data: " + b"x" * 500, b"data: x\n" * 100):
@@ -2464,6 +2500,17 @@ class TestFraming:
             ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
             (" padded ", "=?base64?IHBhZGRlZCA=?="),
             ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("a\r\nb: c", "=?base64?YQ0KYjogYw==?="),
+            ("a\0b", "=?base64?YQBi?="),
+            ("a\x7f", "=?base64?YX8=?="),
+            ("a\tb", "a\tb"),
+            ("\ta", "=?base64?CWE=?="),
+            (" ", "=?base64?IA==?="),
+            ("=?base64?", "=?base64?"),
+            ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
+            (7.0, "7"),
+            (2**53 - 1, "9007199254740991"),
+            (1 - 2**53, "-9007199254740991"),
             ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
         ],
     )
@@ -2471,6 +2518,18 @@ class TestFraming:
         """The specification's examples, there and back."""
         assert mcp_lite.encode_header(value) == header
         assert mcp_lite.is_mirrored(header, value)
+
+    @pytest.mark.parametrize(
+        "value",
+        [2**53, -(2**53), 1e300, 1.5, float("nan"), ["a"], {"a": 1}, None, "\ud800"],
+        ids=repr,
+    )
+    def test_what_no_header_mirrors(self, value):
+        """Integers that a reader may round, and what is neither string, integer
+        nor boolean.
+        """
+        with pytest.raises(ValueError):
+            mcp_lite.encode_header(value)
 
     def test_mirrored_values_that_lie(self):
         """Numbers are compared as numbers;
@@ -7898,14 +7957,19 @@ class TestHttpClient:
     @pytest.mark.parametrize("status", [400, 404, 405])
     def test_it_falls_back_to_the_old_transport(self, status):
         """POST is refused: GET the same URL,
-        and POST where its first event says, but on no other host.
+        and POST where its first event says, and no later one.
         """
         streams = []
 
         def script(seen, sock):
             if seen["method"] == "GET":
                 streams.append(sock)
-                begin_stream(sock, "event: endpoint\ndata: /post?x=1\n\n")
+                first, second = "/post?x=1", "/moved"
+                begin_stream(
+                    sock,
+                    f"event: endpoint\ndata: {first}\n\n",
+                    f"event: endpoint\ndata: {second}\n\n",
+                )
                 streams_end.wait(SECONDS)
                 return None
             if seen["path"] != "/post?x=1":
@@ -7949,11 +8013,9 @@ class TestHttpClient:
                 return 404, {}, b""
 
             with web_server(script) as (url, _), pytest.raises(
-                (McpError, ConnectionClosed)
+                ConnectionClosed, match="endpoint: expected a URL on the same host"
             ):
-                Client(
-                    url, timeout=2, headers={"Authorization": "Bearer secret"}
-                ).connect()
+                Client(url, headers={"Authorization": "Bearer secret"}).connect()
             assert stolen == []
 
     @pytest.mark.parametrize("status", [307, 308])
@@ -8006,10 +8068,19 @@ class TestHttpClient:
             assert "secret" not in str(caught.value)
 
     @pytest.mark.parametrize(
-        "where", ["http://LOCALHOST:{port}/there", "//localhost:{port}/there", "there"]
+        "where",
+        [
+            "http://LOCALHOST:{port}/there",
+            "http://eve:secret@localhost:{port}/there",
+            "//localhost:{port}/there",
+            "there",
+        ],
     )
     def test_the_same_host_in_other_words(self, where):
-        """Host names have no case, and a reference may leave them out."""
+        """Host names have no case, and a reference may leave them out.
+
+        Who the client is, it does not say.
+        """
 
         def script(seen, sock):
             if seen["path"] == "/there":
@@ -8028,6 +8099,7 @@ class TestHttpClient:
             url.replace("127.0.0.1", "LocalHost")
         ) as client:
             assert client.protocol_version == MODERN
+            assert client._connection.transport._url.username is None
 
     @pytest.mark.parametrize("where", ["/elsewhere", "/a place", "/\xfc"])
     def test_a_redirect_that_fails_is_not_kept(self, where):
@@ -8840,6 +8912,105 @@ class TestHttpClient:
             with Client(url) as client:
                 assert client.call("x") == "far"
             assert {each["path"] for each in seen} == {"/mcp"}
+
+    @pytest.mark.parametrize("has_port", [True, False])
+    def test_an_address_of_ipv6(self, server, monkeypatch, has_port):
+        """With a port, or at the one that is the default."""
+        try:
+            http = server.start_http(host="::1")
+        except OSError:
+            pytest.skip("no IPv6 here")
+        url = f"http://[::1]:{http.port}/mcp"
+        if not has_port:
+            monkeypatch.setitem(mcp_lite._PORTS, "http", http.port)
+            url = "http://[::1]/mcp"
+        with http, Client(url) as client:
+            assert client.call("greet", name="Bo") == "hello Bo"
+
+    def test_the_user_of_a_url(self):
+        """It logs in, unless a header does; no text of an error shows it, nor the query."""
+
+        def call(seen, sock):
+            name = seen["message"]["params"]["name"]
+            return result_of(seen, **text_result("x")) if name == "x" else None
+
+        with web_server(modern_site(tools_call=call)) as (url, seen):
+            url = url.replace("//", "//ann:p%40ss@") + "?key=hush#part"
+            with Client(url) as client:
+                client.call("x")
+                with pytest.raises(ConnectionClosed) as caught:
+                    client.call("y")
+            assert {each["headers"]["authorization"] for each in seen} == {
+                "Basic YW5uOnBAc3M="
+            }
+            assert {each["path"] for each in seen} == {"/mcp?key=hush"}
+            assert re.search("http://127.0.0.1:[0-9]+/mcp: ", str(caught.value))
+            assert not re.search("ann|p%40ss|p@ss|hush|part", str(caught.value))
+            seen.clear()
+            with Client(url, headers={"authorization": "Bearer t"}) as client:
+                client.call("x")
+            assert {each["headers"]["authorization"] for each in seen} == {"Bearer t"}
+
+    def test_a_path_in_other_letters(self):
+        """What no URL has as it is, is encoded; what is encoded already stays so."""
+        site = modern_site(
+            tools_call=lambda seen, sock: result_of(seen, **text_result("x"))
+        )
+        with web_server(site) as (url, seen), Client(url + "/ü b%20c?q=ö d") as client:
+            assert client.call("x") == "x"
+        assert {each["path"] for each in seen} == {"/mcp/%C3%BC%20b%20c?q=%C3%B6%20d"}
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "http://",
+            "http:///mcp",
+            "http://ann:hush@/mcp",
+            "http://host:hush/",
+            "http://host:65536/",
+            "http://[::1/",
+        ],
+    )
+    def test_a_url_that_is_none(self, url):
+        """It is told at once, without a word of it: it may hold secrets."""
+        with pytest.raises(ValueError, match="url: expected http://") as caught:
+            Client(url)
+        assert "hush" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "name, value",
+        [
+            ("X-A", "hush\r\nX-B: b"),
+            ("X-A", "hush\n continued"),
+            ("X-A", "hush\0"),
+            ("X-A", "hush€"),
+            ("X-A", b"hush"),
+            ("X-A\r\nX-B", "hush"),
+            ("X-A: hush", "hush"),
+            ("", "hush"),
+            ("Content-Length", "9"),
+            ("transfer-encoding", "chunked"),
+        ],
+    )
+    @pytest.mark.parametrize("of_target", [True, False])
+    def test_headers_that_no_request_can_have(self, name, value, of_target):
+        """They are told at once, by name; their value may be a secret."""
+        target = {"url": "http://localhost/", "headers": {}}
+        given = {name: value}
+        with pytest.raises(ValueError, match="headers: ") as caught:
+            if of_target:
+                Client({**target, "headers": given})
+            else:
+                Client(target, headers=given)
+        assert "hush" not in str(caught.value)
+        assert name.partition(":")[0].partition("\r")[0] in str(caught.value)
+
+    def test_no_header_goes_twice(self, recorded):
+        """What every request says, the user's headers do not say a second time."""
+        http, seen = recorded
+        with Client(http.url, headers={"accept": "*/*", "mcp-METHOD": "x"}) as client:
+            client.ping()
+        assert all(headers["accept"] != "*/*" for _, headers, _ in seen)
 
     # The end of waiting
 
