@@ -179,6 +179,7 @@ Budget), during I/O, or while your code runs.
     HttpServer._lock      connections
     Registry._lock        what is offered and completed, and so the capabilities
     ServerEndpoint._lock  who is told of changes
+    Subscription._lock    what has changed before it was acknowledged
     UsedStates._lock      which states of modern requests were used
     Budget._lock          bytes that are kept; it alone may be taken while another one
                           is held
@@ -1046,9 +1047,12 @@ RESULT_TYPES = {"complete": "", "input_required": "_answer_questions"}
 
 # What a client may ask to hear of: the member of its filter, the notification, and the
 # capability that promises it.
-ListChange = namedtuple("ListChange", "member method capability")
+Change = namedtuple("Change", "member method capability")
+RESOURCE_UPDATE = Change(
+    "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
+)
 LIST_CHANGES = {
-    kind: ListChange(
+    kind: Change(
         f"{kind}ListChanged",
         f"notifications/{kind}/list_changed",
         (kind, "listChanged"),
@@ -4105,6 +4109,8 @@ class Protocol:
 
     version = ""
     initialized = False
+    # What a server has declared in the handshake.
+    declared: Json = {}
     # Before logging/setLevel "the server MAY decide".
     log_level = "info"
 
@@ -4901,6 +4907,10 @@ class Connection:
         self.reason: ConnectionClosed | None = None
         # The threads whose callbacks answer questions.
         self.answering: set[int] = set()
+
+    def carries_changes(self, request: Request) -> bool:
+        """Whether who sent this request can be told of changes later on."""
+        return not self.answers_only
 
     @property
     def workers(self) -> Workers:
@@ -7151,6 +7161,10 @@ class HttpConnection(Connection):
             if old.state == old.COMPLETE:
                 self.streams.pop(old.name, None)
 
+    def carries_changes(self, request: Request) -> bool:
+        """As a Connection does: a modern request has a stream, a session another."""
+        return request.modern or self.session_id is not None
+
     def _queue_locked(
         self,
         data: bytes,
@@ -9298,14 +9312,24 @@ Offer = namedtuple(
     defaults=[None, None, None, ()],
 )
 
+# A kind of offers: the change that is told when there are others, and the capabilities
+# that are declared for it.
+OfferKind = namedtuple("OfferKind", "change capabilities")
 _RESOURCES = {"subscribe": True, "listChanged": True}
-# The kinds of offers, and the capabilities that are declared where there are any.
-DECLARED: dict[str, Json] = {
-    "tools": {"tools": {"listChanged": True}},
-    "resources": {"resources": _RESOURCES},
-    "resourceTemplates": {"resources": _RESOURCES, "completions": {}},
-    "prompts": {"prompts": {"listChanged": True}, "completions": {}},
+OFFER_KINDS = {
+    "tools": OfferKind(LIST_CHANGES["tools"], {"tools": {"listChanged": True}}),
+    "resources": OfferKind(LIST_CHANGES["resources"], {"resources": _RESOURCES}),
+    "resourceTemplates": OfferKind(
+        LIST_CHANGES["resources"], {"resources": _RESOURCES, "completions": {}}
+    ),
+    "prompts": OfferKind(
+        LIST_CHANGES["prompts"], {"prompts": {"listChanged": True}, "completions": {}}
+    ),
 }
+# What a capability promises to tell later on: not where no stream could carry it.
+_TOLD_LATER = ("listChanged", "subscribe")
+# The capabilities that came later.
+CAPABILITY_SINCE = {"completions": "2025-03-26"}
 # What a completion may be about: its kind, and what names it in the reference.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
@@ -9324,39 +9348,36 @@ class Registry:
         # Held by who replaces them.
         self._lock = threading.Lock()
         # Kind -> name or URI -> Offer.
-        self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in DECLARED}
-        # What is declared for them, of the kinds that there are.
-        self.capabilities: Json = {}
+        self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in OFFER_KINDS}
+        # What is declared for them, of the kinds that there are, or were: it is a
+        # promise, which the last one that goes does not break.
+        self.capabilities: Json = {"logging": {}}
         # (a prompt's name or a template's URI, its argument) -> fn(text, the others).
         self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
-        self._replace_locked({})
 
     def put(self, kind: str, name: str, offer: Offer) -> None:
         """Offer a function from now on, in place of what has its name."""
         # What JSON cannot say is refused now, not when a client asks for the list.
         encode_message(offer.wire)
         with self._lock:
-            self._replace_locked({kind: {**self.offers[kind], name: offer}})
+            self._replace_locked(kind, {**self.offers[kind], name: offer})
+            declared = OFFER_KINDS[kind].capabilities
+            self.capabilities = {**self.capabilities, **declared}
 
     def remove(self, kind: str, name: str) -> None:
         """Stop offering it. Raises KeyError for what is not offered."""
         with self._lock:
             left = dict(self.offers[kind])
             del left[name]
-            self._replace_locked({kind: left})
+            self._replace_locked(kind, left)
 
     def put_completer(self, ref: str, argument: str, fn: Callable[..., Any]) -> None:
         """Have fn(text, other arguments) complete an argument from now on."""
         with self._lock:
             self.completers = {**self.completers, (ref, argument): fn}
 
-    def _replace_locked(self, changed: dict[str, dict[str, Offer]]) -> None:
-        self.offers = {**self.offers, **changed}
-        declared: Json = {"logging": {}}
-        for kind, capabilities in DECLARED.items():
-            if self.offers[kind]:
-                declared.update(capabilities)
-        self.capabilities = declared
+    def _replace_locked(self, kind: str, offers: dict[str, Offer]) -> None:
+        self.offers = {**self.offers, kind: offers}
 
     def find(self, kind: str, noun: str, name: str) -> Offer:
         """What has this name. Raises NotFound, which calls it a `noun`."""
@@ -9405,12 +9426,16 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def hears(self, member: str, uri: str | None) -> bool:
-        """Whether it wants a change; of lists it hears all, once it is initialized."""
+    def hears(self, change: Change, uri: str | None) -> bool:
+        """Whether it wants a change.
+
+        Of lists, once it is initialized, it hears those that were declared to it.
+        """
         protocol = self.connection.protocol
-        if uri is None:
-            return protocol.initialized
-        return uri in protocol.subscribed
+        if uri is not None:
+            return uri in protocol.subscribed
+        declared = has_capability(protocol.declared, change.capability)
+        return protocol.initialized and declared
 
     def tell(self, method: str, params: Json | None) -> None:
         """Tell of a change."""
@@ -9420,10 +9445,10 @@ class Session:
 class Subscription:
     """An open subscriptions/listen: basic/patterns/subscriptions.md.
 
-        registered --acknowledge()--> telling --its request ends--> over
+        registered --acknowledge()--> telling --end(), or its client's--> over
 
-    What changes in between waits, for a moment at most: "MUST NOT send any notification
-    on the subscription before" the acknowledgement.
+    What changes before the acknowledgement is kept: "MUST NOT send any notification on
+    the subscription before it".
     """
 
     def __init__(self, connection: Connection, request: Request, granted: Json) -> None:
@@ -9431,29 +9456,52 @@ class Subscription:
         self.request = request
         # The client's filter, without what this server does not tell.
         self.granted = granted
-        self._acknowledged = threading.Event()
+        self._lock = threading.Lock()
+        self._is_telling = False
+        # What has changed before: (method, URI) -> params, each once.
+        self._early: dict[tuple[str, Any], Json] = {}
 
     def is_open(self) -> bool:
         return self.connection.protocol.in_flight.get(self.request.id) is self.request
 
-    def hears(self, member: str, uri: str | None) -> bool:
+    def hears(self, change: Change, uri: str | None) -> bool:
         """Whether it wants a change, by the member of the filter that asks for it."""
-        granted = self.granted.get(member, ())
+        granted = self.granted.get(change.member, ())
         if uri is None:
             return bool(granted)
         return uri in granted
 
     def acknowledge(self) -> None:
-        """Say what was granted."""
+        """Say what was granted; then what has changed since it was registered."""
         self._send(
             "notifications/subscriptions/acknowledged", {"notifications": self.granted}
         )
-        self._acknowledged.set()
+        while not self._is_telling:
+            with self._lock:
+                early = self._early
+                self._early = {}
+                self._is_telling = not early
+            for (method, _), params in early.items():
+                self._send(method, params)
 
     def tell(self, method: str, params: Json | None) -> None:
         """Tell of a change."""
-        self._acknowledged.wait(1.0)
-        self._send(method, params or {})
+        params = params or {}
+        with self._lock:
+            if not self._is_telling:
+                self._early[method, params.get("uri")] = params
+                return
+        self._send(method, params)
+
+    def end(self, result: Json) -> None:
+        """End it with the result, "to signal a graceful end"."""
+        # "A server MUST send `notifications/cancelled` [...] when it tears down that
+        # subscription stream": basic/patterns/cancellation.md; over HTTP "closing the
+        # SSE response stream is itself the cancellation signal". It is about a request
+        # "still in-progress", so it comes before the result.
+        if self.request.stream is None:
+            self._send("notifications/cancelled", {"requestId": self.request.id})
+        self.connection.respond(self.request, result)
 
     def _send(self, method: str, params: Json) -> None:
         params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
@@ -9536,33 +9584,47 @@ class ServerEndpoint(Endpoint):
         for each in self._subscriptions:
             if each.connection is connection:
                 result: Json = {"_meta": {META_SUBSCRIPTION: each.request.id}}
-                message = self._result_message(each.request, result)
-                connection.respond(each.request, message)
+                each.end(self._result_message(each.request, result))
 
     # Changes
 
     def tell_list_changed(self, kind: str) -> None:
-        """Tell those who want to hear of it that a list has changed."""
-        change = LIST_CHANGES.get(kind, LIST_CHANGES["resources"])
-        self._tell(change.member, change.method)
+        """Tell those who want to hear of it that there are other offers of a kind."""
+        self._tell(OFFER_KINDS[kind].change)
 
     def tell_resource_updated(self, uri: str) -> None:
         """Tell those who subscribed to this URI that its resource has changed."""
-        self._tell("resourceSubscriptions", "notifications/resources/updated", uri)
+        self._tell(RESOURCE_UPDATE, uri)
 
-    def _tell(self, member: str, method: str, uri: str | None = None) -> None:
-        """Tell of a change, which a client asks for by this member of its filter."""
+    def _tell(self, change: Change, uri: str | None = None) -> None:
         params = None if uri is None else {"uri": uri}
         hearers: list[Session | Subscription] = [*self._sessions, *self._subscriptions]
         for each in hearers:
-            if each.hears(member, uri):
-                each.tell(method, params)
+            if each.hears(change, uri):
+                each.tell(change.method, params)
 
     # Answering
 
     def capabilities(self) -> Json:
-        """What this server declares."""
+        """What this server declares, where all of it can be delivered."""
         return self._registry.capabilities
+
+    def _declare(self, ctx: Context) -> Json:
+        """What it declares to a client: what its revision knows, and what can be
+        delivered to it."""
+        declared = {
+            name: dict(capability)
+            for name, capability in self.capabilities().items()
+            if CAPABILITY_SINCE.get(name, OLDEST) <= ctx.protocol_version
+        }
+        connection = ctx._connection
+        if not connection.carries_changes(ctx._request):
+            for capability in declared.values():
+                for promise in _TOLD_LATER:
+                    capability.pop(promise, None)
+        if connection.answers_only:
+            del declared["logging"]
+        return declared
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """The parameters of a tool that HTTP headers mirror."""
@@ -9620,10 +9682,12 @@ class ServerEndpoint(Endpoint):
     # Handlers: lifecycle, logging
 
     def _initialize(self, ctx: Context, params: Json) -> Json:
+        declared = self._declare(ctx)
+        ctx._connection.protocol.declared = declared
         return add_given(
             {
                 "protocolVersion": ctx.protocol_version,
-                "capabilities": self.capabilities(),
+                "capabilities": declared,
                 "serverInfo": fit_members(self._info, ctx.protocol_version),
             },
             instructions=self.instructions,
@@ -9633,7 +9697,7 @@ class ServerEndpoint(Endpoint):
         return add_given(
             {
                 "supportedVersions": list(MODERN_VERSIONS),
-                "capabilities": self.capabilities(),
+                "capabilities": self._declare(ctx),
             },
             instructions=self.instructions,
         )
@@ -9714,6 +9778,8 @@ class ServerEndpoint(Endpoint):
 
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
+        if not ctx._connection.carries_changes(ctx._request):
+            raise MethodNotFound("resources/subscribe: no stream could tell of changes")
         self._registry.find_resource(uri, ctx.protocol_version)
         subscribed = ctx._connection.protocol.subscribed
         if len(subscribed) >= MAX_QUEUED:
@@ -9764,9 +9830,9 @@ class ServerEndpoint(Endpoint):
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
         """Open a subscription. Its request stays open as long as that lasts."""
         connection = ctx._connection
-        if connection.answers_only:
+        if not connection.carries_changes(ctx._request):
             raise MethodNotFound("listening needs a connection that stays open")
-        granted = self._grant(params["notifications"])
+        granted = self._grant(params["notifications"], self._declare(ctx))
         subscription = Subscription(connection, ctx._request, granted)
         with self._lock:
             still_open = [each for each in self._subscriptions if each.is_open()]
@@ -9776,9 +9842,8 @@ class ServerEndpoint(Endpoint):
         # Only now that it is registered: who has the acknowledgement misses nothing.
         subscription.acknowledge()
 
-    def _grant(self, wanted: Json) -> Json:
+    def _grant(self, wanted: Json, declared: Json) -> Json:
         """The part of a client's filter that this server can serve."""
-        declared = self.capabilities()
         granted: Json = {
             change.member: True
             for change in LIST_CHANGES.values()
@@ -9791,7 +9856,7 @@ class ServerEndpoint(Endpoint):
                 "notifications.resourceSubscriptions: expected strings, "
                 f"got {show(uris)}"
             )
-        if uris and has_capability(declared, ("resources", "subscribe")):
+        if uris and has_capability(declared, RESOURCE_UPDATE.capability):
             granted["resourceSubscriptions"] = uris
         return granted
 

@@ -3537,9 +3537,123 @@ class TestServerOnTheWire:
                 m["params"]["_meta"] == {mcp_lite.META_SUBSCRIPTION: "s"}
                 for m in events
             )
+            # It is torn down by the server: that is told, and ends it gracefully.
             rest, _ = wire.end()
-            assert [m["id"] for m in rest] == ["s"]
-            assert rest[0]["result"]["_meta"][mcp_lite.META_SUBSCRIPTION] == "s"
+            about = {mcp_lite.META_SUBSCRIPTION: "s"}
+            assert rest[0] == {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": "s", "_meta": about},
+            }
+            assert [m.get("id") for m in rest] == [None, "s"]
+            assert rest[1]["result"]["_meta"].items() >= about.items()
+
+    def test_the_acknowledgement_comes_first(self, server, monkeypatch):
+        """However slow its thread is; what changed meanwhile comes behind it, once."""
+        acknowledge = mcp_lite.Subscription.acknowledge
+
+        def slow(subscription):
+            # Who changes something does not wait for it.
+            for _ in range(3):
+                server.add_tool(lambda: "x", name="extra", description="x")
+                server.resource_updated("x://note")
+                server.resource_updated("x://data")
+            acknowledge(subscription)
+
+        monkeypatch.setattr(mcp_lite.Subscription, "acknowledge", slow)
+        wanted = {
+            "toolsListChanged": True,
+            "resourceSubscriptions": ["x://note", "x://data"],
+        }
+        listen = request("subscriptions/listen", modern(notifications=wanted), "s")
+        expected = [
+            ("notifications/subscriptions/acknowledged", None),
+            ("notifications/tools/list_changed", None),
+            ("notifications/resources/updated", "x://note"),
+            ("notifications/resources/updated", "x://data"),
+            ("notifications/tools/list_changed", None),
+        ]
+        with LocalWire(server) as wire:
+            wire.send(listen)
+            told = [wire.read() for _ in range(4)]
+            server.remove_tool("extra")
+            told.append(wire.read())
+        found = [(each["method"], each["params"].get("uri")) for each in told]
+        assert found == expected
+        with server.start_http() as http, Web(http).stream("POST", listen) as response:
+            told = [next_message(response) for _ in range(4)]
+            server.remove_tool("extra")
+            told.append(next_message(response))
+        found = [(each["method"], each["params"].get("uri")) for each in told]
+        assert found == expected
+
+    @pytest.mark.parametrize("version", EVERY)
+    def test_a_capability_is_a_promise(self, version):
+        """When the last tool, resource or prompt has gone, its list is empty;
+        what was there is unknown, not the method.
+        """
+        server = Server("s")
+        server.add_tool(lambda: "x", name="tool")
+        server.add_resource("x://fixed", lambda: "x")
+        server.add_resource("x://{step}", lambda step: "x")
+        server.add_prompt(lambda: "x", name="prompt")
+        with LocalWire(server) as wire:
+            if version in LEGACY:
+                declared = wire.open(version)["capabilities"]
+                wire.ask("ping")
+                frame = dict
+            else:
+                frame = modern
+                found = wire.ask("server/discover", modern())
+                declared = found["result"]["capabilities"]
+            assert ("completions" in declared) == (version != LEGACY[0])
+            server.remove_tool("tool")
+            server.remove_resource("x://fixed")
+            server.remove_resource("x://{step}")
+            server.remove_prompt("prompt")
+            changed = []
+            for method, member in (
+                ("tools/list", "tools"),
+                ("resources/list", "resources"),
+                ("resources/templates/list", "resourceTemplates"),
+                ("prompts/list", "prompts"),
+            ):
+                wire.send(request(method, frame()))
+                found = wire.read()
+                while "method" in found:
+                    changed.append(found["method"])
+                    found = wire.read()
+                assert found["result"][member] == []
+            assert len(changed) == (4 if version in LEGACY else 0)
+            for method, named, code in (
+                ("tools/call", {"name": "tool"}, -32602),
+                ("resources/read", {"uri": "x://fixed"}, None),
+                ("prompts/get", {"name": "prompt"}, -32602),
+            ):
+                code = code or (-32002 if version in LEGACY else -32602)
+                assert wire.ask(method, frame(**named))["error"]["code"] == code
+
+    def test_only_declared_lists_are_told_of(self):
+        """A session, and a listener, hear of no list that was not declared to them."""
+        server = Server("s")
+        server.add_prompt(lambda: "x", name="one")
+        wanted = {"toolsListChanged": True, "promptsListChanged": True}
+        listen = request("subscriptions/listen", modern(notifications=wanted), "s")
+        with LocalWire(server) as session, LocalWire(server) as listener:
+            assert "tools" not in session.open()["capabilities"]
+            session.ask("ping")
+            listener.send(listen)
+            granted = listener.read()["params"]["notifications"]
+            assert granted == {"promptsListChanged": True}
+            server.add_tool(lambda: "x", name="tool")
+            server.add_prompt(lambda: "x", name="two")
+            for wire in (session, listener):
+                assert wire.read()["method"] == "notifications/prompts/list_changed"
+            # But who asks all the same is answered.
+            [tool] = session.ask("tools/list")["result"]["tools"]
+            assert tool["name"] == "tool"
+        with LocalWire(server) as later:
+            assert "tools" in later.open()["capabilities"]
 
     def test_a_cancelled_subscription_is_silent(self):
         """No notification after the client's cancellation."""
@@ -6536,6 +6650,33 @@ class TestHttpServer:
                 assert (status, headers["Allow"]) == (405, "POST")
             assert web.send("GET", path="/sse")[0] == 404
             eventually(lambda: living(mcp_lite.HttpConnection) <= before)
+
+    @pytest.mark.parametrize("version", LEGACY)
+    def test_without_sessions_no_change_is_promised(self, server, version):
+        """To a legacy client that no stream could tell of it; a modern one has its own.
+
+        In WSGI it is the same.
+        """
+        hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {}}
+        subscribe = request("resources/subscribe", {"uri": "x://note"})
+        wsgi = TestWsgi().serve(server.wsgi)
+        with server.start_http(stateless=True) as http, wsgi as (_, wsgi_web):
+            for web in (Web(http), wsgi_web):
+                opened = web.post(request("initialize", hello))[2]["result"]
+                declared = opened["capabilities"]
+                assert declared["tools"] == declared["resources"] == {}
+                refused = web.post(subscribe, MCP_Protocol_Version=version)[2]
+                assert refused["error"]["code"] == -32601
+                found = web.post(request("server/discover", modern()))[2]["result"]
+                assert found["capabilities"]["tools"] == {"listChanged": True}
+        # One message, one answer: not even a log comes with it.
+        found = server.handle(request("server/discover", modern()))["result"]
+        assert found["capabilities"]["resources"] == {}
+        assert "logging" not in found["capabilities"]
+        # Where there are sessions, all is promised.
+        with server.start_http() as http:
+            opened = Web(http).post(request("initialize", hello))[2]["result"]
+            assert opened["capabilities"]["resources"]["subscribe"] is True
 
     def test_the_old_transport(self, web, server):
         """GET tells where to POST; all messages come on that stream;
