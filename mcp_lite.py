@@ -181,8 +181,8 @@ Budget), during I/O, or while your code runs.
     ServerEndpoint._lock  who is told of changes
     Subscription._lock    what has changed before it was acknowledged
     UsedStates._lock      which states of modern requests were used
-    Budget._lock          bytes that are kept; it alone may be taken while another one
-                          is held
+    Budget._lock          what is taken of a tree of budgets; it alone may be taken while
+                          another one is held
     Client._lock          who takes the connection from the client, and so ends it
 Two are held for longer, but nobody ever waits for them: Pump._reading, by who reads,
 and MainThread._running, by run_pending(), so that it is not entered again. What two
@@ -354,7 +354,10 @@ WAIT_SLICE = 0.2 if os.name == "nt" else 86400.0
 # HTTP: the requests.
 MAX_HEAD = 64 << 10  # bytes of a head
 MAX_IGNORED = 16 << 10  # bytes of a body's chunk extensions and trailers
-MAX_BODY = 16 << 20  # bytes of a body
+MAX_BODY = 4 << 20  # bytes of a body: as much as the official SDKs take
+# Bytes of a short body. It is read in any case: when much is kept already, as there are
+# no more of them than connections; and when nobody wants it, for the next request.
+SHORT_BODY = 64 << 10
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 HEAD_SECONDS = 10.0  # for all of a head to arrive
 BODY_SECONDS = 60.0  # for all of a body to arrive
@@ -362,6 +365,10 @@ SEND_SECONDS = 30.0  # for a client to take what is written
 MAX_CONNECTIONS = 256  # each with a thread
 MAX_REFUSED = 32  # more connections, which are told that there are too many
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
+
+# HTTP: bytes that are kept for clients.
+MAX_KEPT = 256 << 20  # in all
+MAX_KEPT_EACH = 16 << 20  # of a session, or of a request outside of one
 
 # HTTP: sessions and streams.
 MAX_SESSIONS = 1_000  # of the legacy era, open at once
@@ -4543,45 +4550,66 @@ class Workers:
 
 
 class Budget:
-    """Bytes that may be kept at once: of a session, of who it belongs to, of them all.
+    """What may be had at once, bytes mostly: of a session, of who asks, of them all.
 
-    What is taken here counts as taken from the `parent`, too. Its lock, and no other,
-    may be taken while another one is held: nothing else is done under it.
+    What is taken here counts as taken from the `parent`, too. A `fair` one gets no more
+    than it leaves there: alone, it has a half of its parent's; the more others want,
+    the less; and for who comes next there is always something left. A whole tree has
+    one lock, that of its root. It, and no other, may be taken while another one is
+    held: nothing else is done under it.
     """
 
-    def __init__(self, limit: int, parent: Budget | None = None) -> None:
+    def __init__(
+        self, limit: int, parent: Budget | None = None, *, fair: bool = False
+    ) -> None:
         self.limit = limit
         self.parent = parent
-        self._lock = threading.Lock()
+        self.fair = fair
         self.taken = 0
+        lock = threading.Lock() if parent is None else parent._lock
+        self._lock: threading.Lock = lock
 
     def take(self, size: int) -> bool:
-        """Count bytes that are to be kept. False, and none is counted, if they are too
-        many, here or further up."""
+        """Count what is to be kept. False, and nothing is counted, if it is too much,
+        here or further up."""
         with self._lock:
-            if self.taken + size > self.limit:
+            if not self._has_room_locked(size):
                 return False
-            self.taken += size
-        if self.parent is None or self.parent.take(size):
-            return True
+            self._add_locked(size)
+        return True
+
+    def overdraw(self, size: int) -> None:
+        """Count what is kept in any case; nothing more can be taken until it is gone."""
         with self._lock:
-            self.taken -= size
-        return False
+            self._add_locked(size)
 
     def give_back(self, size: int) -> None:
-        """Count bytes as gone that were taken before."""
+        """Count as gone what was taken before."""
         with self._lock:
-            self.taken -= size
-        if self.parent is not None:
-            self.parent.give_back(size)
+            self._add_locked(-size)
 
     def give_back_all(self) -> None:
         """Count all that was taken here as gone: whoever kept it has ended."""
         with self._lock:
-            size = self.taken
-            self.taken = 0
-        if self.parent is not None:
-            self.parent.give_back(size)
+            self._add_locked(-self.taken)
+
+    def _has_room_locked(self, size: int) -> bool:
+        budget: Budget | None = self
+        while budget is not None:
+            wanted = budget.taken + size
+            parent = budget.parent
+            if wanted > budget.limit:
+                return False
+            if budget.fair and parent and wanted > parent.limit - parent.taken:
+                return False
+            budget = parent
+        return True
+
+    def _add_locked(self, size: int) -> None:
+        budget: Budget | None = self
+        while budget is not None:
+            budget.taken += size
+            budget = budget.parent
 
 
 class _Log:
@@ -6704,12 +6732,14 @@ class Shell:
 
     To write another one, derive from this class. For each request, on a thread that can
     stay with it until it is answered, make
-        exchange = Exchange(shell, method, target, headers, body)
+        exchange = Exchange(shell, method, target, headers)
     and call
         endpoint.answer(exchange)
     which never raises. It mostly runs the request's handler there, and returns when
     nothing more will be written: to a client that listens, that is when it has hung up.
     The endpoint asks the shell for
+        address                         who asks, as far as the network tells
+        read_body(keep)                 the body, unless the request was refused before
         start(status, headers, body)    the whole answer, or the head of a stream
         write(events, ending)           more of the stream
         hung_up()                       whether the client has closed its end
@@ -6719,6 +6749,10 @@ class Shell:
     shell may carry one exchange after another, as a connection that is kept alive does,
     but not two at once. It refuses bodies of more than endpoint.max_body (413).
 
+    A request is judged by its head first. Of one that is refused, the body is not read:
+    so the shell skips it, or ends the connection. A shell that has the body anyway may
+    give it to Exchange, as a last argument, and is not asked to read.
+
     Whoever made the endpoint calls endpoint.look_after() every now and then (else only
     failing writes show that a client has hung up), and endpoint.close() at the end.
     """
@@ -6727,9 +6761,20 @@ class Shell:
     # shut() is called.
     can_leave = False
 
+    # Where the client is, as party_address() says it: the share of who has no token.
+    address = ""
+
     # Set by the endpoint: no other exchange may follow this one on its connection. That
     # is before start(), so that the client can be told, or before answer() returns.
     close_connection = False
+
+    def read_body(self, keep: Callable[[int], None]) -> bytes:
+        """Read the body. Raises HttpError for one that is none; OSError, as start().
+
+        Before so many bytes more are held in memory, it calls keep(size): that refuses
+        what is too much, by an HttpError.
+        """
+        return b""
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         """Write a status, these headers (the dict may be changed), and the body.
@@ -6759,8 +6804,8 @@ class Exchange:
            +--------------------- send ------------------+
 
     `target` is a path, maybe with a query; the names of `headers` are in lower case,
-    and what came several times is joined by commas; `body` is all of it. What writes
-    raises OSError when the client is gone.
+    and what came several times is joined by commas. What writes raises OSError when the
+    client is gone.
     """
 
     OPENING = "opening"
@@ -6773,13 +6818,15 @@ class Exchange:
         method: str,
         target: str,
         headers: dict[str, str],
-        body: bytes,
+        body: bytes | None = None,
     ) -> None:
         self.shell = shell
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
-        self.body = body
+        # What is kept for it until it is over.
+        self.budget = Budget(MAX_KEPT_EACH)
+        self._body = body
         # The one that answers it.
         self.thread = threading.get_ident()
         self.state = self.OPENING
@@ -6788,6 +6835,8 @@ class Exchange:
         self.extra: dict[str, str] = {}
         # The claims of its token.
         self.auth: Json | None = None
+        # Who asks.
+        self.party: Party | None = None
         # The id in its body, for the error that may be its answer.
         self.request_id: RequestId | None = None
         # The latest stream that was written here.
@@ -6809,14 +6858,33 @@ class Exchange:
                     406, f"Accept: expected {' and '.join(kinds)}, got {show(accept)}"
                 )
 
-    def parse_body(self) -> Any:
-        """The message, or batch, in the body. Raises HttpError, ParseError."""
+    def check_type(self) -> None:
+        """Raise HttpError unless its body is JSON, as its head says."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE:
             raise HttpError(
                 415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
             )
-        return parse_message(self.body)
+
+    @property
+    def body(self) -> bytes:
+        """All of its body, which is read now. Raises HttpError, and OSError."""
+        if self._body is None:
+            self._body = self.shell.read_body(self._keep)
+        return self._body
+
+    def _keep(self, size: int) -> None:
+        """Count a part of the body that is about to be held. Raises HttpError."""
+        if self.budget.taken + size <= SHORT_BODY:
+            self.budget.overdraw(size)
+        elif not self.budget.take(size):
+            raise HttpError(503, "too much is kept already", {"Retry-After": "1"})
+
+    def parse_body(self) -> Any:
+        """The message, or batch, in the body. Raises HttpError, ParseError, OSError."""
+        message = parse_message(self.body)
+        self._body = b""  # which the message takes the place of
+        return message
 
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""
@@ -6851,6 +6919,35 @@ class Exchange:
             return get_within(self._finished, seconds) is None
         except Empty:
             return False
+
+
+def party_address(address: str) -> str:
+    """What is one party of an address: of IPv6, its network, whose addresses are free.
+
+    "" if it is none, as that of a Unix socket.
+    """
+    import socket
+
+    if ":" not in address:
+        return address
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
+    except OSError:
+        return ""
+    if packed.startswith(bytes(10) + b"\xff\xff"):
+        return socket.inet_ntoa(packed[12:])  # of IPv4
+    return packed[:8].hex()
+
+
+class Party:
+    """One of those who share an endpoint: a principal, or an address without a token.
+
+    It lasts as long as somebody refers to it: a session, or an exchange.
+    """
+
+    def __init__(self, kept: Budget) -> None:
+        # What is kept for it, in bytes.
+        self.kept = Budget(kept.limit, kept, fair=True)
 
 
 class Stream:
@@ -7295,6 +7392,8 @@ class HttpEndpoint:
         legacy_sse         serve the HTTP+SSE of 2024-11-05 at /sse and /messages; only
                            with a path, and with sessions
         max_body           the most bytes of a request's body; each shell sees to it
+        max_kept           the most bytes that are kept for all clients together, but
+                           always some bodies; who wants more is refused (503)
         max_sessions       sessions at a time; to open one more is refused (503)
         session_seconds    how long a session is kept that nobody uses
     Raises ValueError for resource_metadata without the URL of the resource.
@@ -7318,13 +7417,19 @@ class HttpEndpoint:
         stateless: bool = True,
         legacy_sse: bool = False,
         max_body: int = MAX_BODY,
+        max_kept: int = MAX_KEPT,
         max_sessions: int = MAX_SESSIONS,
         session_seconds: float = SESSION_SECONDS,
     ) -> None:
+        from weakref import WeakValueDictionary
+
         self.server = server
         self.log = log
         self.max_workers = max_workers
         self.max_body = max_body
+        # A lone client, which gets a half of it all, has room for two bodies.
+        self._kept = Budget(max(max_kept, 4 * max_body))
+        self._kept_each = max(MAX_KEPT_EACH, 2 * max_body)
         self._verify = verify
         self._metadata = resource_metadata
         self._metadata_url = ""
@@ -7340,6 +7445,8 @@ class HttpEndpoint:
         # Written under _lock, so that there are never too many. To look one up, or to
         # list them all, is atomic by itself.
         self._sessions: dict[str, HttpConnection] = {}
+        # By address, or by what `principal` tells of a token; guarded by _lock.
+        self._parties: WeakValueDictionary[str, Party] = WeakValueDictionary()
         # Each operation on it is atomic by itself: that is enough.
         self._serving: dict[Exchange, HttpConnection] = {}
 
@@ -7361,6 +7468,8 @@ class HttpEndpoint:
         """
         try:
             serve = self._admit(exchange)
+            exchange.party = self._party_of(exchange)
+            exchange.budget = Budget(self._kept_each, exchange.party.kept)
             serve(exchange)
         except McpError as error:
             self._refuse(exchange, error)
@@ -7371,6 +7480,19 @@ class HttpEndpoint:
             if exchange.state == exchange.OPENING:
                 with suppress(OSError):
                     exchange.send(500, {})
+        finally:
+            exchange.budget.give_back_all()
+
+    def _party_of(self, exchange: Exchange) -> Party:
+        """Who asks."""
+        who = exchange.shell.address
+        if exchange.auth is not None:
+            who = json.dumps(principal(exchange.auth), sort_keys=True, default=str)
+        with self._lock:
+            party = self._parties.get(who)
+            if party is None:
+                party = self._parties[who] = Party(self._kept)
+        return party
 
     def _refuse(self, exchange: Exchange, error: McpError) -> None:
         self.log.debug(f"refused with {error.http_status}: {error}")
@@ -7379,7 +7501,7 @@ class HttpEndpoint:
         with suppress(OSError):
             exchange.send(error.http_status, headers, body)
 
-    # Admission, by the head alone: the body is not looked at.
+    # Admission, by the head alone: nothing of the body is read.
     def _admit(self, exchange: Exchange) -> Callable[[Exchange], None]:
         """What answers this request, if it may be made at all. Raises HttpError."""
         self._check_host(exchange.headers.get("host", ""))
@@ -7468,6 +7590,12 @@ class HttpEndpoint:
     # POST: basic/transports/streamable-http.md#sending-messages
     def _post(self, exchange: Exchange) -> None:
         exchange.check_accept(JSON_TYPE, EVENT_TYPE)
+        exchange.check_type()
+        version = exchange.headers.get("mcp-protocol-version", "")
+        may_be_legacy = version in _SESSION_VERSIONS and not self._stateless
+        if may_be_legacy and "mcp-session-id" in exchange.headers:
+            self._find_session(exchange)
+
         message = exchange.parse_body()
         envelope = object_or_empty(message)
         if is_id(envelope.get("id")):
@@ -7475,7 +7603,6 @@ class HttpEndpoint:
 
         # The era is that of the message, whatever its client has sent before.
         meta = object_or_empty(member_at(envelope, ("params", "_meta")))
-        version = exchange.headers.get("mcp-protocol-version", "")
         modern = version not in _SESSION_VERSIONS or META_VERSION in meta
         if modern and exchange.request_id is not None:
             self._check_modern(envelope, meta, exchange.headers)
@@ -7665,6 +7792,7 @@ class HttpEndpoint:
     def _post_message(self, exchange: Exchange) -> None:
         named = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
         connection = self._find_session(exchange, named[1] if named else None)
+        exchange.check_type()
         connection.take(exchange.parse_body(), exchange)
 
     # Looking after what is open
@@ -7746,15 +7874,12 @@ class WsgiApp:
         self, environ: Json, start_response: Callable[..., Write]
     ) -> list[bytes]:
         """Answer one request, on this thread."""
-        shell = _WsgiShell(start_response)
+        shell = _WsgiShell(environ, start_response, self.endpoint.max_body)
         target = f"{environ.get('PATH_INFO', '')}?{environ.get('QUERY_STRING', '')}"
         headers = self._parse_headers(environ)
-        body = self._read_body(environ)
-        exchange = Exchange(shell, environ["REQUEST_METHOD"], target, headers, body)
-        if len(body) > self.endpoint.max_body:
-            exchange.send(413, {})
-        else:
-            self.endpoint.answer(exchange)
+        exchange = Exchange(shell, environ["REQUEST_METHOD"], target, headers)
+        self.endpoint.answer(exchange)
+        shell.skip_body()
         return [shell.body]
 
     @staticmethod
@@ -7767,22 +7892,48 @@ class WsgiApp:
         headers["content-type"] = environ.get("CONTENT_TYPE", "")
         return headers
 
-    def _read_body(self, environ: Json) -> bytes:
-        """The body, or so much of it that it is seen to be too long."""
-        size = self.endpoint.max_body + 1
-        if not environ.get("wsgi.input_terminated"):
-            length = int(environ.get("CONTENT_LENGTH") or 0)
-            size = max(0, min(length, size))
-        body: bytes = environ["wsgi.input"].read(size)
-        return body
-
 
 class _WsgiShell(Shell):
     """One request, answered through start_response, and its write() for a stream."""
 
-    def __init__(self, start_response: Callable[..., Write]) -> None:
-        self._start_response = start_response
+    def __init__(
+        self, environ: Json, start_response: Callable[..., Write], max_body: int
+    ) -> None:
+        self.address = party_address(environ.get("REMOTE_ADDR", ""))
         self.body = b""  # for the application to return
+        self._start_response = start_response
+        self._input = environ["wsgi.input"]
+        self._max_body = max_body
+        # How much of the request's body is still to be read: up to its end, if the
+        # server marks that.
+        self._left: float = int(environ.get("CONTENT_LENGTH") or 0)
+        if environ.get("wsgi.input_terminated"):
+            self._left = float("inf")
+
+    def read_body(self, keep: Callable[[int], None]) -> bytes:
+        if self._max_body < self._left < float("inf"):
+            raise self._too_long()
+        pieces: list[bytes] = []
+        size = 0
+        while size < self._left:
+            piece = self._input.read(int(min(self._left - size, CHUNK)))
+            if not piece:
+                break
+            keep(len(piece))
+            pieces.append(piece)
+            size += len(piece)
+            if size > self._max_body:
+                raise self._too_long()
+        self._left = 0
+        return b"".join(pieces)
+
+    def _too_long(self) -> HttpError:
+        return HttpError(413, f"a body of more than {self._max_body} bytes")
+
+    def skip_body(self) -> None:
+        """Read what is left of a short body, for servers that keep the connection."""
+        if self._left <= SHORT_BODY:
+            self._input.read(int(self._left))
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         self.body = body or b""
@@ -7825,12 +7976,15 @@ class _SocketShell(Shell, _RequestHandler):
     server: HttpServer
     rfile: io.BufferedReader
     can_leave = True
+    # How much of the body is still to be read.
+    _left: float = 0
     # An answer is one write: do not hold its last packet back.
     disable_nagle_algorithm = True
 
     def setup(self) -> None:
         """Begin with a connection, on its own thread."""
         self._thread = threading.get_ident()
+        self.address = party_address(self.client_address[0])
         # Of the present request, and as it came.
         self._head = Head("", "", "1.0", {}, 0, True)
         self._head_bytes = b""
@@ -7849,16 +8003,16 @@ class _SocketShell(Shell, _RequestHandler):
                 return
             self._allow(HEAD_SECONDS)
             head = self._head = self._read_head()
-            self._allow(BODY_SECONDS)
-            body = self._read_body(head)
         except HttpError as error:
             self._refuse(error)
             return
 
         self._allow(float("inf"))  # a handler takes its time
         self.close_connection = head.last
-        exchange = Exchange(self, head.method, head.target, head.fields, body)
+        self._left = float("inf") if head.size is None else head.size
+        exchange = Exchange(self, head.method, head.target, head.fields)
         self.server.endpoint.answer(exchange)
+        self._skip_body()
         if self.server.closing.is_set():
             # If it was this handler that closed the server, nobody has waited for us.
             self.server.endpoint.close(True)
@@ -7876,11 +8030,26 @@ class _SocketShell(Shell, _RequestHandler):
         body = encode_message(error_message(None, error))
         headers = {**_JSON, **error.headers, "Content-Length": str(len(body))}
         self.start(error.http_status, headers, body)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        """End a connection on which there may be more to read than anybody wants."""
         self.shut()
         # What is not read would cost the client the answer: the system resets then.
         self._allow(EXIT_SECONDS)
         while self.rfile.read1(CHUNK):
             pass
+
+    def _skip_body(self) -> None:
+        """Have done with a body that nobody has read, or not all of it."""
+        if not self._left:
+            return
+        if self.close_connection:
+            self._hang_up()
+            return
+        self._allow(BODY_SECONDS)
+        if len(self.rfile.read(int(self._left))) < self._left:
+            self.close_connection = True
 
     # Reading
     def _read_head(self) -> Head:
@@ -7905,19 +8074,26 @@ class _SocketShell(Shell, _RequestHandler):
         self._head_bytes = b"".join(lines)
         return head
 
-    def _read_body(self, head: Head) -> bytes:
+    def read_body(self, keep: Callable[[int], None]) -> bytes:
+        """Read the body, all of it."""
+        head = self._head
         max_body = self.server.endpoint.max_body
+        # Until all is read, nobody knows where another request begins.
+        self._left = float("inf")
+        self._allow(BODY_SECONDS)
         if (
             head.version == "1.1"
             and head.fields.get("expect", "").lower() == "100-continue"
             and (head.size or 0) <= max_body
         ):
             self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if head.size is not None:
-            return self._read(head.size, 0)
-        return self._read_chunks()
+        chunked = head.size is None
+        body = self._read_chunks(keep) if chunked else self._read(head.size, 0, keep)
+        self._left = 0
+        self._allow(float("inf"))
+        return body
 
-    def _read_chunks(self) -> bytes:
+    def _read_chunks(self, keep: Callable[[int], None]) -> bytes:
         body = bytearray()
         # What is read and ignored, in all.
         ignored = 0
@@ -7926,7 +8102,7 @@ class _SocketShell(Shell, _RequestHandler):
             size, extra = parse_chunk_line(self._read_line(ignored))
             ignored += extra
             if size > 0:
-                body += self._read(size, len(body))
+                body += self._read(size, len(body), keep)
                 if self.rfile.read(2) != b"\r\n":
                     raise HttpError(400, "a chunk without an end")
         trailer = self._read_line(ignored)
@@ -7941,15 +8117,22 @@ class _SocketShell(Shell, _RequestHandler):
             raise HttpError(431, "too long extensions of chunks, or trailers")
         return self.rfile.readline(MAX_IGNORED)
 
-    def _read(self, size: int, before: int) -> bytes:
+    def _read(self, size: int, before: int, keep: Callable[[int], None]) -> bytes:
         """The next part of a body, after so many bytes of it."""
         max_body = self.server.endpoint.max_body
         if before + size > max_body:
             raise HttpError(413, f"a body of more than {max_body} bytes")
-        data = self.rfile.read(size)
-        if len(data) < size:
-            raise HttpError(400, "the body ended early")
-        return data
+        pieces: list[bytes] = []
+        while size:
+            # Of one that does not come there is nothing to keep.
+            wanted = min(size, CHUNK)
+            keep(wanted)
+            piece = self.rfile.read(wanted)
+            if len(piece) < wanted:
+                raise HttpError(400, "the body ended early")
+            pieces.append(piece)
+            size -= wanted
+        return b"".join(pieces)
 
     # Writing, on any thread: the answer may be there before this one is free.
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
@@ -7958,6 +8141,8 @@ class _SocketShell(Shell, _RequestHandler):
         if body is None and self._head.version == "1.1":
             headers["Transfer-Encoding"] = "chunked"
         early = body is not None and threading.get_ident() != self._thread
+        if self._left > SHORT_BODY or (self._left and "expect" in self._head.fields):
+            self.close_connection = True
         if self.close_connection or early:
             headers["Connection"] = "close"
         fields = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
@@ -10364,6 +10549,7 @@ class Server:
             legacy_sse: bool = True,
             max_connections: int = MAX_CONNECTIONS,
             max_body: int = MAX_BODY,
+            max_kept: int = MAX_KEPT,
             max_sessions: int = MAX_SESSIONS,
             session_seconds: float = SESSION_SECONDS,
             ssl_context: SSLContext | None = None,
@@ -10408,6 +10594,7 @@ class Server:
         legacy_sse: bool = True,
         max_connections: int = MAX_CONNECTIONS,
         max_body: int = MAX_BODY,
+        max_kept: int = MAX_KEPT,
         max_sessions: int = MAX_SESSIONS,
         session_seconds: float = SESSION_SECONDS,
         ssl_context: SSLContext | None = None,
@@ -10430,6 +10617,8 @@ class Server:
         legacy_sse: serve the HTTP+SSE of 2024-11-05 at /sse, too
         max_connections: how many may be open; more are refused (503)
         max_body: the most bytes of a request; more are refused (413)
+        max_kept: the most bytes to keep for clients at once, but at least four bodies;
+            who wants more is refused (503), and no one gets more than a half
         max_sessions: how many legacy sessions may be open; more are refused (503)
         session_seconds: after which an idle one may go for a new one
         ssl_context: an ssl.SSLContext: serve https
@@ -10447,6 +10636,7 @@ class Server:
             stateless=stateless,
             legacy_sse=legacy_sse,
             max_body=max_body,
+            max_kept=max_kept,
             max_sessions=max_sessions,
             session_seconds=session_seconds,
         )
@@ -10463,6 +10653,7 @@ class Server:
         stateless: bool = True,
         legacy_sse: bool = False,
         max_body: int = MAX_BODY,
+        max_kept: int = MAX_KEPT,
         max_sessions: int = MAX_SESSIONS,
         session_seconds: float = SESSION_SECONDS,
     ) -> Callable[..., list[bytes]]:
@@ -10480,6 +10671,8 @@ class Server:
         legacy_sse: serve the HTTP+SSE of 2024-11-05 at /sse, too; this needs a path,
             and sessions
         max_body: the most bytes of a request; more are refused (413)
+        max_kept: the most bytes to keep for clients at once, but at least four bodies;
+            who wants more is refused (503), and no one gets more than a half
         max_sessions: how many legacy sessions may be open; more are refused (503)
         session_seconds: after which an idle one may go for a new one
         """
@@ -10495,6 +10688,7 @@ class Server:
             stateless=stateless,
             legacy_sse=legacy_sse,
             max_body=max_body,
+            max_kept=max_kept,
             max_sessions=max_sessions,
             session_seconds=session_seconds,
         )

@@ -4312,6 +4312,39 @@ class TestServerInProcess:
         threading.Thread(target=wait_often, daemon=True).start()
         assert ended.wait(SECONDS)
 
+    def test_budgets_count_for_those_above(self):
+        """What is too much anywhere is counted nowhere; what ends gives all back."""
+        every = mcp_lite.Budget(100)
+        one = mcp_lite.Budget(80, every)
+        part = mcp_lite.Budget(50, one)
+        other = mcp_lite.Budget(80, every)
+        assert part.take(50) and not part.take(1)
+        assert other.take(40) and not one.take(20)
+        assert [each.taken for each in (every, one, part, other)] == [90, 50, 50, 40]
+        part.overdraw(60)
+        assert every.taken == 150 and not other.take(1)
+        part.give_back(10)
+        part.give_back_all()
+        assert [each.taken for each in (every, one, part, other)] == [40, 0, 0, 40]
+
+    def test_a_fair_budget_leaves_as_much_as_it_takes(self):
+        """Alone it has a half; with others less; who comes new gets something."""
+        every = mcp_lite.Budget(64)
+        shares = [mcp_lite.Budget(64, every, fair=True) for _ in range(5)]
+        taken = []
+        for share in shares:
+            while share.take(1):
+                pass
+            taken.append(share.taken)
+        assert taken == [32, 16, 8, 4, 2]
+        assert not shares[0].take(1)
+        shares[0].give_back_all()
+        while shares[1].take(1):
+            pass
+        assert shares[1].taken == 25
+        lone = mcp_lite.Budget(1, mcp_lite.Budget(1), fair=True)
+        assert lone.take(1)
+
     def test_workers_end_while_one_begins(self):
         """A thread that is just being started is no obstacle."""
         interval = sys.getswitchinterval()
@@ -6976,6 +7009,122 @@ class TestHttpServer:
             )
             assert found.count(b"HTTP/1.1 ") == 1 and b"hello" not in found
 
+    @pytest.mark.parametrize(
+        "lines, status",
+        [
+            (["Host: evil.example"], 403),
+            (["Host: localhost", "Origin: https://evil.example"], 403),
+            (
+                ["Host: localhost", "Mcp-Session-Id: none", "Authorization: Bearer x"],
+                404,
+            ),
+            (["Host: localhost", "Authorization: Bearer y"], 401),
+            (["Host: localhost", "Authorization: Bearer x", "Accept: a/b"], 406),
+        ],
+        ids=["host", "origin", "session", "token", "accept"],
+    )
+    @pytest.mark.parametrize("length", ["Content-Length: 4000000", "Expect: x"])
+    def test_a_head_is_judged_before_its_body(self, server, lines, status, length):
+        """What a head shows is refused while nothing of the body has come,
+        and the rest of it is no request.
+        """
+        head = ["POST /mcp HTTP/1.1", "Content-Type: application/json", *lines, length]
+        if length.startswith("Expect"):
+            head.append("Transfer-Encoding: chunked")
+        with server.start_http(verify={"x": {"sub": "ada"}}.get) as http:
+            found = raw_http(http.port, "\r\n".join([*head, "", ""]).encode())
+        assert found.startswith(b"HTTP/1.1 %d " % status)
+        assert b"100 Continue" not in found and b"\r\nConnection: close" in found
+
+    def test_a_short_body_that_nobody_wants_is_skipped(self, server):
+        """Whoever is refused can go on with the same connection."""
+        call = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
+        refused = call.replace(b"Host: localhost", b"Host: evil.example")
+        with server.start_http() as http:
+            found = raw_http(http.port, refused + call, b"hello Bo")
+        assert found.startswith(b"HTTP/1.1 403 ") and b"hello Bo" in found
+
+    def test_the_answer_reaches_who_still_sends(self, server):
+        """A long body that nobody wants is let run dry, so that no reset overtakes."""
+        body = b" " * 4_000_000
+        head = head_of(request("ping"), "Content-Length: 4000000", length=False)
+        head = head[: head.index(b"\r\n\r\n") + 4]
+        with server.start_http() as http, socket.create_connection(
+            ("127.0.0.1", http.port), SECONDS
+        ) as sock:
+            sock.sendall(head.replace(b"localhost", b"evil.example") + body)
+            assert sock.recv(1000).startswith(b"HTTP/1.1 403 ")
+
+    def test_bodies_are_counted_in_bytes(self, server):
+        """Long bodies on their way are kept up to a limit in all: then it is 503.
+
+        One address gets a half of it, so that others are served; a short one always is.
+        """
+        body = json.dumps(call_tool("echo", value="x" * 99_000)).encode()
+        head = head_of(call_tool("echo", value="x" * 99_000), "Mcp-Name: echo")
+        head = head[: -len(body)]
+        with contextlib.ExitStack() as stack:
+            http = stack.enter_context(server.start_http(max_body=100_000, max_kept=0))
+
+            def send(data, source="127.0.0.1"):
+                sock = socket.create_connection(
+                    ("127.0.0.1", http.port), SECONDS, (source, 0)
+                )
+                stack.callback(sock.close)
+                sock.sendall(data)
+                return sock
+
+            kept = http.endpoint._kept
+            waiting = [send(head + body[:90_000]) for _ in range(2)]
+            eventually(lambda: kept.taken > 180_000)
+            refused = send(head + body).recv(1000)
+            assert refused.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nRetry-After: 1\r\n" in refused
+            short = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
+            assert send(short).recv(1000).startswith(b"HTTP/1.1 200 ")
+            # Not every system has more of the loopback than this one address.
+            if sys.platform == "linux":
+                other = send(head + body, "127.0.0.2").recv(1000)
+                assert other.startswith(b"HTTP/1.1 200 ")
+            for sock in waiting:
+                sock.close()
+            eventually(lambda: kept.taken == 0, "the return of all that was kept")
+            assert send(head + body).recv(1000).startswith(b"HTTP/1.1 200 ")
+            eventually(lambda: kept.taken == 0, "the return of all that was kept")
+
+    def test_shares_go_by_principal(self, server):
+        """With tokens, one principal's bodies leave room for another's."""
+        claims = {"a": {"sub": "ann"}, "b": {"sub": "bob"}}
+        message = call_tool("echo", value="x" * 99_000)
+        with server.start_http(
+            verify=claims.get, max_body=100_000, max_kept=0
+        ) as http, contextlib.ExitStack() as stack:
+            ann = head_of(message, "Mcp-Name: echo", "Authorization: Bearer a")
+            for _ in range(2):
+                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
+                stack.callback(sock.close)
+                sock.sendall(ann[:-5000])
+            eventually(lambda: http.endpoint._kept.taken > 180_000)
+            web = Web(http)
+            assert web.post(message, Authorization="Bearer a")[0] == 503
+            assert web.post(message, Authorization="Bearer b")[0] == 200
+
+    @pytest.mark.parametrize(
+        "one, another, same",
+        [
+            ("127.0.0.1", "127.0.0.2", False),
+            ("::ffff:127.0.0.1", "127.0.0.1", True),
+            ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", True),
+            ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
+            ("fe80::1%eth0", "fe80::2%eth0", True),
+            ("", "/a/socket:1", True),
+        ],
+    )
+    def test_one_party_has_one_share(self, one, another, same):
+        """In IPv6 a network is one: its addresses cost nothing."""
+        found = mcp_lite.party_address(one) == mcp_lite.party_address(another)
+        assert found is same
+
     def test_connections_are_kept_alive(self, web):
         """Requests that are sent at once are answered in turn,
         until the client wants no more.
@@ -7607,6 +7756,54 @@ class TestWsgi:
             assert web.post(b"x" * 1001)[0] == 413 and web.post(b"x" * 1000)[0] == 400
             status, headers, _ = web.send("GET")
             assert (status, headers["Allow"]) == (405, "POST")
+
+    def test_a_head_is_judged_before_its_body(self, server):
+        """Nothing is read of the body of a request that is refused."""
+
+        class Untouched:
+            def read(self, size):
+                raise AssertionError
+
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": "/",
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": "1000000",
+            "HTTP_HOST": "evil.example",
+            "wsgi.input": Untouched(),
+        }
+        told = []
+        server.wsgi(environ, lambda status, headers: told.append(status))
+        environ.update(HTTP_HOST="localhost", CONTENT_LENGTH="99000000")
+        server.wsgi(environ, lambda status, headers: told.append(status))
+        assert [status[:3] for status in told] == ["403", "413"]
+
+    def test_bodies_of_any_length(self, server):
+        """Whether the server tells their length, or marks their end;
+        what was kept is given back.
+        """
+        app = server.wsgi_app(max_body=200_000)
+        body = json.dumps(call_tool("echo", value="x" * 150_000)).encode()
+        told = []
+
+        def send(body, **more):
+            environ = {
+                "REQUEST_METHOD": "POST",
+                "CONTENT_TYPE": "application/json",
+                "HTTP_HOST": "localhost",
+                "HTTP_MCP_PROTOCOL_VERSION": MODERN,
+                "HTTP_MCP_METHOD": "tools/call",
+                "HTTP_MCP_NAME": "echo",
+                "wsgi.input": io.BytesIO(body),
+                **more,
+            }
+            app(environ, lambda status, headers: told.append(status[:3]))
+
+        send(body + b"more", CONTENT_LENGTH=str(len(body)))
+        send(body, **{"wsgi.input_terminated": True})
+        send(body + b" " * 50_000, **{"wsgi.input_terminated": True})
+        assert told == ["200", "200", "413"]
+        assert app.endpoint._kept.taken == 0
 
     def test_one_application(self):
         """`server.wsgi` is made once, and by wsgi_app(),
