@@ -316,6 +316,14 @@ LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 # Messages, in bytes and counts.
 MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several times
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
+# In memory a value takes more than on the wire: `[],` has 3 bytes there and 64 here. So
+# of a message that may be read these are the most, some 250 MB of each:
+MAX_CONTAINERS = 1_000_000  # arrays and objects: so many rows of a table, say
+MAX_VALUES = 4_000_000  # members of those: so many numbers, say
+# Arrays and objects within each other: as many as functions in Python, by default. Who
+# decodes more of them may run out of C's stack, where that is small.
+MAX_DEPTH = 1_000
+MAX_ID = 1_024  # characters of an id, or of a progress token; bits, if it is a number
 # Messages that wait for a slow reader: beyond, logs and progress are dropped; of a
 # stream over HTTP, the oldest.
 MAX_QUEUED = 10_000
@@ -632,6 +640,9 @@ _encoder = json.JSONEncoder(
 )
 _decoder = json.JSONDecoder(parse_constant=_refuse_constant)
 
+# What is_id() wants.
+_ID_TEXT = f"expected string or integer, {MAX_ID} characters at most"
+
 # What an error text calls a Python type.
 TYPE_NAMES = {
     str: "string",
@@ -643,8 +654,93 @@ TYPE_NAMES = {
 }
 
 
+# What tells how much a message will take when it is decoded: +1 goes into an array or
+# object, -1 comes out of it.
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_NO_STEPS = bytes(set(range(256)) - set(_STEPS))
+_NO_STRUCTURE = bytes(set(_NO_STEPS) - set(b',"'))
+
+
+def check_cost(data: bytes) -> None:
+    """Raise InvalidRequest for a message that would take too much to decode."""
+    # Most messages are seen to be cheap at a glance.
+    if len(data) <= MAX_DEPTH:
+        return
+    is_flat = _occurs_at_most(MAX_DEPTH, b"[", data)
+    is_flat = is_flat and _occurs_at_most(MAX_DEPTH, b"{", data)
+    is_short = len(data) <= MAX_VALUES or _occurs_at_most(MAX_DEPTH, b",", data)
+    if is_flat and (is_short or data.count(b",") <= MAX_VALUES):
+        return
+
+    # It is to be counted again: that may have been text.
+    containers = 0
+    members = 0
+    depth = 0
+    for part in _structure_of(data):
+        steps = part.translate(None, b",")
+        opened = steps.count(b"[") + steps.count(b"{")
+        containers += opened
+        members += len(part) - len(steps)
+        if containers > MAX_CONTAINERS or members > MAX_VALUES:
+            raise InvalidRequest(
+                f"a message of more than {MAX_CONTAINERS} arrays and objects, or "
+                f"{MAX_VALUES} members"
+            )
+        if _deepest(steps, depth) > MAX_DEPTH:
+            raise InvalidRequest(f"a message nested deeper than {MAX_DEPTH}")
+        depth += 2 * opened - len(steps)
+
+
+def _occurs_at_most(count: int, byte: bytes, data: bytes) -> bool:
+    """Whether a byte occurs so often at most. Much faster than count() where it is
+    rare, as in an image."""
+    if len(data) <= CHUNK:
+        return data.count(byte) <= count
+    place = -1
+    for _ in range(count + 1):
+        place = data.find(byte, place + 1)
+        if place < 0:
+            return True
+    return False
+
+
+def _structure_of(data: bytes) -> Iterator[bytes]:
+    """The brackets, braces and commas outside strings, piece by piece."""
+    if b"\\" in data:
+        # First pairs of backslashes: what follows one of them is not escaped.
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    inside = 0
+    for start in range(0, len(data), CHUNK):
+        piece = data[start : start + CHUNK].translate(None, _NO_STRUCTURE)
+        parts = piece.split(b'"')
+        yield b"".join(parts[inside::2])
+        inside = (inside + len(parts) - 1) % 2
+
+
+def _deepest(steps: bytes, depth: int) -> int:
+    """How deep these steps lead, from `depth`; or where that is no matter, more."""
+    # Mostly a few rounds leave next to nothing: each takes off a level, or two.
+    rest = steps
+    rounds = 0
+    while rounds < 8 and (b"[]" in rest or b"{}" in rest):
+        rest = rest.replace(b"[]", b"").replace(b"{}", b"")
+        rounds += 1
+    most = depth + 2 * rounds + rest.count(b"[") + rest.count(b"{")
+    if most <= MAX_DEPTH:
+        return most
+    walk = map(_STEPS.__getitem__, steps)
+    return max(itertools.accumulate(walk, initial=depth))
+
+
 def parse_message(data: bytes) -> Any:
-    """Decode one message. Raises ParseError, whatever the bytes are."""
+    """Decode one message. Raises ParseError, whatever the bytes are; InvalidRequest, if
+    it would take too much."""
+    check_cost(data)
+    return decode_message(data)
+
+
+def decode_message(data: bytes) -> Any:
+    """Decode a message of any size, one of ours, say. Raises ParseError."""
     try:
         text = data.decode("utf-8").strip(" \t\r\n")
         message, end = _decoder.raw_decode(text)
@@ -678,9 +774,14 @@ def encode_message(message: object) -> bytes:
 
 
 def is_id(value: object) -> bool:
-    """Whether it can be a request's id: "string or integer", "MUST NOT be null"."""
+    """Whether it can be a request's id: "string or integer", "MUST NOT be null".
+
+    Nor a longer one than MAX_ID: it is kept, and sent back.
+    """
+    if isinstance(value, str):
+        return len(value) <= MAX_ID
     # A bool is an int to Python.
-    return type(value) in (str, int)
+    return type(value) is int and value.bit_length() <= MAX_ID
 
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
@@ -732,9 +833,7 @@ def check_envelope(message: object) -> str:
         return "notification" if asks else "response"
     # The answer to what could not be read has no id, or null.
     if not is_id(message["id"]) and (asks or message["id"] is not None):
-        raise InvalidRequest(
-            f"id: expected string or integer, got {show(message['id'])}"
-        )
+        raise InvalidRequest(f"id: {_ID_TEXT}, got {show(message['id'])}")
     return "request" if asks else "response"
 
 
@@ -1073,6 +1172,11 @@ def method_row(name: object) -> Method:
     if not isinstance(name, str):
         return UNKNOWN
     return METHODS.get(name, UNKNOWN)
+
+
+def show_method(name: str) -> str:
+    """A method as an error text names it: what is none may be any text."""
+    return name if name in METHODS else show(name)
 
 
 def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
@@ -4177,10 +4281,9 @@ class Protocol:
         """Check that this may come now: era, lifecycle, revision, sender, method,
         capability, parameters."""
         row = request.row
+        name = show_method(request.method)
         if self.role == "client" and self.version >= FIRST_MODERN:
-            raise InvalidRequest(
-                f"{request.method}: servers send no requests in {self.version}"
-            )
+            raise InvalidRequest(f"{name}: servers send no requests in {self.version}")
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
         # statelessly". What only that era has wants it.
         meta = request.meta
@@ -4192,29 +4295,23 @@ class Protocol:
             self._admit_modern(request)
         elif self.role == "server" and not self.version and not row.early:
             raise InvalidRequest(
-                f"{request.method}: not initialized; initialize, or send {NEWEST} _meta"
+                f"{name}: not initialized; initialize, or send {NEWEST} _meta"
             )
 
         version = request.version or OLDEST
         if row.kind != "request" or row.sender == self.role or not row.is_in(version):
-            raise MethodNotFound(
-                f"{show(request.method)}: no request to a {self.role} in {version}"
-            )
+            raise MethodNotFound(f"{name}: no request to a {self.role} in {version}")
         if row.capability and not has_capability(self.capabilities(), row.capability):
             needed = ".".join(row.capability)
-            raise MethodNotFound(
-                f"{request.method}: this {self.role} did not declare {needed}"
-            )
+            raise MethodNotFound(f"{name}: this {self.role} did not declare {needed}")
 
         token = meta.get("progressToken")
         if token is not None and not is_id(token):
-            raise InvalidParams(
-                f"_meta.progressToken: expected string or integer, got {show(token)}"
-            )
+            raise InvalidParams(f"_meta.progressToken: {_ID_TEXT}, got {show(token)}")
         request.progress_token = token
         check_members(row.params, request.params)
         if row.handshake and self.version:
-            raise InvalidRequest(f"{request.method}: the session is open")
+            raise InvalidRequest(f"{name}: the session is open")
 
     @staticmethod
     def _admit_modern(request: Request) -> None:
@@ -4255,10 +4352,12 @@ class Protocol:
         row = method_row(method)
         if params is not None and not isinstance(params, dict):
             raise InvalidParams(
-                f"{method}: params: expected object, got {show(params)}"
+                f"{show_method(method)}: params: expected object, got {show(params)}"
             )
         if row.kind == "request" or row.sender == self.role:
-            raise InvalidRequest(f"{method} is no notification to a {self.role}")
+            raise InvalidRequest(
+                f"{show_method(method)} is no notification to a {self.role}"
+            )
         if row.handshake:
             self.initialized = bool(self.version)
         return Notification(method, params or {}, row)
@@ -4800,6 +4899,12 @@ class Endpoint:
         return []
 
 
+# How the answer to a request of ours mostly begins: with its id.
+_ANSWER_HEAD = re.compile(
+    rb'\s*{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]{1,18})\s*,'
+)
+
+
 def encode_answer(message: Json, log: _Log) -> bytes:
     """An answer as bytes. Never raises: what JSON cannot say becomes an error.
 
@@ -5000,11 +5105,17 @@ class Connection:
             return self._act(Refusal(str(error), error_message(None, error)))
         self.log.warning(f"not a message, skipped: {error}: {line[:200]!r}")
         # It may show whose answer it should be: then nobody waits for that any longer.
-        with suppress(ValueError, RecursionError):
-            text = line.decode("utf-8", "replace")
-            message = object_or_empty(json.loads(text))
-            if "id" in message:
-                return self._act(self.protocol.refuse(message, error))
+        if isinstance(error, ParseError):
+            with suppress(ValueError, RecursionError):
+                text = line.decode("utf-8", "replace")
+                message = object_or_empty(json.loads(text))
+                if "id" in message:
+                    return self._act(self.protocol.refuse(message, error))
+        # What takes too much is not decoded for that.
+        head = _ANSWER_HEAD.match(line)
+        if head is not None:
+            message = {"id": int(head[1]), "result": None}
+            return self._act(self.protocol.refuse(message, error))
         return []
 
     def _receive_batch(
@@ -8869,7 +8980,7 @@ class _Post:
     def __init__(self, line: bytes) -> None:
         self.line = line
         # {}: the answers to a batch of questions.
-        self.message = object_or_empty(parse_message(line))
+        self.message = object_or_empty(decode_message(line))
         self.row = method_row(self.message.get("method"))
         self.is_answer = "method" not in self.message
         # None: what is no request.

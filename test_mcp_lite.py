@@ -771,8 +771,6 @@ class TestMessages:
             b'{"a":NaN}',
             b"[1,]",
             b"Infinity",
-            b"[" * 100_000,
-            b'{"a":' * 100_000,
             b'"\xed\xa0\x80"',
         ],
     )
@@ -781,9 +779,68 @@ class TestMessages:
         with pytest.raises(ParseError):
             mcp_lite.parse_message(data)
 
-    @pytest.mark.parametrize("wrong", [None, True, 1.5, [], {}])
+    @pytest.mark.parametrize(
+        "data",
+        [
+            pytest.param(b"[" * 1_000_000, id="deep lists"),
+            pytest.param(b'{"a":' * 100_000, id="deep objects"),
+            pytest.param(b'"\\\\",[' * 2_000, id="deep, with strings between"),
+            pytest.param(b'"\\\\\\"]",[' * 2_000, id="deep, with brackets in strings"),
+            pytest.param(b"[" + b"[]," * 1_000_000 + b"[]]", id="empty lists"),
+            pytest.param(b"[" + b'{"a":1},' * 1_000_000 + b"0]", id="small objects"),
+            pytest.param(b"[" + b'"ab",' * 4_000_001 + b"0]", id="short strings"),
+        ],
+    )
+    def test_what_would_take_too_much_is_not_decoded(self, data):
+        """Neither depth nor a crowd of small values costs memory: no more of it is
+        taken than for a few copies of the message.
+        """
+        tracemalloc.start()
+        try:
+            with pytest.raises((InvalidRequest, ParseError)):
+                mcp_lite.parse_message(data)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak < 3 * len(data) + 2_000_000
+
+    def test_depth_does_not_depend_on_the_interpreter(self):
+        """Also where Python would go on, as a host program can have it, nesting ends:
+        an interpreter out of its stack would die.
+        """
+        script = (
+            "import sys, mcp_lite\n"
+            "sys.setrecursionlimit(10**7)\n"
+            "for data in (b'[' * 10**6, b'{\"a\":' * 10**6, b'\"\\\\\\\\\",[' * 10**6):\n"
+            "    try: mcp_lite.parse_message(b'[' + data)\n"
+            "    except mcp_lite.InvalidRequest as error: print(error)\n"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", script], cwd=HERE, stdout=subprocess.PIPE
+        )
+        assert run.returncode == 0
+        assert run.stdout.count(b"nested deeper") == 3
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            pytest.param('[{,}]"\\' * 1_000_000, id="a text of nothing but signs"),
+            pytest.param([1.5] * 1_000_000, id="numbers"),
+            pytest.param([[1, 2]] * 300_000, id="points"),
+            pytest.param([{"name": "n", "tags": ["]", "{"]}] * 50_000, id="rows"),
+            pytest.param({"[" * 9: {"," * 9: ["\\"] * 3_000}}, id="odd strings"),
+        ],
+    )
+    def test_what_is_large_is_decoded(self, value):
+        """Long arrays of numbers, tables, and texts with many commas and brackets."""
+        data = mcp_lite.encode_message(value)
+        assert mcp_lite.parse_message(data) == value
+
+    @pytest.mark.parametrize(
+        "wrong", [None, True, 1.5, [], {}, "x" * 1_025, 1 << 1_024]
+    )
     def test_ids_are_strings_or_integers(self, wrong):
-        """Never null, true or 1.5."""
+        """Never null, true or 1.5, and no longer than 1 KB."""
         with pytest.raises(InvalidRequest, match="id: expected string or integer"):
             mcp_lite.check_envelope({"jsonrpc": "2.0", "id": wrong, "method": "ping"})
 
