@@ -662,7 +662,8 @@ _NO_STRUCTURE = bytes(set(_NO_STEPS) - set(b',"'))
 
 
 def check_cost(data: bytes) -> None:
-    """Raise InvalidRequest for a message that would take too much to decode."""
+    """Raise InvalidRequest for what would take too much to decode, ParseError for what
+    is nested too deeply."""
     # Most messages are seen to be cheap at a glance.
     if len(data) <= MAX_DEPTH:
         return
@@ -687,7 +688,7 @@ def check_cost(data: bytes) -> None:
                 f"{MAX_VALUES} members"
             )
         if _deepest(steps, depth) > MAX_DEPTH:
-            raise InvalidRequest(f"a message nested deeper than {MAX_DEPTH}")
+            raise ParseError(f"nested deeper than {MAX_DEPTH}")
         depth += 2 * opened - len(steps)
 
 
@@ -733,8 +734,8 @@ def _deepest(steps: bytes, depth: int) -> int:
 
 
 def parse_message(data: bytes) -> Any:
-    """Decode one message. Raises ParseError, whatever the bytes are; InvalidRequest, if
-    it would take too much."""
+    """Decode one message. Raises ParseError, or InvalidRequest, whatever the bytes are:
+    see check_cost."""
     check_cost(data)
     return decode_message(data)
 
@@ -5105,13 +5106,13 @@ class Connection:
             return self._act(Refusal(str(error), error_message(None, error)))
         self.log.warning(f"not a message, skipped: {error}: {line[:200]!r}")
         # It may show whose answer it should be: then nobody waits for that any longer.
-        if isinstance(error, ParseError):
-            with suppress(ValueError, RecursionError):
-                text = line.decode("utf-8", "replace")
-                message = object_or_empty(json.loads(text))
-                if "id" in message:
-                    return self._act(self.protocol.refuse(message, error))
-        # What takes too much is not decoded for that.
+        with suppress(ValueError, RecursionError, McpError):
+            check_cost(line)
+            text = line.decode("utf-8", "replace")
+            message = object_or_empty(json.loads(text))
+            if "id" in message:
+                return self._act(self.protocol.refuse(message, error))
+        # What would take too much is not decoded for that.
         head = _ANSWER_HEAD.match(line)
         if head is not None:
             message = {"id": int(head[1]), "result": None}

@@ -813,7 +813,7 @@ class TestMessages:
             "sys.setrecursionlimit(10**7)\n"
             "for data in (b'[' * 10**6, b'{\"a\":' * 10**6, b'\"\\\\\\\\\",[' * 10**6):\n"
             "    try: mcp_lite.parse_message(b'[' + data)\n"
-            "    except mcp_lite.InvalidRequest as error: print(error)\n"
+            "    except mcp_lite.ParseError as error: print(error)\n"
         )
         run = subprocess.run(
             [sys.executable, "-c", script], cwd=HERE, stdout=subprocess.PIPE
@@ -2691,6 +2691,23 @@ class TestProtocol:
         assert refused.reply["error"]["code"] == -32600
         assert "not initialized" in refused.reply["error"]["message"]
         assert isinstance(protocol.receive(request("ping")), mcp_lite.Request)
+
+    def test_nothing_of_a_megabyte_is_sent_back_or_shown(self):
+        """An id, a progress token or a method of 1 MB is refused, and quoted in part."""
+        protocol = self.server()
+        protocol.version = "2025-11-25"
+        long = "x" * 1_000_000
+        for message, code in (
+            (request("ping", id=long), -32600),
+            (request("tools/list", {"_meta": {"progressToken": long}}), -32602),
+            (request(long), -32601),
+            ({"jsonrpc": "2.0", "method": long, "params": 1}, None),
+        ):
+            refused = protocol.receive(message)
+            assert len(refused.why) < 300 and len(json.dumps(refused.reply)) < 500
+            assert code is None or refused.reply["error"]["code"] == code
+        assert "id" not in protocol.receive(request("ping", id=long)).reply
+        assert protocol.in_flight == {}
 
     @pytest.mark.parametrize(
         "asked, got",
@@ -5027,6 +5044,22 @@ class TestClient:
         assert set(kept) < set(seen(inherit_env=True))
         with pytest.raises(ValueError, match="inherit_env: expected names, or True"):
             Client("server.py", inherit_env="MY_TOKEN")
+
+    def test_an_answer_that_takes_too_much_ends_its_call(self):
+        """Who waits for it is told at once, instead of waiting for the timeout."""
+
+        def call(message, read, write):
+            crowd = b"[" + b"[]," * mcp_lite.MAX_CONTAINERS + b"[]]"
+            write(
+                b'{"jsonrpc":"2.0","id":%d,"result":{"x":%s}}\n'
+                % (message["id"], crowd)
+            )
+
+        with fake_server(legacy_server(tools_call=call)) as streams, Client(
+            streams, version="2025-11-25", timeout=SECONDS
+        ) as client:
+            with pytest.raises(InternalError, match="1000000 arrays"):
+                client.call_tool("x")
 
     def test_a_child_that_dies_during_a_call(self):
         """The waiting call ends with the reason."""
