@@ -5057,9 +5057,8 @@ class TestClient:
 
         with fake_server(legacy_server(tools_call=call)) as streams, Client(
             streams, version="2025-11-25", timeout=SECONDS
-        ) as client:
-            with pytest.raises(InternalError, match="1000000 arrays"):
-                client.call_tool("x")
+        ) as client, pytest.raises(InternalError, match="1000000 arrays"):
+            client.call_tool("x")
 
     def test_a_child_that_dies_during_a_call(self):
         """The waiting call ends with the reason."""
