@@ -339,6 +339,7 @@ MAX_WORKERS = 32  # handlers at once
 MAX_LISTENERS = 1_000  # open subscriptions
 MAX_ROUNDS = 10  # times that a server may ask before it answers one call
 MAX_PAGES = 1_000  # pages of a list that a client follows
+MAX_ITEMS = 100_000  # items of a list, of all its pages; in bytes, a MAX_MESSAGE
 MAX_COMPLETIONS = 100  # values of a completion, by its schema
 MAX_URI = 2_048  # characters of a URI that is matched with templates
 MAX_STATE = 256 << 10  # bytes of `requestState`
@@ -4231,7 +4232,8 @@ class Protocol:
         self.capabilities = capabilities
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
-        # Our requests: id -> who waits. The peer's: id -> Request.
+        # Our requests that are not answered: id -> who waits. They are registered here
+        # before their bytes leave. The peer's: id -> Request.
         self.pending: dict[RequestId | None, Waiter] = {}
         self.in_flight: dict[RequestId, Request] = {}
         self.next_id = itertools.count(1).__next__
@@ -4372,12 +4374,6 @@ class Protocol:
         if "error" in message:
             return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
-
-    def open(self, pending: Waiter) -> RequestId:
-        """Register a request of ours under a new id, before its bytes leave."""
-        request_id: RequestId = self.next_id()
-        self.pending[request_id] = pending
-        return request_id
 
     def end(self, request: Request) -> bool:
         """Take a request out of flight. Only who gets True may still speak about it."""
@@ -4921,29 +4917,51 @@ def encode_answer(message: Json, log: _Log) -> bytes:
 
 
 class Waiter:
-    """Who waits for the answer to a request of ours.
+    """Who waits for what becomes of a request of ours.
+
+        new --request(), hold()--> open --its last answer, abandon(), fail()--> over
+                                   ^  |
+                                   '--'  an answer that is not the last one
 
     `inbox` gets any number of ("progress", params), then one ("answer", Answer); or
-    ("cancelled", None) where the wait is to end. If there is an on_answer(answer), it
-    is called before, on the reading thread, and may keep the answer to itself: by True.
+    ("cancelled", None) where the wait is to end.
+
+        goes_on(answer)  says of each answer whether it is not the last one: then this
+                         stays open, and is asked again, under another id, by request()
+        on_end(answer)   is called with the last one, or what stands for it
+    Both run on the reading thread, as a rule, so they must not block.
     """
 
-    # 0 is nobody's.
+    # Of the latest request; 0 is nobody's.
     id: RequestId = 0
+    # That request may have left, and is not answered.
     sent = False
 
     def __init__(
-        self, method: str, wants_progress: bool = False, on_answer: Callback = None
+        self,
+        method: str,
+        wants_progress: bool = False,
+        *,
+        goes_on: Callable[[Answer], bool] | None = None,
+        on_end: Callback = None,
     ) -> None:
         self.method = method
         self.wants_progress = wants_progress
-        self.on_answer = on_answer
+        self.goes_on = goes_on
+        self.on_end = on_end
         self.inbox: SimpleQueue[Any] = SimpleQueue()
 
-    def answer(self, answer: Answer) -> None:
-        """Hand over the answer. Called once, by whoever popped this waiter."""
-        if self.on_answer is None or not self.on_answer(answer):
-            self.inbox.put(("answer", answer))
+    def finish(self, answer: Answer) -> None:
+        """Hand over the last answer. Called once, by whoever has ended this."""
+        if self.on_end is not None:
+            self.on_end(answer)
+        self.inbox.put(("answer", answer))
+
+
+def _no_answer(waiter: Waiter, seconds: float, is_overdue: bool) -> Timeout:
+    if is_overdue:
+        return Timeout(f"{waiter.method}: no answer by the deadline for all of it")
+    return Timeout(f"{waiter.method}: no answer within {seconds:g} seconds")
 
 
 class Batch:
@@ -4987,8 +5005,10 @@ class Connection:
 
     It ends once. Either takes it out of protocol.in_flight, under the lock: who finds
     it there has won, and may queue an answer in the same breath; who comes later gets
-    False, and has nothing more to say. A request of ours ends in the same way: its
-    waiter goes to whoever takes it out of protocol.pending.
+    False, and has nothing more to say. A request of ours ends in the same way: who
+    takes its waiter out of `_waiters`, under the lock, has ended it. It is there from
+    beginning to end, while protocol.pending has it only until the next answer: so
+    between two rounds of a call, too, it can be ended, and what is over never leaves.
 
     The life of the conversation:
 
@@ -5039,6 +5059,8 @@ class Connection:
         # OVER is written without the lock: after that, it is final.
         self.state = self.OPEN
         self.reason: ConnectionClosed | None = None
+        # Who waits, the oldest first.
+        self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions.
         self.answering: set[int] = set()
 
@@ -5157,7 +5179,7 @@ class Connection:
         return []
 
     def _act_on_answer(self, answer: Answer, batch: Batch | None) -> list[Request]:
-        answer.pending.answer(answer)
+        self._hand_over(answer)
         return []
 
     def _act_on_notification(
@@ -5338,8 +5360,12 @@ class Connection:
         request: Request | None = None,
         block: bool = True,
         progress: float | None = None,
+        register: Callable[[], bool] | None = None,
     ) -> bool:
-        """Queue a line and have it written. False if nobody is to hear it any more."""
+        """Queue a line and have it written. False if nobody is to hear it any more.
+
+        `register()` is called just before it is queued, and may refuse it, by False.
+        """
         with self._lock:
             if self.answers_only or self.state != self.OPEN:
                 return False
@@ -5352,6 +5378,8 @@ class Connection:
                 if not progress > request.progress:
                     return False
                 request.progress = progress
+            if register is not None and not register():
+                return False
             stream = None if request is None else request.stream
             dropped = self._queue_locked(data, stream, droppable=droppable)
         if dropped:
@@ -5401,59 +5429,89 @@ class Connection:
         """Send a request, and register `waiter` for its answer.
 
         `about` is the peer's request that it serves. Raises ConnectionClosed, Cancelled
-        if that was cancelled, and as encode_message does.
+        if that was cancelled, or the waiter was abandoned since it was asked last, and
+        as encode_message does.
         """
-        # The waiter of a Call stays registered from one round to the next.
-        if waiter.id not in self.protocol.pending:
-            waiter.id = self.protocol.open(waiter)
+        request_id: RequestId = self.protocol.next_id()
+        if waiter.wants_progress:
+            params = dict(params or {})
+            meta = params.get("_meta", {})
+            params["_meta"] = {**meta, "progressToken": request_id}
+        data = encode_message(call_message(waiter.method, params, request_id))
+        register = partial(self._register_locked, waiter, request_id)
         try:
-            if waiter.wants_progress:
-                params = dict(params or {})
-                meta = params.get("_meta", {})
-                params["_meta"] = {**meta, "progressToken": waiter.id}
-            data = encode_message(call_message(waiter.method, params, waiter.id))
-            # Ctrl-C may come when it has left, and the peer must hear of that.
-            waiter.sent = True
-            if self._send(data, request=about):
+            if self._send(data, request=about, register=register):
                 return waiter
-            waiter.sent = False
-            if about is not None and about.cancelled:
-                raise Cancelled("the request was cancelled")
-            reason = self.reason or ConnectionClosed("no connection")
-            # One exception for all: without the traceback of who raised it before.
-            raise reason.with_traceback(None)
         except BaseException as error:
+            # Ctrl-C may come when it has left, and the peer must hear of that.
             self.abandon(waiter, error_text(error))
             raise
+        was_abandoned = waiter.id != 0 and self.state == self.OPEN
+        if was_abandoned or (about is not None and about.cancelled):
+            raise Cancelled("the request was cancelled")
+        raise self._closed_error()
+
+    def _register_locked(self, waiter: Waiter, request_id: RequestId) -> bool:
+        """Open a waiter, or give it its next id; False if it is over."""
+        is_new = waiter.id == 0
+        if not is_new and waiter not in self._waiters:
+            return False
+        self._waiters[waiter] = None
+        self.protocol.pending[request_id] = waiter
+        waiter.id = request_id
+        waiter.sent = True
+        return True
+
+    def hold(self, waiter: Waiter) -> None:
+        """Register who waits for nothing but the end. Raises ConnectionClosed."""
+        with self._lock:
+            if self.state == self.OPEN:
+                self._waiters[waiter] = None
+                return
+        raise self._closed_error()
+
+    def _closed_error(self) -> ConnectionClosed:
+        reason = self.reason or ConnectionClosed("no connection")
+        # One exception for all: without the traceback of who raised it before.
+        return reason.with_traceback(None)
+
+    def is_open(self, waiter: Waiter) -> bool:
+        """Whether a request of ours has begun, and not ended."""
+        return waiter in self._waiters
 
     def wait(
-        self, waiter: Waiter, seconds: float, on_progress: Callback = None
+        self,
+        waiter: Waiter,
+        seconds: float,
+        on_progress: Callback = None,
+        deadline: float = float("inf"),
     ) -> Json:
         """Block for the result; on_progress(progress, total, message) runs here.
 
         Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`. These
-        start again if they run out while another thread answers a question of the
-        peer's: a user may think for long.
+        start again with each progress notification, and if they run out while another
+        thread answers a question of the peer's: a user may think for long. All the
+        same, it is over at the `deadline`, by time.monotonic().
         """
         try:
-            return self._take_result(waiter, seconds, on_progress)
+            return self._take_result(waiter, seconds, on_progress, deadline)
         except BaseException as error:
             # Ctrl-C, too, or what on_progress raised: it cancels the request.
             self.abandon(waiter, str(error) or type(error).__name__)
             raise
 
     def _take_result(
-        self, waiter: Waiter, seconds: float, on_progress: Callback
+        self, waiter: Waiter, seconds: float, on_progress: Callback, deadline: float
     ) -> Json:
         until = time.monotonic() + seconds
         while True:
             try:
-                kind, item = get_within(waiter.inbox, until - time.monotonic())
+                left = min(until, deadline) - time.monotonic()
+                kind, item = get_within(waiter.inbox, left)
             except Empty:
-                if not self._is_asked_elsewhere():
-                    raise Timeout(
-                        f"{waiter.method}: no answer within {seconds:g} seconds"
-                    ) from None
+                is_overdue = time.monotonic() >= deadline
+                if is_overdue or not self._is_asked_elsewhere():
+                    raise _no_answer(waiter, seconds, is_overdue) from None
                 until = time.monotonic() + seconds
                 continue
             if kind == "answer":
@@ -5462,9 +5520,13 @@ class Connection:
                 return item.result or {}
             if kind == "cancelled":
                 raise Cancelled("the request was cancelled")
+            # What is queued is taken even when it is too late: it may never end.
+            if time.monotonic() >= deadline:
+                raise _no_answer(waiter, seconds, is_overdue=True)
             if on_progress is not None:
                 told = [item.get(name) for name in ("progress", "total", "message")]
                 on_progress(*told)
+            until = time.monotonic() + seconds
 
     def _is_asked_elsewhere(self) -> bool:
         """Whether another thread answers a question of the peer's: it waits for us."""
@@ -5473,9 +5535,9 @@ class Connection:
     def abandon(self, waiter: Waiter, reason: str | None) -> bool:
         """Give up a request of ours, and tell the peer: basic/patterns/cancellation.md.
 
-        False if the answer came first.
+        False if it has ended before.
         """
-        if self.protocol.pending.pop(waiter.id, None) is None:
+        if not self._release(waiter):
             return False
         # "The `initialize` request MUST NOT be cancelled by clients".
         if waiter.sent and not method_row(waiter.method).handshake:
@@ -5484,21 +5546,45 @@ class Connection:
             self.notify("notifications/cancelled", params)
         return True
 
+    def _release(self, waiter: Waiter) -> bool:
+        """End a request of ours. Only who gets True may still speak about it."""
+        with self._lock:
+            if waiter not in self._waiters:
+                return False
+            del self._waiters[waiter]
+            self.protocol.pending.pop(waiter.id, None)
+            return True
+
+    def finish(self, answer: Answer) -> bool:
+        """End a request of ours with this answer; False if it has ended before."""
+        if not self._release(answer.pending):
+            return False
+        answer.pending.finish(answer)
+        return True
+
+    def _hand_over(self, answer: Answer) -> None:
+        """Give an answer to who waits. By whoever took them out of `pending`."""
+        waiter = answer.pending
+        waiter.sent = False
+        if waiter.goes_on is None or not waiter.goes_on(answer):
+            self.finish(answer)
+
     def fail(self, request_id: RequestId | None, error: Exception) -> bool:
-        """End the wait for an answer with `error`. False if nobody waits for it."""
+        """Answer a request of ours with `error`. False if nobody waits for that."""
         waiter = self.protocol.pending.pop(request_id, None)
         if waiter is None:
             return False
-        waiter.answer(Answer(waiter, None, error))
+        self._hand_over(Answer(waiter, None, error))
         return True
 
     def fail_pending(self, error: Exception, *, tell: bool = False) -> None:
-        """End every wait for an answer with `error`; if asked to, `tell` the peer."""
-        for waiter in list(self.protocol.pending.values()):
-            if not tell:
-                self.fail(waiter.id, error)
-            elif self.abandon(waiter, str(error)):
-                waiter.answer(Answer(waiter, None, error))
+        """End every request of ours with `error`; if asked to, `tell` the peer."""
+        with self._lock:
+            waiters = list(self._waiters)
+        for waiter in waiters:
+            ended = self.abandon(waiter, str(error)) if tell else self._release(waiter)
+            if ended:
+                waiter.finish(Answer(waiter, None, error))
 
     # Ending
     def drain(self, seconds: float) -> bool:
@@ -10899,31 +10985,41 @@ class Call:
         anywhere: --cancel(), or its time is over--> cancelled
                   --close(), or the server ends--> failed
 
-    It goes on by itself, whether or not anybody waits in result(). Its waiter stands in
-    `protocol.pending` from beginning to end, also between two rounds: so cancel() and
-    close() find it anywhere, and who takes it out of there has ended it.
+    It goes on by itself, whether or not anybody waits in result(). The connection holds
+    its waiter from beginning to end, also between two rounds: so cancel() and close()
+    find it anywhere, and what they have ended is not sent again.
     """
 
     def __init__(
-        self, client: Client, method: str, params: Json, on_progress: Callback
+        self,
+        client: Client,
+        method: str,
+        params: Json,
+        on_progress: Callback,
+        deadline: float,
     ) -> None:
         self._client = client
         self._connection = client._require_connection()
         self._params = params
         self._on_progress = on_progress
+        # By time.monotonic(); for all rounds, and what happens between them.
+        self._deadline = deadline
         # How many rounds have ended in another question. Only the worker that goes on
         # with the call counts: there is one at a time.
         self._rounds = 0
         # The result, or why there is none, once result() has it.
         self._outcome: Json | BaseException | None = None
-        self._waiter = Waiter(method, on_progress is not None, self._hear_answer)
+        # It tells that the server is still at it: then only the deadline ends the wait.
+        wants_progress = on_progress is not None or client.total_timeout is not None
+        self._waiter = Waiter(method, wants_progress, goes_on=self._go_on_after)
         self._connection.request(self._waiter, params)
 
     def result(self, timeout: float | None = None) -> Json:
         """Block until the last answer is here. Returns the result, as on the wire.
 
-        timeout: in seconds, for all rounds together, else the client's; if it ends
-            while another thread answers a question of the server's, it starts anew
+        timeout: in seconds, for all rounds together, else the client's; it starts anew
+            with each progress notification, and if it ends while another thread answers
+            a question of the server's; the client's `total_timeout` does not
 
         The progress callback runs in this thread; what it raises ends the call. Raises
         McpError, Timeout (and the call is cancelled), Cancelled, ConnectionClosed.
@@ -10938,7 +11034,9 @@ class Call:
 
     def _wait(self, seconds: float) -> Json | BaseException:
         try:
-            return self._connection.wait(self._waiter, seconds, self._on_progress)
+            return self._connection.wait(
+                self._waiter, seconds, self._on_progress, self._deadline
+            )
         except BaseException as error:
             # Mostly the wait has cancelled it; but Ctrl-C may come before it has begun.
             self.cancel(error_text(error))
@@ -10959,21 +11057,15 @@ class Call:
         return not self._is_open() and not self._waiter.inbox.empty()
 
     def _is_open(self) -> bool:
-        return self._waiter.id in self._connection.protocol.pending
+        return self._connection.is_open(self._waiter)
 
     # The rounds. Each answer is heard; unless it is the last, a worker goes on: takes
     # the step that the answer asks for, and sends the request again.
-    def _hear_answer(self, answer: Answer) -> bool:
+    def _go_on_after(self, answer: Answer) -> bool:
         """Take an answer, on the reading thread. True if it is not the last one."""
         step = self._step_after(answer)
         if step is None:
             return False
-        # Between two rounds nothing is asked, but cancel() and close() must find the
-        # call in protocol.pending, as ever. So its waiter is registered now, under the
-        # id of the next request, which leaves when the step is done. Until then `sent`
-        # is false: there is nothing yet that a cancellation would have to tell.
-        self._waiter.sent = False
-        self._waiter.id = self._connection.protocol.open(self._waiter)
         job = partial(self._go_on, step, answer.result or {})
         self._connection.workers.submit(job)
         return True
@@ -10992,7 +11084,7 @@ class Call:
         return getattr(self, step) if step else None
 
     def _go_on(self, step: Callable[[Json], Json], result: Json) -> None:
-        """Send the request again, with what the step adds; unless it was cancelled."""
+        """Send the request again, with what the step adds; unless it has ended."""
         if not self._is_open():
             return
         self._rounds += 1
@@ -11003,8 +11095,7 @@ class Call:
                     f"{MAX_ROUNDS} times"
                 )
             params = {**self._params, **step(result)}
-            if self._is_open():
-                self._connection.request(self._waiter, params)
+            self._connection.request(self._waiter, params)
         except (ValueError, TypeError) as error:
             # JSON cannot say what is to be sent back: a lone surrogate in it, say.
             self._fail(InternalError(f"cannot retry: {error}"))
@@ -11012,9 +11103,8 @@ class Call:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """End the call with an error of ours; unread, if it was cancelled before."""
-        self._connection.protocol.pending.pop(self._waiter.id, None)
-        self._waiter.inbox.put(("answer", Answer(self._waiter, None, error)))
+        """End the call with an error of ours, unless it was cancelled before."""
+        self._connection.finish(Answer(self._waiter, None, error))
 
     # The steps, what is done about an answer that is not the last; RESULT_TYPES names
     # those about results. Each returns what the next request has besides, and may block
@@ -11028,7 +11118,8 @@ class Call:
         questions = result.get("inputRequests")
         if questions is None:
             # It says "not yet": it is asked again, but there is no hurry.
-            time.sleep(min(0.05 * 2**self._rounds, 1.0))
+            pause = min(0.05 * 2**self._rounds, 1.0)
+            wait_until(lambda: not self._is_open(), pause)
         else:
             endpoint = self._client._endpoint
             members["inputResponses"] = endpoint.answer_all(self._connection, questions)
@@ -11041,7 +11132,7 @@ class Call:
 
     def _read_tools_again(self, result: Json) -> Json:
         # "the client SHOULD call tools/list [...], then retry": it says what to mirror.
-        self._client.list_tools()
+        self._client._read_tools(self._deadline)
         return {}
 
 
@@ -11079,7 +11170,7 @@ class Listening:
         self._uris: list[str] = []
         # {"method", "params"} each; at the end None, or an exception.
         self._events: SimpleQueue[Any] = SimpleQueue()
-        self._waiter = Waiter("subscriptions/listen", on_answer=self._end)
+        self._waiter = Waiter("subscriptions/listen", on_end=self._end)
         # Registered before anything is sent: nothing that comes is missed.
         self._listenings = client._endpoint.listenings
         self._listenings.append(self)
@@ -11096,9 +11187,8 @@ class Listening:
     def _open_legacy(self, kinds: list[str], uris: list[str]) -> None:
         self._methods = [LIST_CHANGES[kind].method for kind in kinds]
         self._uris = uris
-        # Nothing is sent for it. It is registered so that the end of the connection,
-        # which fails all that is registered, ends this iteration.
-        self._waiter.id = self._connection.protocol.open(self._waiter)
+        # Nothing is sent for it: it waits for the end of the connection.
+        self._connection.hold(self._waiter)
         for uri in uris:
             self._client.request("resources/subscribe", {"uri": uri})
 
@@ -11123,20 +11213,17 @@ class Listening:
         if is_ours and row.acknowledges:
             waiter.inbox.put(("answer", Answer(waiter, params, None)))
         elif is_ours and row.cancels:
-            if self._connection.protocol.pending.pop(waiter.id, None):
-                waiter.answer(Answer(waiter, {}, None))
+            self._connection.finish(Answer(waiter, {}, None))
         elif is_ours or method in self._methods or params.get("uri") in self._uris:
             self._on_event(method, params)
 
     def _queue(self, method: str, params: Json) -> None:
         put_bounded(self._events, {"method": method, "params": params})
 
-    def _end(self, answer: Answer) -> bool:
+    def _end(self, answer: Answer) -> None:
         with suppress(ValueError):
             self._listenings.remove(self)
         self._events.put(answer.error)
-        # Who waits for the acknowledgement is to know, too.
-        return False
 
     def __iter__(self) -> Iterator[Json]:
         return self
@@ -11463,7 +11550,7 @@ class Client:
     It speaks every revision; "auto" finds out which one the server wants. Its calls
     block their thread, and may be made from any. They raise McpError, ToolError,
     Timeout, Cancelled and ConnectionClosed, and for arguments that have no form in JSON
-    TypeError or ValueError. `timeout` may be changed at any time.
+    TypeError or ValueError. `timeout` and `total_timeout` may be changed at any time.
     """
 
     def __init__(
@@ -11487,6 +11574,7 @@ class Client:
         trace: Callable[[str, bytes], Any] | bool | None = None,
         ssl_context: SSLContext | None = None,
         validate: bool = True,
+        total_timeout: float | None = None,
     ) -> None:
         """Prepare to reach a server, by `with` or connect(). Raises ValueError.
 
@@ -11494,7 +11582,11 @@ class Client:
             a list; {"url":, "headers":} or {"command":, "args":, "env":}; a Server in
             this process; (reader, writer), two binary streams; or an instance of
             Transport, for any other way
-        timeout: seconds for each request
+        timeout: seconds for connecting, and for each request or list; those of a
+            request start anew with each progress notification, and while a question of
+            the server's is answered
+        total_timeout: seconds that a call may take all the same: its rounds, questions
+            and progress, and the check of its result; None for no such limit
         headers: of every HTTP request
         env: variables of a child process, a key that it needs, say
         inherit_env: the names of more variables that a child process gets from this
@@ -11531,6 +11623,7 @@ class Client:
             parse_url(url)
         check_headers({**target_headers, **(headers or {})})
         self.timeout = timeout
+        self.total_timeout = total_timeout
         self._target = target
         self._headers = headers or {}
         if isinstance(inherit_env, str):
@@ -11903,24 +11996,36 @@ class Client:
             )
         return connection
 
+    def _deadline(self) -> float:
+        """When a call that begins now must be over, by time.monotonic()."""
+        if self.total_timeout is None:
+            return float("inf")
+        return time.monotonic() + self.total_timeout
+
     def _start(
-        self, method: str, params: Json | None = None, on_progress: Callback = None
+        self,
+        method: str,
+        params: Json | None = None,
+        on_progress: Callback = None,
+        deadline: float | None = None,
     ) -> Call:
         """Send a request that this server may be sent."""
         version = self.protocol_version
         params = params or {}
+        if deadline is None:
+            deadline = self._deadline()
         row = METHODS.get(method)
         # What is not in the table may be an extension's: the server is to judge it.
         if row is not None:
-            self._check_offered(row, version)
+            self._check_offered(row, version, deadline)
             if row.asks and on_progress is None:
                 on_progress = self._on_progress
         if version >= FIRST_MODERN:
             meta = {**self._meta(version), **params.get("_meta", {})}
             params = {**params, "_meta": meta}
-        return Call(self, method, params, on_progress)
+        return Call(self, method, params, on_progress, deadline)
 
-    def _check_offered(self, row: Method, version: str) -> None:
+    def _check_offered(self, row: Method, version: str, deadline: float) -> None:
         """Raise MethodNotFound for what the revision or the server does not have."""
         if not row.is_in(version):
             raise MethodNotFound(f"{row.name} is not in {version}")
@@ -11932,7 +12037,8 @@ class Client:
             return
         if version >= FIRST_MODERN:
             # The server may have grown since.
-            self._endpoint.learn_server(self.request("server/discover"))
+            discovery = self._start("server/discover", deadline=deadline)
+            self._endpoint.learn_server(discovery.result())
         if not has_capability(self._endpoint.server_capabilities, needed):
             raise MethodNotFound(
                 f"{row.name}: the server did not declare {'.'.join(needed)}"
@@ -11979,11 +12085,13 @@ class Client:
         See server/tools.md. Raises NotFound, InvalidParams, Timeout, and InternalError
         for a structured result that the tool's outputSchema forbids.
         """
+        deadline = self._deadline()
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
-        result = self._start("tools/call", params, on_progress).result(timeout)
+        call = self._start("tools/call", params, on_progress, deadline)
+        result = call.result(timeout)
         is_structured = "structuredContent" in result and not result.get("isError")
         if is_structured and self._validate:
-            self._check_structured(name, result["structuredContent"])
+            self._check_structured(name, result["structuredContent"], deadline)
         return result
 
     def start_call(
@@ -12002,10 +12110,15 @@ class Client:
     def list_tools(self) -> list[Json]:
         """Every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        Raises MethodNotFound when the server does not declare tools.
+        Raises MethodNotFound when the server does not declare tools, InternalError when
+        they are too many, and Timeout when the pages do not end in time.
         """
+        return self._read_tools(self._deadline())
+
+    def _read_tools(self, deadline: float) -> list[Json]:
+        """Every tool; and remember what calls of them want to know."""
         tools = []
-        for tool in self._read_pages("tools/list"):
+        for tool in self._read_pages("tools/list", deadline):
             name = str(tool.get("name"))
             try:
                 self._endpoint.mirrors[name] = header_parameters(
@@ -12023,15 +12136,15 @@ class Client:
 
     def list_resources(self) -> list[Json]:
         """Every resource: [{"uri", "name", ...}]. Raises as list_tools."""
-        return self._read_pages("resources/list")
+        return self._read_pages("resources/list", self._deadline())
 
     def list_resource_templates(self) -> list[Json]:
         """Every template: [{"uriTemplate", "name", ...}]. Raises as list_tools."""
-        return self._read_pages("resources/templates/list")
+        return self._read_pages("resources/templates/list", self._deadline())
 
     def list_prompts(self) -> list[Json]:
         """Every prompt: [{"name", "arguments", ...}]. Raises as list_tools."""
-        return self._read_pages("prompts/list")
+        return self._read_pages("prompts/list", self._deadline())
 
     def read_resource(self, uri: str) -> Json:
         """Read a resource: {"contents": [{"uri", "mimeType", "text" or "blob"}]}.
@@ -12103,34 +12216,43 @@ class Client:
             return values
         raise InternalError(f"completion.values: expected an array, got {show(values)}")
 
-    def _read_pages(self, method: str) -> list[Json]:
-        """Every page of a list: server/utilities/pagination.md."""
+    def _read_pages(self, method: str, deadline: float) -> list[Json]:
+        """Every page of a list: server/utilities/pagination.md.
+
+        However many there are, they take no longer than `timeout` together.
+        """
+        deadline = min(deadline, time.monotonic() + self.timeout)
+        budget = Budget(MAX_MESSAGE)
         items: list[Json] = []
         seen: set[str] = set()
-        cursor: Any = None
+        cursor: str | None = None
         while len(seen) < MAX_PAGES:
             try:
-                result = self.request(method, add_given({}, cursor=cursor))
+                params = add_given({}, cursor=cursor)
+                result = self._start(method, params, deadline=deadline).result()
             except ValueError as error:
                 # JSON cannot say it: it has a lone surrogate.
                 raise InternalError(f"{method}: nextCursor: {error}") from None
-            items.extend(_objects_in(result, METHODS[method].paged))
-            cursor = result.get("nextCursor")
-            # "an empty string is a valid cursor"
+            page = _objects_in(result, METHODS[method].paged)
+            items.extend(page)
+            is_small = budget.take(len(encode_json(page)))
+            if not is_small or len(items) > MAX_ITEMS:
+                raise InternalError(
+                    f"{method}: more than {MAX_ITEMS} items, or {MAX_MESSAGE} bytes"
+                )
+            cursor = _next_cursor(method, result)
             if cursor is None:
                 return items
-            if not isinstance(cursor, str) or cursor in seen:
-                break
+            if cursor in seen:
+                told = show(cursor)
+                raise InternalError(f"{method}: nextCursor: {told} came twice")
             seen.add(cursor)
-        raise InternalError(
-            f"{method}: nextCursor: not a string, it came twice, "
-            f"or after {MAX_PAGES} pages"
-        )
+        raise InternalError(f"{method}: nextCursor: one more, after {MAX_PAGES} pages")
 
-    def _check_structured(self, tool: str, value: object) -> None:
+    def _check_structured(self, tool: str, value: object, deadline: float) -> None:
         """Raise InternalError for a value that the tool's outputSchema forbids."""
         try:
-            schema = self._output_schema(tool)
+            schema = self._output_schema(tool, deadline)
             errors = [] if schema is None else schema.errors(value)[:5]
         except Exception as error:
             # The tool has run: its result is worth more than the check.
@@ -12143,10 +12265,10 @@ class Client:
                 f"{tool}: the structured result does not match the outputSchema: {told}"
             )
 
-    def _output_schema(self, tool: str) -> Any:
+    def _output_schema(self, tool: str, deadline: float) -> Any:
         """The Schema of a tool's results, or None. May read the list of tools first."""
         if self._endpoint.output_schemas is None:
-            self.list_tools()
+            self._read_tools(deadline)
         # A notification may have made it None again.
         schemas = self._endpoint.output_schemas or {}
         schema = schemas.get(tool)
@@ -12207,6 +12329,15 @@ def _next_opening(inbox: SimpleQueue[Any], seconds: float) -> Answer:
         return answer
     except Empty:
         raise Timeout(f"connecting: no answer within {seconds:g} s") from None
+
+
+def _next_cursor(method: str, result: Json) -> str | None:
+    """Where the next page of a list begins; None after the last."""
+    cursor = result.get("nextCursor")
+    # "an empty string is a valid cursor"
+    if cursor is None or isinstance(cursor, str):
+        return cursor
+    raise InternalError(f"{method}: nextCursor: expected string, got {show(cursor)}")
 
 
 def _objects_in(result: Json, member: str) -> list[Json]:

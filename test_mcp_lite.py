@@ -2842,7 +2842,8 @@ class TestProtocol:
     def test_a_broken_answer_ends_the_wait(self):
         """Whoever waits for that id learns that the answer is not valid."""
         protocol = mcp_lite.Protocol("client", dict)
-        request_id = protocol.open("me")
+        request_id = protocol.next_id()
+        protocol.pending[request_id] = "me"
         broken = {"jsonrpc": "2.0", "id": request_id, "result": [], "error": {}}
         answer = protocol.receive(broken)
         assert answer.pending == "me"
@@ -5198,21 +5199,19 @@ class TestClient:
                 client.request("vendor/thing")
 
     def test_a_server_may_grow(self):
-        """One that starts without tools gets its first
-        while a client is there, in both eras.
+        """One that starts without tools gets its first while a client is there: a
+        modern client may call it at once, a legacy one when it has connected again.
         """
         for version in ("2025-11-25", MODERN):
             server = Server("grows")
-            heard = threading.Event()
-            with Client(
-                server,
-                version=version,
-                on_notification=lambda *a, heard=heard: heard.set(),
-            ) as client:
+            client = Client(server, version=version)
+            with client:
                 with pytest.raises(MethodNotFound, match="did not declare tools"):
                     client.list_tools()
                 server.add_tool(lambda: "x", name="first")
-                assert version >= mcp_lite.FIRST_MODERN or heard.wait(SECONDS)
+                if version < mcp_lite.FIRST_MODERN:
+                    client.close()
+                    client.connect()
                 assert client.call("first") == "x"
 
     def test_a_server_may_ask_for_patience(self):
@@ -5385,6 +5384,36 @@ class TestClient:
         ):
             client.list_tools()
 
+    def test_a_list_ends_with_the_timeout(self, monkeypatch):
+        """However many pages come, and however fast: they have one deadline."""
+        monkeypatch.setattr(mcp_lite, "MAX_PAGES", 1 << 60)
+        count = itertools.count()
+
+        def fresh(message, read, write):
+            return {"tools": [], "nextCursor": str(next(count))}
+
+        peer = fake_server(legacy_server(tools_list=fresh))
+        with peer as target, Client(target, timeout=0.5) as client, pytest.raises(
+            Timeout, match="tools/list"
+        ):
+            client.list_tools()
+
+    @pytest.mark.parametrize("limit", ["MAX_ITEMS", "MAX_MESSAGE"])
+    def test_a_list_is_bounded(self, monkeypatch, limit):
+        """In items, and in bytes, of all its pages together."""
+        count = itertools.count()
+
+        def fresh(message, read, write):
+            tools = [{"name": str(n)} for n in range(100)]
+            return {"tools": tools, "nextCursor": str(next(count))}
+
+        peer = fake_server(legacy_server(tools_list=fresh))
+        with peer as target, Client(target) as client:
+            monkeypatch.setattr(mcp_lite, limit, 350)
+            with pytest.raises(InternalError, match="tools/list: more than"):
+                client.list_tools()
+        assert next(count) <= 4
+
     def test_an_empty_cursor_is_a_cursor(self):
         """ "MUST NOT be treated as the end of results"."""
         pages = {
@@ -5427,6 +5456,135 @@ class TestClient:
             InternalError, match="10 times"
         ):
             client.call("x")
+
+    @staticmethod
+    def asking_server(question, told):
+        """A script: each tools/call is answered by this question; all is `told`."""
+
+        def script(read, write):
+            for message in iter(read, None):
+                told.append(message)
+                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
+                if message["method"] == "tools/call":
+                    result = {"resultType": "input_required", **question}
+                if "id" in message:
+                    write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+        return script
+
+    @pytest.mark.parametrize("how", ["cancel", "close"])
+    def test_what_ends_between_two_rounds_is_over(self, monkeypatch, how):
+        """cancel() and close() find a call whose answer came, and which has not been
+        sent again.
+        """
+        told = []
+        arrived = threading.Event()
+        go_on = threading.Event()
+        judge = mcp_lite.Call._step_after
+
+        def held(call, answer):
+            arrived.set()
+            assert go_on.wait(SECONDS)
+            return judge(call, answer)
+
+        script = self.asking_server({"requestState": "later"}, told)
+        with fake_server(script) as target, Client(target) as client:
+            monkeypatch.setattr(mcp_lite.Call, "_step_after", held)
+            connection = client._connection
+            call = client.start_call("x")
+            assert arrived.wait(SECONDS)
+            # The reading thread has the answer in its hands.
+            ending = threading.Thread(
+                target={"cancel": call.cancel}.get(how, client.close)
+            )
+            ending.start()
+            if how == "close":
+                eventually(lambda: connection.state == connection.OVER)
+            else:
+                ending.join(SECONDS)
+            go_on.set()
+            ending.join(SECONDS)
+            with pytest.raises(Cancelled if how == "cancel" else ConnectionClosed):
+                call.result(SECONDS)
+            assert not connection._waiters and not connection.protocol.pending
+        assert [each["method"] for each in told].count("tools/call") == 1
+
+    def test_what_is_cancelled_is_not_sent_again(self):
+        """Not even if that happens while the next round is being encoded."""
+        told = []
+        encoded = []
+
+        class Arguments(dict):
+            def items(self):
+                encoded.append(1)
+                if len(encoded) == 2:
+                    call.cancel()
+                return super().items()
+
+        script = self.asking_server({"requestState": "later"}, told)
+        with fake_server(script) as target, Client(target) as client:
+            call = client.start_call("x", Arguments(a=1))
+            with pytest.raises(Cancelled):
+                call.result(SECONDS)
+            eventually(lambda: len(encoded) == 2)
+            # What has left before this has arrived before this.
+            client.ping()
+        assert [each["method"] for each in told].count("tools/call") == 1
+
+    def test_nobody_listens_to_what_is_over(self):
+        """listen() raises after a hang-up, and leaves nothing behind."""
+
+        with fake_server(legacy_server()) as target, Client(target) as client:
+            connection = client._connection
+            target[0].raw._sock.shutdown(socket.SHUT_RDWR)
+            eventually(lambda: connection.state == connection.OVER)
+            with pytest.raises(ConnectionClosed):
+                client.listen()
+            assert client._endpoint.listenings == []
+
+    @staticmethod
+    def progressing_server(until):
+        """A script: a call's progress is told until `until()` is true."""
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            n = 0
+            while not until(message):
+                n += 1
+                params = {"progressToken": token, "progress": n}
+                write(
+                    {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/progress",
+                        "params": params,
+                    }
+                )
+                time.sleep(0.02)
+            return {"content": []}
+
+        return legacy_server(tools_call=call, tools_list={"tools": [{"name": "x"}]})
+
+    def test_progress_is_a_sign_of_life(self):
+        """A request's timeout starts again with each notification."""
+        begun = []
+
+        def is_done(message):
+            begun.append(time.monotonic())
+            return begun[-1] - begun[0] > 1.2
+
+        with fake_server(self.progressing_server(is_done)) as target, Client(
+            target, timeout=0.4, on_progress=lambda *a: None
+        ) as client:
+            assert client.call_tool("x") == {"content": []}
+
+    def test_progress_without_end_is_ended(self):
+        """By total_timeout, for which progress is asked for, too."""
+        ended = threading.Event()
+        script = self.progressing_server(lambda message: ended.is_set())
+        with fake_server(script) as target, Client(target, total_timeout=0.3) as client:
+            with pytest.raises(Timeout, match="deadline"):
+                client.call_tool("x")
+            ended.set()
 
     def test_a_result_of_unknown_type_is_invalid(self):
         """ "MUST be considered invalid"; a missing type is complete."""
