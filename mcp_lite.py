@@ -3470,11 +3470,11 @@ class Signature:
         candidates = wrong & self._nested.union(texts) & arguments.keys()
         return {
             **arguments,
-            **{name: _parse_text(arguments[name]) for name in candidates},
+            **{name: parse_text(arguments[name]) for name in candidates},
         }
 
 
-def _parse_text(text: Any) -> Any:
+def parse_text(text: Any) -> Any:
     """What a text says in JSON, unless that is text again; anything else as it is."""
     try:
         value = parse_message(text.encode("utf-8", "surrogatepass"))
@@ -3950,8 +3950,13 @@ def mirrored_headers(
 
     name = params.get(row.mirrored)
     headers["Mcp-Name"] = name
+    arguments = object_or_empty(params.get("arguments"))
     for path, header in parameters(str(name)) if row.mirrors_arguments else ():
-        headers["Mcp-Param-" + header] = member_at(params.get("arguments"), path)
+        argument = arguments.get(path[0])
+        if len(path) > 1:
+            # An object may come as JSON in text: see Signature.bind.
+            argument = parse_text(argument)
+        headers["Mcp-Param-" + header] = member_at(argument, path[1:])
     return headers
 
 
@@ -3983,25 +3988,51 @@ ENCODED_HEADERS = ("Mcp-Name", "Mcp-Param-")
 
 
 def is_mirrored(text: str, value: object) -> bool:
-    """Whether a header says this value."""
-    encoded = re.fullmatch(_ENCODED_HEADER, text) if text.startswith("=?") else None
-    try:
-        if encoded:
-            import base64
-
-            text = base64.b64decode(encoded[1], validate=True).decode("utf-8")
-        if isinstance(value, str):
-            return text == value
-        if text == encode_json(value):
-            return True
-        # "Servers SHOULD compare [integers] numerically": 1.0 is 1, but true is not.
-        return not isinstance(value, bool) and float(text) == value
-    except ValueError:
-        # Neither base64 of UTF-8, nor a number.
+    """Whether Mcp-Name, or an Mcp-Param, says this value, to whoever reads it."""
+    told = _decode_header(text)
+    if told is None:
         return False
+    if isinstance(value, (str, bool)):
+        return told == encode_text(value)
+    # "Servers SHOULD compare the header value and the body value numerically [...]
+    # (e.g., 42.0 and 42 are considered equal)". "Integer values MUST be within the safe
+    # range for JavaScript": beyond, some take two of them for one.
+    number = re.fullmatch(_MIRRORED_INTEGER, told)
+    return (
+        number is not None
+        and isinstance(value, (int, float))
+        and abs(value) <= MAX_SAFE_INTEGER
+        and int(number[1]) == value
+    )
+
+
+def _decode_header(text: str) -> str | None:
+    """What a header says; None for what says nothing for certain.
+
+    Only what encode_header may make of some text is for certain, and that in base64.
+    """
+    # "Servers MUST reject requests with a recognized header [...] that contains invalid
+    # characters".
+    if not re.fullmatch(r"[\t -~]*", text):
+        return None
+    encoded = re.fullmatch(_ENCODED_HEADER, text)
+    if encoded is None:
+        return text
+
+    import base64
+
+    with suppress(ValueError):
+        data = base64.b64decode(encoded[1], validate=True)
+        # Four ways of writing "YQ==" are decoded alike, by some.
+        if _base64(data) == encoded[1]:
+            return data.decode("utf-8")
+    return None
 
 
 _ENCODED_HEADER = r"=\?base64\?(.*)\?="
+_MIRRORED_INTEGER = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
+# A double holds each integer up to here, and not the next but one.
+MAX_SAFE_INTEGER = 2**53 - 1
 
 
 # The head of an HTTP request: RFC 9112
@@ -4209,6 +4240,15 @@ MODERN_META = (
 )
 
 
+def check_modern_version(version: object) -> None:
+    """Raise UnsupportedVersion for any other version than those of the modern era."""
+    if version not in MODERN_VERSIONS:
+        raise UnsupportedVersion(
+            f"unsupported protocol version {show(version)}",
+            {"supported": list(MODERN_VERSIONS), "requested": version},
+        )
+
+
 class Protocol:
     """One side of a conversation.
 
@@ -4322,11 +4362,7 @@ class Protocol:
         meta = request.meta
         check_members(MODERN_META, meta, "_meta.")
         version = meta[META_VERSION]
-        if version not in MODERN_VERSIONS:
-            raise UnsupportedVersion(
-                f"unsupported protocol version {show(version)}",
-                {"supported": list(MODERN_VERSIONS), "requested": version},
-            )
+        check_modern_version(version)
         level = meta.get(META_LOG_LEVEL, "")
         if level != "" and level not in LOG_LEVELS:
             raise InvalidParams(
@@ -7082,6 +7118,12 @@ class Exchange:
         """The message, or batch, in the body. Raises HttpError, ParseError, OSError."""
         message = parse_message(self.body)
         self._body = b""  # which the message takes the place of
+        envelope = object_or_empty(message)
+        is_answer = "method" not in envelope and (
+            "result" in envelope or "error" in envelope
+        )
+        if is_id(envelope.get("id")) and not is_answer:
+            self.request_id = envelope["id"]
         return message
 
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
@@ -7570,6 +7612,11 @@ class HttpConnection(Connection):
         exchange.send(status, _JSON, encode_answer(reply, self.log))
 
 
+def _told_version(message: object) -> Any:
+    """The version that a message tells itself, as modern ones do; else None."""
+    return member_at(message, ("params", "_meta", META_VERSION))
+
+
 class HttpEndpoint:
     """The HTTP side of a server, "the MCP endpoint": it answers exchanges of any Shell.
 
@@ -7795,22 +7842,14 @@ class HttpEndpoint:
             self._find_session(exchange)
 
         message = exchange.parse_body()
-        envelope = object_or_empty(message)
-        if is_id(envelope.get("id")):
-            exchange.request_id = envelope["id"]
-
         # The era is that of the message, whatever its client has sent before.
-        meta = object_or_empty(member_at(envelope, ("params", "_meta")))
-        modern = version not in _SESSION_VERSIONS or META_VERSION in meta
-        if modern and exchange.request_id is not None:
-            self._check_modern(envelope, meta, exchange.headers)
-        elif not modern:
-            self._check_mirrors(envelope, exchange.headers, required=False)
-
-        # Modern requests have no session.
-        if modern:
+        if _told_version(message) is not None or version not in _SESSION_VERSIONS:
+            self._check_modern(object_or_empty(message), exchange)
+            # Modern requests have no session.
             connection = HttpConnection(self)
         else:
+            self._check_legacy(message, exchange.headers)
+            envelope = object_or_empty(message)
             connection = self._legacy_connection(envelope, version, exchange)
 
         self._serve(connection, exchange, lambda: connection.take(message, exchange))
@@ -7839,41 +7878,71 @@ class HttpEndpoint:
         exchange.extra["Mcp-Session-Id"] = str(connection.session_id)
         return connection
 
-    # What headers say must be what the body says: #server-validation
-    def _check_modern(self, message: Json, meta: Json, headers: dict[str, str]) -> None:
-        version = headers.get("mcp-protocol-version")
-        if not version:
+    # What headers say must be what the body says: #server-validation. What a gateway has
+    # let pass by them is what a handler gets.
+    def _check_modern(self, message: Json, exchange: Exchange) -> None:
+        """Raise McpError unless the headers of a modern message are right."""
+        header = exchange.headers.get("mcp-protocol-version", "")
+        told = _told_version(message)
+        # "header requirements for notification POSTs are not defined by this revision":
+        # but those that there are may not lie.
+        is_request = exchange.request_id is not None
+        if is_request and not header:
             raise HeaderMismatch("MCP-Protocol-Version: required, but missing")
-        told = meta.get(META_VERSION)
-        if version != told:
-            check_members(MODERN_META[:1], meta, "_meta.")
+        if header and told is not None and header != told:
             raise HeaderMismatch(
-                f"MCP-Protocol-Version: {version}, but {show(told)} in _meta"
+                f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
             )
-        # For any other version the connection says which there are.
-        if version in MODERN_VERSIONS:
-            self._check_mirrors(message, headers, required=True)
+        check_modern_version(header or told)
+        if is_request:
+            meta = object_or_empty(member_at(message, ("params", "_meta")))
+            check_members(MODERN_META[:1], meta, "_meta.")
+        self._check_mirrors(message, exchange.headers, is_request)
+
+    def _check_legacy(self, message: Any, headers: dict[str, str]) -> None:
+        """Raise McpError if headers contradict a message of a session, or a batch.
+
+        Its revision does not ask for any, but a gateway may have believed them.
+        """
+        try:
+            if isinstance(message, list):
+                self._check_batch(message, headers)
+            else:
+                self._check_mirrors(object_or_empty(message), headers, False)
+        except HeaderMismatch as error:
+            # No legacy revision has this error: in sessions it has the code that it had
+            # in drafts of 2026-07-28.
+            error.code = -32001
+            raise
+
+    @staticmethod
+    def _check_batch(messages: list[Any], headers: dict[str, str]) -> None:
+        for name in headers:
+            if re.fullmatch("mcp-(method|name|param-.*)", name):
+                raise HeaderMismatch(f"{name}: a batch has none, as it is of several")
+        if any(_told_version(message) is not None for message in messages):
+            raise InvalidRequest(f"a batch: only in {BATCH_VERSION}, of its messages")
 
     def _check_mirrors(
         self, message: Json, headers: dict[str, str], required: bool
     ) -> None:
         mirrored = mirrored_headers(message, self.server.header_parameters)
         for name, value in mirrored.items():
-            if value is None:
-                continue
-            said = headers.get(name.lower())
-            if said is None and not required:
-                continue
-            if said is not None and is_mirrored(said, value):
-                continue
-            error = HeaderMismatch(
-                f"{name}: {said and show(said)}, but {show(value)} in the body"
-            )
-            if not required:
-                # No legacy revision has this error: in sessions it has the code that it
-                # had in drafts of 2026-07-28.
-                error.code = -32001
-            raise error
+            header = headers.get(name.lower())
+            if header is None:
+                is_right = value is None or not required
+            elif value is None:
+                # "If no value is present at that path [...], the header is omitted".
+                is_right = False
+            elif name == "Mcp-Method":
+                # Only the others may be in base64.
+                is_right = header == value
+            else:
+                is_right = is_mirrored(header, value)
+            if not is_right:
+                told = "missing" if header is None else show(header)
+                given = "nothing" if value is None else show(value)
+                raise HeaderMismatch(f"{name}: {told}, but {given} in the body")
 
     def _serve(
         self, connection: HttpConnection, exchange: Exchange, begin: Job
@@ -7930,16 +7999,33 @@ class HttpEndpoint:
             if connection.used < oldest and connection not in busy:
                 self._close_session(connection)
 
-    def _find_session(
-        self, exchange: Exchange, session_id: str | None = None
-    ) -> HttpConnection:
+    def _find_session(self, exchange: Exchange) -> HttpConnection:
         """The session that a request names, if it is its own. Raises HttpError."""
-        session_id = session_id or exchange.headers.get("mcp-session-id")
+        session_id = exchange.headers.get("mcp-session-id")
+        return self._find_session_by_id(session_id, exchange, one_stream=False)
+
+    def _find_session_by_id(
+        self, session_id: str | None, exchange: Exchange, *, one_stream: bool
+    ) -> HttpConnection:
         if session_id is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         connection = self._sessions.get(session_id)
-        if connection is None or connection.owner != principal(exchange.auth):
+        if (
+            connection is None
+            or connection.owner != principal(exchange.auth)
+            or connection.one_stream != one_stream
+        ):
             raise HttpError(404, "Mcp-Session-Id: no such session; initialize again")
+        # "If the server receives a request with an invalid or unsupported
+        # MCP-Protocol-Version, it MUST respond with 400 Bad Request".
+        version = exchange.headers.get("mcp-protocol-version", "")
+        spoken = connection.protocol.version
+        known = ("", spoken) if spoken else _SESSION_VERSIONS
+        if version not in known:
+            raise HttpError(
+                400,
+                f"MCP-Protocol-Version: expected {known[-1]}, got {show(version)}",
+            )
         connection.used = time.monotonic()
         return connection
 
@@ -7989,9 +8075,14 @@ class HttpEndpoint:
 
     def _post_message(self, exchange: Exchange) -> None:
         named = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
-        connection = self._find_session(exchange, named[1] if named else None)
+        session_id = named[1] if named else None
+        connection = self._find_session_by_id(session_id, exchange, one_stream=True)
         exchange.check_type()
-        connection.take(exchange.parse_body(), exchange)
+        message = exchange.parse_body()
+        if _told_version(message) is not None:
+            raise InvalidRequest(f"{NEWEST} is not spoken over HTTP+SSE")
+        self._check_legacy(message, exchange.headers)
+        connection.take(message, exchange)
 
     # Looking after what is open
     def look_after(self) -> None:

@@ -2601,6 +2601,59 @@ class TestFraming:
         assert mcp_lite.is_mirrored("=?BASE64?YQ==?=", "=?BASE64?YQ==?=")
 
     @pytest.mark.parametrize(
+        "header, value",
+        [
+            (str(2**53 + 1), 2**53),
+            (str(2**53), 2**53 + 1),
+            # Who reads it as a double takes it for another one.
+            (str(2**53 + 1), 2**53 + 1),
+            (str(-(2**53)), -(2**53)),
+            ("9" * 5000, 1),
+            ("1_0", 10),
+            ("+1", 1),
+            ("01", 1),
+            ("1e0", 1),
+            ("0x1", 1),
+            ("1.", 1),
+            ("1.5", 1.5),
+            ("\xb2", 2),
+            ("\u0661", 1),
+            ("inf", float("inf")),
+            ("1", {}),
+            ("{}", {}),
+            ("true", 1),
+            ("a\xe9", "a\xe9"),
+            ("a\x01", "a\x01"),
+            # Four ways to write "a", of which three are lies to some.
+            ("=?base64?YR==?=", "a"),
+            ("=?base64?YQ?=", "a"),
+            ("=?base64?YQ=?=", "a"),
+            ("=?base64?Y Q==?=", "a"),
+            ("=?base64?YQ==?=", "=?base64?YQ==?="),
+            ("=?Base64?YQ==?=", "a"),
+            ("=?base64?7aCA?=", "\ud800"),
+        ],
+    )
+    def test_no_header_can_be_read_in_two_ways(self, header, value):
+        """What a gateway could take for another value is no mirror."""
+        assert not mcp_lite.is_mirrored(header, value)
+
+    @pytest.mark.parametrize(
+        "header, value",
+        [
+            (str(2**53 - 1), 2**53 - 1),
+            ("-7.00", -7),
+            ("42", 42.0),
+            ("=?base64?NDI=?=", 42),
+            ("=?base64??=", ""),
+            ("a\tb", "a\tb"),
+        ],
+    )
+    def test_what_is_a_mirror_in_other_words(self, header, value):
+        """An integer is compared as a number, as far as all agree on it."""
+        assert mcp_lite.is_mirrored(header, value)
+
+    @pytest.mark.parametrize(
         "schema, found",
         [
             (
@@ -6379,6 +6432,10 @@ class TestHttpServer:
             {"Mcp_Param_N": None},
             {"Mcp_Param_Deep": "false"},
             {"Mcp_Param_Region": ""},
+            {"Mcp_Param_Region": b"Osl\xf8"},
+            {"Mcp_Param_N": "42e0"},
+            {"Mcp_Param_Absent": "x"},
+            {"Mcp_Method": "=?base64?dG9vbHMvY2FsbA==?="},
         ],
     )
     def test_mirrored_headers_are_compared(self, server, headers):
@@ -6394,6 +6451,7 @@ class TestHttpServer:
                     "type": "object",
                     "properties": {"deep": {"type": "boolean", "x-mcp-header": "Deep"}},
                 },
+                "absent": {"type": "string", "x-mcp-header": "Absent"},
             },
         }
         server.add_tool(
@@ -6423,24 +6481,151 @@ class TestHttpServer:
                 status, _, body = session.post(legacy, **headers)
                 assert (status, body["error"]["code"], body["id"]) == (400, -32001, 1)
 
-    def test_null_is_not_mirrored(self, server):
-        """What is null or absent in the arguments has no header, and must have none."""
+    @pytest.fixture
+    def regional(self, server):
+        """A port; its tool `place` returns what it got, of which headers mirror some."""
+        region = {"type": "string", "x-mcp-header": "Region"}
+        deep = {"type": "boolean", "x-mcp-header": "Deep"}
         schema = {
             "type": "object",
-            "properties": {"region": {"type": ["string", "null"]}},
+            "properties": {
+                "region": region,
+                "o": {"type": "object", "properties": {"deep": deep}},
+            },
         }
-        schema["properties"]["region"] = {"type": "string", "x-mcp-header": "Region"}
+
+        def place(region: str = "home", o: dict = {}) -> str:  # noqa: B006
+            return f"{region} {o}"
+
+        server.add_tool(place, input_schema=schema, description="x")
+        with server.start_http() as http:
+            yield http
+
+    def test_null_is_not_mirrored(self, server):
+        """What is null or absent in the arguments has no header, and must have none."""
         server.add_tool(
             lambda region=None: str(region),
             name="place",
-            input_schema=schema,
+            input_schema={
+                "type": "object",
+                "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+            },
             description="x",
         )
         with server.start_http() as http:
-            assert (
-                Web(http).post(call_tool("place"))[2]["result"]["content"][0]["text"]
-                == "None"
-            )
+            web = Web(http)
+            result = web.post(call_tool("place"))[2]["result"]
+            assert result["content"][0]["text"] == "None"
+            for call in (call_tool("place"), call_tool("place", region=None)):
+                found = web.post(call, Mcp_Param_Region="oslo")
+                assert (found[0], found[2]["error"]["code"]) == (400, -32020)
+
+    def test_an_object_in_text_is_mirrored(self, regional):
+        """An object that comes as JSON in text hides nothing from a gateway."""
+        web = Web(regional)
+        call = call_tool("place", o='{"deep": true}')
+        found = web.post(call)
+        assert (found[0], found[2]["error"]["code"]) == (400, -32020)
+        assert web.post(call, Mcp_Param_Deep="false")[0] == 400
+        status, _, body = web.post(call, Mcp_Param_Deep="true")
+        assert (status, body["result"]["content"][0]["text"]) == (
+            200,
+            "home {'deep': True}",
+        )
+        legacy = call_legacy("place", o='{"deep": true}')
+        for version in LEGACY:
+            session = Web(regional).open(version)
+            found = session.post(legacy, Mcp_Param_Deep="false")
+            assert (found[0], found[2]["error"]["code"]) == (400, -32001)
+            assert session.post(legacy, Mcp_Param_Deep="true")[0] == 200
+            assert session.post(legacy)[0] == 200
+
+    @pytest.mark.parametrize(
+        "headers",
+        [{"Mcp_Name": "add"}, {"Mcp_Method": "ping"}, {"Mcp_Param_Region": "a"}],
+    )
+    @pytest.mark.parametrize("stateless", [False, True])
+    def test_a_batch_is_not_mirrored(self, server, headers, stateless):
+        """No header speaks for a batch, and nobody is let in by one that seems to."""
+        batch = json.dumps([call_legacy("add", a=1)]).encode()
+        with server.start_http(stateless=stateless) as http:
+            web = Web(http)
+            if not stateless:
+                web.open("2025-03-26")
+            assert web.post(batch)[0] == 200
+            status, _, body = web.post(batch, **headers)
+            assert (status, body["error"]["code"]) == (400, -32001)
+
+    @pytest.mark.parametrize("stateless", [False, True])
+    def test_a_batch_is_legacy(self, server, stateless):
+        """A modern request has headers of its own: it does not come in a batch."""
+        ran = []
+        server.add_tool(lambda: ran.append(1), name="run", description="x")
+        batch = json.dumps([call_tool("run"), call_legacy("run", 2)]).encode()
+        with server.start_http(stateless=stateless) as http:
+            web = Web(http)
+            if not stateless:
+                web.open("2025-03-26")
+            status, _, body = web.post(batch)
+            assert (status, body["error"]["code"]) == (400, -32600)
+            assert not ran
+
+    @pytest.mark.parametrize(
+        "method, member, value, arguments",
+        [
+            ("tools/call", "name", "greet", {"name": "Bo"}),
+            ("prompts/get", "name", "review", {"code": "x"}),
+            ("resources/read", "uri", "x://note", {}),
+        ],
+    )
+    def test_each_name_is_mirrored(self, web, method, member, value, arguments):
+        """Mcp-Name is the name, or the URI, of what is asked for."""
+        params = {member: value, "arguments": arguments}
+        call = request(method, modern(**params))
+        assert "result" in web.post(call)[2]
+        for name in (None, "other", value.upper(), value + "/"):
+            found = web.post(call, Mcp_Name=name)
+            assert (found[0], found[2]["error"]["code"]) == (400, -32020)
+        for version in LEGACY:
+            found = Web(web).open(version).post(request(method, params), Mcp_Name="x")
+            assert (found[0], found[2]["error"]["code"]) == (400, -32001)
+
+    def test_sessions_keep_to_their_transport(self, web):
+        """A session of HTTP+SSE is none of streamable HTTP, nor the other way round;
+        what a gateway sees is checked on either way.
+        """
+        session = Web(web).open()
+        call = call_legacy("add", 5, a=1)
+        path = f"/messages?session_id={session.session}"
+        assert web.send("POST", call, path=path)[0] == 404
+        with web.stream(path="/sse") as old:
+            where = next_event(old)["data"]
+            named = {"Mcp_Session_Id": where.partition("=")[2]}
+            for method, message in (("POST", call), ("GET", None), ("DELETE", None)):
+                assert web.send(method, message, **named)[0] == 404
+            # Its id belongs into the query.
+            assert web.send("POST", call, path="/messages", **named)[0] == 400
+
+            params = {
+                "protocolVersion": "2024-11-05",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "0"},
+            }
+            web.send("POST", request("initialize", params, 0), path=where)
+            assert next_message(old)["id"] == 0
+            for message, headers, code in (
+                (call, {"Mcp_Name": "greet"}, -32001),
+                (call, {"Mcp_Method": "ping"}, -32001),
+                (call_tool("add", 5, a=1), {"MCP_Protocol_Version": None}, -32600),
+            ):
+                status, _, body = web.send("POST", message, path=where, **headers)
+                assert (status, body["error"]["code"], body["id"]) == (400, code, 5)
+            for version in ("2025-06-18", "1999-01-01", MODERN):
+                headers = {"MCP_Protocol_Version": version}
+                assert web.send("POST", call, path=where, **headers)[0] == 400
+            headers = {"Mcp_Name": "add", "MCP_Protocol_Version": "2024-11-05"}
+            assert web.send("POST", call, path=where, **headers)[0] == 202
+            assert next_message(old)["id"] == 5
 
     @pytest.mark.skipif(sys.version_info < (3, 9), reason="Annotated is newer")
     def test_headers_by_annotation(self, server):
