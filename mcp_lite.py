@@ -2714,22 +2714,45 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
 # As each revision knows it
 def _audio_as_blob(block: Json) -> Json:
     resource = {"uri": "data:", "mimeType": block["mimeType"], "blob": block["data"]}
-    return {"type": "resource", "resource": resource}
+    older = {"type": "resource", "resource": resource}
+    return add_given(older, annotations=block.get("annotations"))
 
 
 def _link_as_text(block: Json) -> Json:
-    return to_block(block["uri"])
+    return add_given(to_block(block["uri"]), annotations=block.get("annotations"))
 
 
-# The members that came later: a revision is not sent what it does not know.
-MEMBER_SINCE = {
-    "annotations": "2025-03-26",
+_ANNOTATIONS_SINCE = {"lastModified": "2025-06-18"}
+_OFFER_SINCE = {
     "title": "2025-06-18",
-    "outputSchema": "2025-06-18",
-    "structuredContent": "2025-06-18",
     "_meta": "2025-06-18",
     "icons": "2025-11-25",
-    "websiteUrl": "2025-11-25",
+}
+# The members that came later, by what they are members of, for the same name may be
+# older elsewhere: a revision is not sent what it does not know. What a list has goes by
+# the name of the list. A table in place of a date is for the members of the member.
+MEMBER_SINCE: dict[str, Json] = {
+    "serverInfo": {
+        "title": "2025-06-18",
+        "description": "2025-11-25",
+        "websiteUrl": "2025-11-25",
+        "icons": "2025-11-25",
+    },
+    "tools": {
+        **_OFFER_SINCE,
+        "annotations": "2025-03-26",
+        "outputSchema": "2025-06-18",
+    },
+    "resources": {**_OFFER_SINCE, "annotations": _ANNOTATIONS_SINCE},
+    "resourceTemplates": {**_OFFER_SINCE, "annotations": _ANNOTATIONS_SINCE},
+    "prompts": _OFFER_SINCE,
+    "result": {"structuredContent": "2025-06-18"},
+    "block": {
+        "annotations": _ANNOTATIONS_SINCE,
+        "resource": {"_meta": "2025-06-18"},
+        "_meta": "2025-06-18",
+        "icons": "2025-11-25",
+    },
 }
 # The kinds of blocks that came later, and what a revision before them gets. A new kind
 # is a row here, and a class above.
@@ -2737,37 +2760,67 @@ BLOCK_SINCE: dict[str, tuple[str, Callable[[Json], Json]]] = {
     "audio": ("2025-03-26", _audio_as_blob),
     "resource_link": ("2025-06-18", _link_as_text),
 }
+
+
+def _latest(since: Json) -> str:
+    """The last date in a table of these."""
+    return max(
+        _latest(each) if isinstance(each, dict) else each for each in since.values()
+    )
+
+
 # From here on, a tool's result goes as it is.
 _RESULT_SINCE = max(
-    MEMBER_SINCE["structuredContent"], *(since for since, _ in BLOCK_SINCE.values())
+    _latest(MEMBER_SINCE["result"]),
+    _latest(MEMBER_SINCE["block"]),
+    *(since for since, _ in BLOCK_SINCE.values()),
 )
 
 
-def fit_members(wire: Json, version: str) -> Json:
-    """An object without the members that this revision does not know."""
-    return {
-        name: value
-        for name, value in wire.items()
-        if MEMBER_SINCE.get(name, OLDEST) <= version
-    }
+def fit_members(wire: Json, since: Json, version: str) -> Json:
+    """An object without the members that this revision does not know.
+
+    `since`: one of the tables in MEMBER_SINCE
+    """
+    fitted = {}
+    for name, value in wire.items():
+        known = since.get(name, OLDEST)
+        if isinstance(known, dict):
+            # What is no object is another's fault.
+            is_object = isinstance(value, dict)
+            fitted[name] = fit_members(value, known, version) if is_object else value
+        elif known <= version:
+            fitted[name] = value
+    return fitted
 
 
 def fit_block(block: Json, version: str) -> Json:
-    """A block, or what stands for it in a revision that does not know its kind."""
-    if block["type"] in BLOCK_SINCE:
-        since, older = BLOCK_SINCE[block["type"]]
-        if version < since:
-            return older(block)
-    return block
+    """A block as this revision knows it, or what stands for one of a later kind."""
+    since, older = BLOCK_SINCE.get(block["type"], (OLDEST, to_block))
+    while version < since:
+        block = older(block)
+        # Which may be of a later kind, too.
+        since, older = BLOCK_SINCE.get(block["type"], (OLDEST, to_block))
+    return fit_members(block, MEMBER_SINCE["block"], version)
 
 
 def fit_result(result: Json, version: str) -> Json:
     """The result of a tool, as this revision knows it."""
     if version >= _RESULT_SINCE:
         return result
-    fitted = fit_members(result, version)
+    fitted = fit_members(result, MEMBER_SINCE["result"], version)
     fitted["content"] = [fit_block(block, version) for block in result["content"]]
     return fitted
+
+
+def split_messages(messages: list[Json]) -> list[Json]:
+    """Messages with one block each: what has a list becomes several of the same role."""
+    split = []
+    for message in messages:
+        content = message["content"]
+        blocks = content if isinstance(content, list) else [content]
+        split += [{**message, "content": block} for block in blocks]
+    return split
 
 
 # On the receiving side
@@ -10162,7 +10215,9 @@ class ServerEndpoint(Endpoint):
             {
                 "protocolVersion": ctx.protocol_version,
                 "capabilities": declared,
-                "serverInfo": fit_members(self._info, ctx.protocol_version),
+                "serverInfo": fit_members(
+                    self._info, MEMBER_SINCE["serverInfo"], ctx.protocol_version
+                ),
             },
             instructions=self.instructions,
         )
@@ -10196,7 +10251,7 @@ class ServerEndpoint(Endpoint):
         offers = list(self._registry.offers[row.paged].values())
         result: Json = {
             row.paged: [
-                fit_members(offer.wire, ctx.protocol_version)
+                fit_members(offer.wire, MEMBER_SINCE[row.paged], ctx.protocol_version)
                 for offer in offers[start:end]
             ]
         }
@@ -10269,10 +10324,12 @@ class ServerEndpoint(Endpoint):
         prompt = self._registry.find("prompts", "prompt", params["name"])
         arguments = prompt.signature.bind_text(params.get("arguments") or {})
         messages = prompt_messages(self._call(ctx, prompt, arguments))
-        for message in messages:
-            if isinstance(message["content"], dict):
-                message["content"] = fit_block(message["content"], ctx.protocol_version)
-        result = {"messages": messages}
+        # In every revision, the content of a prompt's message is a single block.
+        fitted = [
+            {**message, "content": fit_block(message["content"], ctx.protocol_version)}
+            for message in split_messages(messages)
+        ]
+        result = {"messages": fitted}
         return add_given(result, description=prompt.wire.get("description"))
 
     def _completion_complete(self, ctx: Context, params: Json) -> Json:

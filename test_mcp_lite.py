@@ -1000,7 +1000,7 @@ class TestTheNextRevision:
         'MODERN_VERSIONS = ("2026-07-28",)': (
             'MODERN_VERSIONS = ("2026-07-28", "2027-03-15")'
         ),
-        "MEMBER_SINCE = {": 'MEMBER_SINCE = {"audience": "2027-03-15",',
+        '    "tools": {\n': '    "tools": {"audience": "2027-03-15",\n',
         "    for row in (": (
             "    for row in (_notification("
             '"server", "notifications/tools/retired", since="2027-03-15"),'
@@ -3231,11 +3231,7 @@ class TestServerOnTheWire:
         with Wire() as wire:
             found = wire.open("2025-03-26")
             assert found["protocolVersion"] == "2025-03-26"
-            assert found["serverInfo"] == {
-                "name": "everything",
-                "version": "1.2",
-                "description": "for tests",
-            }
+            assert found["serverInfo"] == {"name": "everything", "version": "1.2"}
             assert wire.ask(
                 "tools/call", {"name": "greet", "arguments": {"name": "Bo"}}
             ) == {
@@ -3595,6 +3591,96 @@ class TestServerOnTheWire:
             )
             assert wire.ask("tools/call", {"name": "no"})["error"]["code"] == -32602
             assert wire.ask("prompts/get", {"name": "no"})["error"]["code"] == -32602
+
+    @pytest.mark.skipif(
+        not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")),
+        reason="no specification here",
+    )
+    @pytest.mark.parametrize("version", EVERY)
+    def test_members_are_those_of_their_revision(self, version):
+        """Of each object that is sent, the members that its schema has, and no other."""
+        server = Server(
+            "s",
+            title="S",
+            description="d",
+            website_url="https://example.com",
+            icons=[{"src": "data:,"}],
+        )
+        notes = {"audience": ["user"], "lastModified": "2026-01-01T00:00:00Z"}
+        more = {"title": "T", "meta": {"x": 1}, "icons": [{"src": "data:,"}]}
+
+        def media() -> list:
+            return [
+                Image(PNG, annotations=notes, meta={"x": 1}),
+                Audio(WAV, annotations=notes, meta={"x": 1}),
+                EmbeddedResource("x://y", "in", annotations=notes, meta={"x": 1}),
+                ResourceLink(
+                    "x://z",
+                    "link",
+                    annotations=notes,
+                    meta={"x": 1},
+                    icons=[{"src": "data:,"}],
+                    title="T",
+                ),
+            ]
+
+        server.add_tool(media, annotations={"readOnlyHint": True}, **more)
+        server.add_tool(lambda: {"a": 1}, name="data", output_schema={"type": "object"})
+        server.add_resource("x://y", lambda: "x", annotations=notes, **more)
+        server.add_resource("x://{y}", lambda y: "x", annotations=notes, **more)
+        server.add_prompt(media, **more)
+        server.add_prompt(
+            lambda: [Message(media(), role="assistant"), "x"], name="lists"
+        )
+        sent = []
+        frame = dict if version in LEGACY else modern
+        with LocalWire(server) as wire:
+            if version in LEGACY:
+                sent.append(("Implementation", wire.open(version)["serverInfo"]))
+            for method, member, kind in (
+                ("tools/list", "tools", "Tool"),
+                ("resources/list", "resources", "Resource"),
+                ("resources/templates/list", "resourceTemplates", "ResourceTemplate"),
+                ("prompts/list", "prompts", "Prompt"),
+            ):
+                for each in wire.ask(method, frame())["result"][member]:
+                    sent.append((kind, each))
+            blocks = []
+            for tool in ("media", "data"):
+                result = wire.ask("tools/call", frame(name=tool))["result"]
+                sent.append(("CallToolResult", result))
+                blocks += result["content"]
+            for prompt in ("media", "lists"):
+                found = wire.ask("prompts/get", frame(name=prompt))["result"]
+                assert len(found["messages"]) == (4 if prompt == "media" else 5)
+                for message in found["messages"]:
+                    sent.append(("PromptMessage", message))
+                    blocks.append(message["content"])
+        kinds = {
+            "text": "TextContent",
+            "image": "ImageContent",
+            "audio": "AudioContent",
+            "resource": "EmbeddedResource",
+            "resource_link": "ResourceLink",
+        }
+        sent += [(kinds[block["type"]], block) for block in blocks]
+        with open(
+            os.path.join(HERE, "..", "shared", "spec", version, "schema.json"),
+            encoding="utf-8",
+        ) as file:
+            schema = json.load(file)
+        definitions = schema.get("$defs") or schema["definitions"]
+        place = "$defs" if "$defs" in schema else "definitions"
+        for kind, each in sent:
+            unknown = set(each) - set(definitions[kind]["properties"])
+            assert not unknown, (kind, each)
+            assert validate(each, {**schema, "$ref": f"#/{place}/{kind}"}) == []
+        # And what a revision has is not taken away.
+        for kind in ("Resource", "ResourceTemplate", "ImageContent"):
+            kept = [each["annotations"] for name, each in sent if name == kind]
+            assert all(each["audience"] == ["user"] for each in kept) and kept
+            is_known = version >= "2025-06-18"
+            assert all(("lastModified" in each) == is_known for each in kept)
 
     def test_definitions_have_what_their_revision_knows(self):
         """No titles, icons or output schemas for those who do not know them."""
