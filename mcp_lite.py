@@ -123,32 +123,33 @@ In memory it is the same without the pipe; over HTTP, HttpTransport takes the pl
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
 The rooms, in reading order. Each uses only the rooms above it (a Call alone asks its
-Client back). Who reads for the protocol may skip 5, 6, 8, 9 and 12 at first.
+Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first.
      1. Vocabulary      revisions, `_meta` keys, and every limit with its reason
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        JSON-RPC: bytes to messages and back, the check of the envelope
      4. Methods         one table of all that can be said, by whom, in which revisions
      5. Patterns        regular expressions that no text makes endless
-     6. JSON Schema     a validator
-     7. Content         values as JSON; text, images, links as blocks, by revision
-     8. Hints           type hints as JSON Schema; JSON as values of those types
-     9. Signatures      functions as tools: docstrings, arguments, results, URIs
-    10. Framing         bytes to lines, events, HTTP heads; headers that mirror
-    11. Protocol        one conversation without I/O, locks or clocks: what may come now
-    12. Threads         workers, timers, waits that end, budgets, the way to the log
-    13. Connection      the conversation with threads; the seams Transport and Endpoint
-    14. Questions       what a server may ask, which answers will do; requestState
-    15. Context         what a handler sees, how it asks the client, where it runs
-    16. stdio           streams, clean standard streams, a server as a child process
-    17. HTTP streams    one request and its answer; the seam Shell
-    18. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
-    19. HTTP server     sockets and WSGI: the shells around the endpoint
-    20. HTTP requests   a client's way to a server, and one request with its response
-    21. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    22. Features        what a server offers, its handlers, who is told of changes
-    23. Server          what you register with, and run
-    24. Calls           a call with its rounds, a subscription; hearing and answering
-    25. Client          probing, calling, paging
+     6. Checking        a compiled schema against a value, with an allowance of work
+     7. JSON Schema     the keywords of three drafts; schemas, compiled
+     8. Content         values as JSON; text, images, links as blocks, by revision
+     9. Hints           type hints as JSON Schema; JSON as values of those types
+    10. Signatures      functions as tools: docstrings, arguments, results, URIs
+    11. Framing         bytes to lines, events, HTTP heads; headers that mirror
+    12. Protocol        one conversation without I/O, locks or clocks: what may come now
+    13. Threads         workers, timers, waits that end, budgets, the way to the log
+    14. Connection      the conversation with threads; the seams Transport and Endpoint
+    15. Questions       what a server may ask, which answers will do; requestState
+    16. Context         what a handler sees, how it asks the client, where it runs
+    17. stdio           streams, clean standard streams, a server as a child process
+    18. HTTP streams    one request and its answer; the seam Shell
+    19. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
+    20. HTTP server     sockets and WSGI: the shells around the endpoint
+    21. HTTP requests   a client's way to a server, and one request with its response
+    22. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    23. Features        what a server offers, its handlers, who is told of changes
+    24. Server          what you register with, and run
+    25. Calls           a call with its rounds, a subscription; hearing and answering
+    26. Client          probing, calling, paging
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -200,7 +201,7 @@ import re
 import sys
 import threading
 import time
-from collections import deque, namedtuple
+from collections import Counter, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache, partial
@@ -333,6 +334,18 @@ MAX_BACKLOG = 10_000
 MAX_BATCH = 1_000  # members of a batch
 # Of an integer that a header mirrors: up to there, a float tells each from the next.
 MAX_INTEGER = (1 << 53) - 1
+
+# What a peer's schema, value or pattern may cost.
+MAX_STEPS = 2_000_000  # of work for one value, or one schema: half a second
+LOOK_STEPS = 20_000  # between looks at the clock: some milliseconds
+MAX_ERRORS = 100  # of one value: nobody acts on more
+MAX_PLACE = 500  # characters of an error's path, and of what is expected there
+MAX_PATTERN = 8_000  # characters: patterns of e-mail addresses have 6,000
+MAX_NODES = 10_000  # of a pattern that repeats what repeats
+MAX_REMEMBERED = 20 * MAX_NODES  # in the steps that a schema's patterns keep: some MB
+MAX_DIGITS = 4_300  # of an integer, as Python itself has it: more take time to convert
+MAX_SUGGESTED = 200  # names among which a misspelled one is looked up
+MAX_MIRRORED = 100  # arguments of a tool that headers mirror: more fit in no head
 
 # Work at once, and in a row.
 MAX_WORKERS = 32  # handlers at once
@@ -605,18 +618,39 @@ def show(value: object, limit: int = 60) -> str:
 
     Cheap, however large the value is.
     """
-    if isinstance(value, str):
-        value = value[:limit]
-    encoder = json.JSONEncoder(ensure_ascii=False, default=error_text)
     text = ""
     try:
-        for part in encoder.iterencode(value):
-            text += part[:limit]
+        for part in _show_parts(value, limit):
+            text += part
             if len(text) > limit:
                 return printable(text[: limit - 3]) + "..."
     except (ValueError, RecursionError):
         return f"a {type(value).__name__}"
     return printable(text)
+
+
+def _show_parts(value: object, limit: int) -> Iterator[str]:
+    """The JSON of a value, bit by bit; of a long text only its beginning."""
+    if isinstance(value, dict):
+        before = "{"
+        for name, item in value.items():
+            yield before
+            yield from _show_parts(str(name), limit)
+            yield ": "
+            yield from _show_parts(item, limit)
+            before = ", "
+        yield "}" if value else "{}"
+    elif isinstance(value, (list, tuple)):
+        before = "["
+        for item in value:
+            yield before
+            yield from _show_parts(item, limit)
+            before = ", "
+        yield "]" if value else "[]"
+    else:
+        if isinstance(value, str):
+            value = value[:limit]
+        yield json.dumps(value, ensure_ascii=False, default=error_text)
 
 
 def error_text(error: object) -> str:
@@ -636,10 +670,27 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _parse_integer(text: str) -> int:
+    # To convert digits takes the square of their number. Some Pythons have no limit.
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"an integer of {len(text)} characters, over {MAX_DIGITS}")
+    return int(text)
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    # 1e400 is JSON, but no float: as infinity it could not be sent on.
+    if number - number != 0:
+        raise ValueError(f"the number {show(text)} is too large")
+    return number
+
+
 _encoder = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
-_decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+_decoder = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_int=_parse_integer, parse_float=_parse_float
+)
 
 # What is_id() wants.
 _ID_TEXT = f"expected string or integer, {MAX_ID} characters at most"
@@ -1218,32 +1269,56 @@ if TYPE_CHECKING:
     # test(text, at, spend): how many characters it takes there; None: it does not fit.
     Test = Callable[[str, int, Spend], Union[int, None]]
 
-MAX_NODES = 10_000  # of a pattern that repeats what repeats
-MAX_REMEMBERED = 20 * MAX_NODES  # in the steps that one pattern keeps: some MB
+
+class PatternMemory:
+    """How much the patterns of one schema may still remember: numbers of nodes."""
+
+    def __init__(self) -> None:
+        self.left = MAX_REMEMBERED
 
 
 class Pattern:
     """An ECMA 262 pattern that no text makes endless. Safe from any thread.
 
-    Raises ValueError for what is none, and for what is too large.
+    Raises ValueError for what is none, and for what is too large; to compile it is paid
+    with `spend`.
     """
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, spend: Spend, memory: PatternMemory) -> None:
         self._automaton: _Automaton | None = None
         try:
-            pieces = [_translate(token) for token in _TOKEN.findall(pattern)]
+            if len(pattern) > MAX_PATTERN:
+                raise ValueError(f"{len(pattern)} characters, over {MAX_PATTERN}")
+            pieces = []
+            for token in _TOKEN.finditer(pattern):
+                spend(_price(token[0]))
+                pieces.append(_translate(token[0]))
             # Compiled in any case: `re` knows best what is no pattern.
             self._plain = re.compile("".join(pieces), re.ASCII)
             if any(piece == "|" or _REPEAT.fullmatch(piece) for piece in pieces):
-                self._automaton = _Automaton(pieces)
-        except (re.error, ValueError, OverflowError, RecursionError) as error:
+                self._automaton = _Automaton(pieces, spend, memory)
+        except (
+            re.error,
+            ArithmeticError,
+            ValueError,
+            RecursionError,
+            Warning,
+        ) as error:
             raise ValueError(f"pattern {show(pattern)}: {error}") from None
+        self._size = len(pieces)
+        self._anchored = pieces[:1] == ["^"]
+        self._refers_back = any(re.match(r"\\[1-9]", piece) for piece in pieces)
 
     def search(self, text: str, spend: Spend) -> bool:
         """Whether it matches anywhere in the text. Raises what `spend` raises."""
-        if self._automaton is None:
-            return self._plain.search(text) is not None
-        return self._automaton.search(text, spend)
+        if self._automaton is not None:
+            return self._automaton.search(text, spend)
+        # Each piece is compared once at each place where a match may begin. What a
+        # backreference compares may be as long as the text.
+        places = 1 if self._anchored else len(text) + 1
+        each = len(text) if self._refers_back else 1
+        spend(8 + (places * self._size * each + len(text)) // 32)
+        return self._plain.search(text) is not None
 
 
 # A part of a pattern that occurs from `least` to `most` times; None is without end. The
@@ -1280,14 +1355,17 @@ class _Automaton:
 
     END = 0
 
-    def __init__(self, pieces: list[str]) -> None:
+    def __init__(self, pieces: list[str], spend: Spend, memory: PatternMemory) -> None:
+        # While it is built.
+        self._spend = spend
+        self._tests: dict[str, Test] = {}
         # number -> (test, numbers of the nodes behind); END has none.
         self._nodes: list[tuple[Test | None, tuple[int, ...]]] = [(None, ())]
         # (waiting nodes, whether the text begins here, character) -> waiting nodes
         self._steps: dict[tuple[frozenset[int], bool, str], frozenset[int]] = {}
-        # How many numbers of nodes may still be remembered: none if a piece looks at
-        # more than one character, as then steps differ that look the same.
-        self._memory_left = MAX_REMEMBERED if _LOOKS_AROUND.isdisjoint(pieces) else 0
+        self._memory = memory
+        # If a piece looks at more than one character, steps differ that look the same.
+        self._remembers = _LOOKS_AROUND.isdisjoint(pieces)
         self._first = self._place(self._parse(deque(pieces)), self.END)
 
     # From pieces to parts to nodes.
@@ -1318,7 +1396,9 @@ class _Automaton:
                 first = self._place(self._parse(pieces), self.END)
                 sequence.append(partial(self._look_ahead, first, piece == "(?="))
             else:
-                sequence.append(_make_test(piece))
+                if piece not in self._tests:
+                    self._tests[piece] = _make_test(piece)
+                sequence.append(self._tests[piece])
         return group
 
     def _place(self, part: Part, behind: int) -> int:
@@ -1351,6 +1431,7 @@ class _Automaton:
     def _add(self, test: Test | None, *behind: int) -> int:
         if len(self._nodes) >= MAX_NODES:
             raise ValueError("too large")
+        self._spend(16)
         self._nodes.append((test, behind))
         return len(self._nodes) - 1
 
@@ -1382,8 +1463,8 @@ class _Automaton:
             behind = steps.get(step)
             if behind is None:
                 behind = self._step(waiting, text, at, spend, again)
-                if self._memory_left > 0:
-                    self._memory_left -= len(behind) + 5
+                if self._remembers and self._memory.left > 0:
+                    self._memory.left -= len(behind) + 5
                     steps[step] = behind
             waiting = behind
             if not waiting or self.END in waiting:
@@ -1449,8 +1530,24 @@ def _parse_bounds(repeat: re.Match[str]) -> tuple[int, int | None]:
     return int(least), None if comma else int(least)
 
 
+def _price(token: str) -> int:
+    """The steps that `re` takes to compile a token: most for a class of many signs."""
+    steps = 16 + 8 * len(token)
+    if token in _PYTHON or "\\s" in token:
+        steps += 600
+    if token.startswith("[") and ("\\u" in token or not token.isascii()):
+        steps += 8000
+    return steps
+
+
 def _translate(token: str) -> str:
-    """A token of an ECMA 262 pattern as Python's `re` has it."""
+    """A token of an ECMA 262 pattern as Python's `re` has it.
+
+    Raises ValueError for a bracket that nothing closes: the first one ends it all, so
+    that the rest is not searched for an end again and again.
+    """
+    if token == "[":
+        raise ValueError("a class in brackets does not end")
     if token.startswith("\\c") and len(token) == 3:
         return re.escape(chr(ord(token[2]) % 32))
     if token.startswith("\\u{"):
@@ -1499,17 +1596,493 @@ _PYTHON_IN_CLASS = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\
 
 
 ###############################################################################
-# 6. JSON Schema ##############################################################
+# 6. Checking #################################################################
 ###############################################################################
-# JSON Schema 2020-12, and what older drafts say otherwise; nothing is fetched, and
-# `format` is ignored. Schema and value may both be hostile. A schema is compiled once:
+# A compiled schema against a value. Both may be hostile: every loop over what they are
+# made of pays for its turns before, from the Allowance of this run. Why a value does not
+# fit becomes text last, when it is known which failures count: a valid value costs
+# little. How a schema is compiled is the next room's business.
+
+
+class Allowance:
+    """What one schema, or one value, may cost: MAX_STEPS, and the time that is left.
+
+    A step is about a quarter of a microsecond. Who does what the other side can make
+    large pays before, as exactly as this can be said with little work. For one thread.
+    """
+
+    def __init__(self, deadline: float = float("inf")) -> None:
+        self._deadline = deadline
+        self._left = MAX_STEPS
+        # The clock is looked at when fewer are left.
+        self._next_look = MAX_STEPS - LOOK_STEPS
+
+    def spend(self, steps: int) -> None:
+        """Pay for work. Raises OverflowError when it is too much, and Timeout when the
+        deadline (of time.monotonic) has passed."""
+        self._left -= steps
+        if self._left < self._next_look:
+            self._look()
+
+    def _look(self) -> None:
+        if self._left < 0:
+            raise OverflowError("too much work for the schema")
+        if time.monotonic() > self._deadline:
+            raise Timeout("no time was left to check what came")
+        self._next_look = max(self._left - LOOK_STEPS, 0)
+
+
+# Why a value does not fit. `path` is where: a linked pair (path of the outer value, key
+# in it), or None for the value given to validate. `expected` goes on after the word
+# "expected", or is a function of path and value that makes the whole text.
+_Failure = namedtuple("_Failure", "path expected value")
+
+# A compiled subschema. `rows` maps each Python type that fits to the rows of work for a
+# value of that type, often none; other values fail as `expected` says. `steps` is the
+# price of a check, `uri` the document that the subschema belongs to; `tracks`: it asks
+# which members of the value other keywords have evaluated.
+_Subschema = namedtuple(
+    "_Subschema", "expected rows steps uri tracks", defaults=(1, "", False)
+)
+
+# The work of one keyword, or of several that work together: see _Keyword.
+_Row = namedtuple("_Row", "role apply argument expects")
+
+# The role of a keyword is what its function, apply(run, value, argument), gives:
+#     asserts     whether the value is as `expects` says
+#     leads       triples (key, item, subschema): that member of the value must fit, or
+#                 if `key` is None, the value itself
+#     evaluates   such triples of members, which count as evaluated from then on: what
+#                 is left is for unevaluatedProperties and unevaluatedItems
+#     judges      failures, one after the other
+#     serves      it has no function: other keywords, or _Compiler, use the argument
+_ASSERTS = "asserts"
+_LEADS = "leads"
+_EVALUATES = "evaluates"
+_JUDGES = "judges"
+_SERVES = "serves"
+
+
+class _Run:
+    """One validation: `check` goes down through the value and the subschemas.
+
+    The methods after `distance` are for the table _KEYWORDS, which has the work of one
+    line itself. Each gets a value of the type that its keyword concerns, and the
+    compiled argument. The role says what comes back.
+    """
+
+    def __init__(self, dynamic: Any, allowance: Allowance) -> None:
+        # (URI, dynamic anchor) -> _Subschema
+        self.dynamic: dict[tuple[str, str | None], _Subschema] = dynamic
+        # Pay for work. All that schema or value can make large is paid for.
+        self.spend = allowance.spend
+        # Where the value at hand is, as in _Failure.
+        self.path: Any = None
+        # The URIs of the documents entered, the outermost first.
+        self.scope: tuple[str, ...] = ()
+        # The keys of the members of the value at hand that were evaluated so far, or
+        # None if no subschema asks for them. Those that the subschema at hand has
+        # evaluated begin at `start`.
+        self.evaluated: list[Any] | None = None
+        self.start = 0
+
+    def check(self, subschema: _Subschema, value: object) -> list[_Failure]:
+        """Why a value does not fit: empty if it does. Runs for each part of a value."""
+        expected, rows_by_type, steps, uri, tracks = subschema
+        rows = rows_by_type.get(type(value))
+        if rows is None:
+            rows = rows_by_type.get(json_type(value))
+        if rows is None:
+            self.spend(steps)
+            return [_Failure(self.path, expected, value)]
+        if not rows:
+            return []
+
+        self.spend(steps)
+        failures: list[_Failure] = []
+        path = self.path
+        scope = self.scope
+        outer = self.evaluated
+        if tracks and outer is None:
+            self.evaluated = []
+        start = len(self.evaluated or ())
+        self.scope = scope if uri in scope else (*scope, uri)
+        for role, apply, argument, expects in rows:
+            if tracks:
+                self.start = start
+            if role is _ASSERTS:
+                if not apply(self, value, argument):
+                    failures.append(_Failure(path, expects, value))
+            elif role is _JUDGES:
+                failures += itertools.islice(apply(self, value, argument), MAX_ERRORS)
+            else:
+                evaluates = role is _EVALUATES
+                self._follow(apply(self, value, argument), evaluates, failures)
+        self.scope = scope
+        self.evaluated = outer
+        return failures[:MAX_ERRORS]
+
+    def _follow(
+        self,
+        triples: Iterable[Any],
+        evaluates: bool,
+        failures: list[_Failure],
+    ) -> None:
+        """Check the triples that a keyword leads to; it has paid a step for each."""
+        path = self.path
+        evaluated = self.evaluated
+        for key, item, inner in triples:
+            if key is not None:
+                # Down to another value, of which nothing is evaluated yet.
+                self.path = (path, key)
+                self.evaluated = None
+                if evaluates and evaluated is not None:
+                    evaluated.append(key)
+            failures += self.check(inner, item)
+            self.path = path
+            self.evaluated = evaluated
+            if len(failures) >= MAX_ERRORS:
+                break
+
+    def attempt(self, subschema: _Subschema, value: object) -> list[_Failure]:
+        """As check. If the value does not fit, what was evaluated does not count."""
+        count = len(self.evaluated or ())
+        failures = self.check(subschema, value)
+        if failures:
+            # They are kept until it is known which alternative is the nearest.
+            self.spend(10 * len(failures))
+            if self.evaluated:
+                del self.evaluated[count:]
+        return failures
+
+    def nearest(self, attempts: list[list[_Failure]], value: object) -> list[_Failure]:
+        """Why none of the alternatives fits, from the failures of each.
+
+        In one line if each expects one thing here; else as the nearest one has it.
+        """
+        plain = [
+            failures[0].expected
+            for failures in attempts
+            if len(failures) == 1 and failures[0].path is self.path
+        ]
+        if len(plain) == len(attempts) and all(isinstance(each, str) for each in plain):
+            expected = " or ".join(dict.fromkeys(plain))
+            return [_Failure(self.path, _cut(expected), value)]
+        return min(attempts, key=self.distance)
+
+    def distance(self, failures: list[_Failure]) -> tuple[bool, int]:
+        """How far from fitting an alternative is, to compare.
+
+        What fails only deeper down fits here, where others do not: in its type or tag.
+        """
+        fails_here = any(failure.path is self.path for failure in failures)
+        return fails_here, len(failures)
+
+    # References.
+    def ref(self, value: object, reference: _Reference) -> list[Any]:
+        return [(None, value, reference.subschema)]
+
+    def dynamic_ref(self, value: object, reference: _Reference) -> list[Any]:
+        # A dynamic anchor is that of the outermost document entered that has it.
+        self.spend(len(self.scope))
+        for uri in self.scope:
+            subschema = self.dynamic.get((uri, reference.anchor))
+            if subschema:
+                return [(None, value, subschema)]
+        return [(None, value, reference.subschema)]
+
+    # Subschemas for the value itself.
+    def any_of(self, value: object, subschemas: list[_Subschema]) -> list[_Failure]:
+        attempts = []
+        for subschema in subschemas:
+            failures = self.attempt(subschema, value)
+            if failures:
+                attempts.append(failures)
+            elif self.evaluated is None:
+                return []
+        # If it is asked what was evaluated, all are tried: each that fits adds to it.
+        if len(attempts) < len(subschemas):
+            return []
+        return self.nearest(attempts, value)
+
+    def one_of(self, value: object, subschemas: list[_Subschema]) -> list[_Failure]:
+        attempts = [self.attempt(subschema, value) for subschema in subschemas]
+        attempts = [failures for failures in attempts if failures]
+        fitting = len(subschemas) - len(attempts)
+        if fitting == 1:
+            return []
+        if fitting == 0:
+            return self.nearest(attempts, value)
+        return [_Failure(self.path, partial(_several_text, fitting), value)]
+
+    def if_then_else(self, value: object, arguments: list[Any]) -> list[Any]:
+        condition, then, otherwise = arguments
+        branch = otherwise if self.attempt(condition, value) else then
+        if branch is None:
+            return []
+        return [(None, value, branch)]
+
+    # Numbers.
+    def multiple_of(self, value: Any, step: tuple[int, int]) -> bool:
+        if not abs(value) < float("inf"):
+            return False
+        numerator, denominator = _to_ratio(value)
+        # value / step, without the greatest divisor, which would take long to find.
+        dividend = numerator * step[1]
+        divisor = denominator * step[0]
+        self.spend(40 + (dividend.bit_length() * divisor.bit_length() >> 18))
+        return dividend % divisor == 0
+
+    # Arrays.
+    def items(self, value: list[Any], arguments: list[Any]) -> Iterable[Any]:
+        first, rest, additional = arguments
+        if isinstance(rest, list):
+            # Before 2020-12: an array in `items`, and `additionalItems` for the rest.
+            first, rest = rest, additional
+        self.spend(len(value))
+        subschemas = iter(first or ())
+        if rest is not None:
+            subschemas = itertools.chain(subschemas, itertools.repeat(rest))
+        return zip(itertools.count(), value, subschemas)
+
+    def contains(self, value: list[Any], arguments: list[Any]) -> bool:
+        subschema, least, most = arguments
+        if least is None:
+            least = 1
+        self.spend(len(value))
+        evaluated = self.evaluated
+        fitting = 0
+        for index, item in enumerate(value):
+            self.evaluated = None
+            if self.attempt(subschema, item):
+                continue
+            fitting += 1
+            if evaluated is not None:
+                evaluated.append(index)
+            elif fitting >= least and most is None:
+                break
+        self.evaluated = evaluated
+        return fitting >= least and (most is None or fitting <= most)
+
+    def all_differ(self, value: list[Any], wanted: bool) -> bool:
+        if not wanted:
+            return True
+        return len({equality_key(item, self.spend) for item in value}) == len(value)
+
+    # Objects.
+    def properties(self, value: Json, arguments: list[Any]) -> Iterator[Any]:
+        named, patterns, additional = arguments
+        named = named or {}
+        self.spend(len(value))
+        for name, item in value.items():
+            known = name in named
+            if known:
+                yield name, item, named[name]
+            for pattern, subschema in patterns or ():
+                if pattern.search(name, self.spend):
+                    known = True
+                    yield name, item, subschema
+            if not known and additional is not None:
+                yield name, item, additional
+
+    def property_names(self, value: Json, subschema: _Subschema) -> Iterator[Any]:
+        self.spend(len(value))
+        return ((name, name, subschema) for name in value)
+
+    def required(self, value: Json, names: list[str]) -> Iterator[_Failure]:
+        for name in names:
+            if name not in value:
+                yield _Failure((self.path, name), _missing_text, value)
+
+    def depends(self, value: Json, rules: Json) -> Iterator[_Failure]:
+        for name, rule in rules.items():
+            if name not in value:
+                continue
+            if isinstance(rule, list):
+                self.spend(len(rule))
+                yield from self.required(value, rule)
+            else:
+                yield from self.check(rule, value)
+
+    # What no other keyword of the subschema has evaluated.
+    def unevaluated(self, value: Any, subschema: _Subschema) -> list[Any]:
+        evaluated = self.evaluated or []
+        self.spend(len(value) + len(evaluated))
+        seen = set(evaluated[self.start :])
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        return [(key, item, subschema) for key, item in members if key not in seen]
+
+
+# What the texts of errors are made of.
+def _describe(failure: _Failure) -> str:
+    """An error's text: `a.b[0]: expected ...`; without a path at the root."""
+    path, expected, value = failure
+    text: str
+    if callable(expected):
+        text = expected(path, value)
+    else:
+        text = f"expected {expected}, got {show(value)}"
+    place = _encode_path(path)
+    if place:
+        text = f"{place}: {text}"
+    return text
+
+
+def _encode_path(path: Any) -> str:
+    keys = []
+    while path:
+        path, key = path
+        keys.append(key)
+    place = ""
+    for key in reversed(keys):
+        if not isinstance(key, str):
+            place += f"[{key}]"
+            continue
+        name = _encode_name(key)
+        place += f".{name}" if place else name
+        if len(place) > MAX_PLACE:
+            break
+    return _cut(place)
+
+
+def _encode_name(name: str) -> str:
+    """A member's name as texts have it: quoted if it is long, or not plain to see."""
+    return name if 0 < len(name) < 200 and name.isprintable() else show(name)
+
+
+def _cut(text: str) -> str:
+    """The beginning of what got too long for a line."""
+    return text if len(text) <= MAX_PLACE else text[: MAX_PLACE - 3] + "..."
+
+
+def _nothing_text(path: object, value: object) -> str:
+    return f"nothing is allowed here, got {show(value)}"
+
+
+def _missing_text(path: object, value: object) -> str:
+    return "required, but missing"
+
+
+def _unknown_text(known: Iterable[str], path: Any, value: Any) -> str:
+    return "unknown" + suggest(str(path[1]), known)
+
+
+def _several_text(count: int, path: object, value: object) -> str:
+    return f"matches {count} alternatives of `oneOf`, must match one"
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """How an error text goes on after an unknown name: the nearest known, or a few."""
+    names = list(itertools.islice(known, MAX_SUGGESTED))
+    best = max(names, key=partial(_likeness, name), default="")
+    if best and _likeness(name, best) >= 0.5:
+        return f"; did you mean {_encode_name(best)}?"
+    if 0 < len(names) <= 12:
+        return f"; known: {', '.join(map(_encode_name, names))}"
+    return ""
+
+
+def _likeness(name: str, other: str) -> float:
+    """How alike two names are, from 0 to 1: what they share of letters and pairs.
+
+    It takes time that grows with their lengths alone: `difflib` would take its square.
+    """
+    if max(len(name), len(other)) > 60:
+        return 0.0
+    left = _letters_and_pairs(name)
+    right = _letters_and_pairs(other)
+    return 2 * sum((left & right).values()) / (sum(left.values()) + sum(right.values()))
+
+
+def _letters_and_pairs(name: str) -> Counter[str]:
+    letters = name.lower()
+    pairs = zip(f" {letters}", f"{letters} ")
+    return Counter([*letters, *map("".join, pairs)])
+
+
+# Types, and values that are equal.
+_EVERY = (dict, list, str, bool, int, float, type(None), object)
+_TYPES: dict[str, Any] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "any": _EVERY,
+}
+
+
+def json_type(value: object) -> Any:
+    """Which of _EVERY a value counts as: int for a whole float, bool for a bool."""
+    if isinstance(value, float) and value.is_integer():
+        return int
+    if type(value) in _EVERY:
+        return type(value)
+    return next(kind for kind in _EVERY if isinstance(value, kind))
+
+
+def equality_key(value: object, spend: Spend | None = None) -> str:
+    """What equal values share: 1 and 1.0, but not 1 and true.
+
+    It is text, as nobody can foresee its hash and choose values that collide.
+    """
+    parts: list[str] = []
+    _add_key(value, parts, spend or _spend_nothing)
+    return "".join(parts)
+
+
+def _spend_nothing(steps: int) -> None:
+    pass
+
+
+def _add_key(value: Any, parts: list[str], spend: Spend) -> None:
+    """Add the parts of a value's equality key, the length of each text in front."""
+    if isinstance(value, str):
+        spend(6 + (len(value) >> 8))
+        parts += (f"{len(value)}:", value)
+    elif isinstance(value, dict):
+        spend(6 + 4 * len(value))
+        parts.append("{")
+        for name in sorted(value, key=repr):
+            _add_key(name, parts, spend)
+            _add_key(value[name], parts, spend)
+        parts.append("}")
+    elif isinstance(value, list):
+        spend(6)
+        parts.append("[")
+        for item in value:
+            _add_key(item, parts, spend)
+        parts.append("]")
+    elif isinstance(value, (int, float)) and json_type(value) is int:
+        spend(6)
+        parts.append(hex(int(value)) + ",")
+    else:
+        spend(6)
+        parts.append(f"{value!r},")
+
+
+def _to_ratio(number: float) -> tuple[int, int]:
+    """Numerator and denominator, of the text: in decimal, 0.3 is a multiple of 0.1."""
+    if isinstance(number, int):
+        return number, 1
+    from fractions import Fraction
+
+    exact = Fraction(repr(number))
+    return exact.numerator, exact.denominator
+
+
+###############################################################################
+# 7. JSON Schema ##############################################################
+###############################################################################
+# JSON Schema 2020-12, and the two drafts before it when `$schema` names one; nothing is
+# fetched, and `format` is ignored. A schema is compiled once, and pays for it like a
+# value that is checked:
 #
 #     schema --_Compiler--> _Subschema, _Rows --_Run--> _Failures --_describe--> texts
 #
-# The table _KEYWORDS says for each keyword what its argument is and what it does. Texts
-# are made last, when it is known which failures count: a valid value costs little.
-MAX_STEPS = 2_000_000  # of work for one value: half a second, whatever it is made of
-MAX_ERRORS = 100  # of one value: nobody acts on more
+# The table _KEYWORDS says for each keyword what its argument is and what it does.
 
 
 def validate(value: object, schema: object) -> list[str]:
@@ -1517,7 +2090,9 @@ def validate(value: object, schema: object) -> list[str]:
 
     A line looks like `days: expected integer, got "x"`; a valid value gives []. Raises
     ValueError for a wrong schema. Nothing is fetched: a `$ref` must lead to somewhere
-    inside the schema. `format` is ignored. Safe from any thread.
+    inside the schema. `$schema` may name draft 2019-09 or draft-07 instead. `format` is
+    ignored. What takes more than half a second is given up: a schema is wrong then, and
+    for a value the line is `too much work for the schema`. Safe from any thread.
     """
     return Schema(schema).errors(value)
 
@@ -1525,18 +2100,18 @@ def validate(value: object, schema: object) -> list[str]:
 class Schema:
     """A compiled schema. Immutable, safe from any thread.
 
-    Raises ValueError, with the place and the reason, when it cannot be used.
+    Raises ValueError, with the place and the reason, when it cannot be used, and
+    Timeout when `deadline` (of time.monotonic) passes.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, deadline: float = float("inf")) -> None:
         try:
-            compiler = _Compiler(schema)
+            compiler = _Compiler(schema, Allowance(deadline))
             self.root = compiler.compile_document()
         except RecursionError:
             raise ValueError("schema: nested too deeply") from None
-        except ValueError as error:
+        except (OverflowError, ValueError) as error:
             raise ValueError(f"schema: {error}") from None
-        self.tracks_evaluated = compiler.tracks_evaluated
         # (URI, dynamic anchor) -> _Subschema
         self.dynamic = compiler.dynamic
 
@@ -1554,8 +2129,12 @@ class Schema:
                 fitting = [kind for kind, rows in rows_by_type.items() if not rows]
                 self._fitting[name] = fitting
 
-    def errors(self, value: object) -> list[str]:
-        """What is wrong with a value: at most MAX_ERRORS texts, none if it is valid."""
+    def errors(self, value: object, allowance: Allowance | None = None) -> list[str]:
+        """What is wrong with a value: at most MAX_ERRORS texts, none if it is valid.
+
+        A value that takes more than the allowance, MAX_STEPS if none is given, is not
+        valid. Raises Timeout when the deadline of the allowance passes.
+        """
         required = self._required
         if required is not None and type(value) is dict and required <= value.keys():
             fitting = self._fitting
@@ -1567,56 +2146,31 @@ class Schema:
                 return []
 
         try:
-            failures = _Run(self).check(self.root, value)
+            run = _Run(self.dynamic, allowance or Allowance())
+            failures = run.check(self.root, value)
             return [_describe(failure) for failure in failures]
         except RecursionError:
             return ["nested too deeply for the schema"]
         except (OverflowError, ValueError) as error:
-            # The budget is used up, or a number is beyond what Python converts.
+            # The allowance is used up, or a number is beyond what Python converts.
             return [str(error)]
-
-
-# Why a value does not fit. `path` is where: a linked pair (path of the outer value, key
-# in it), or None for the value given to validate. `expected` goes on after the word
-# "expected", or is a function of path and value that makes the whole text.
-_Failure = namedtuple("_Failure", "path expected value")
-
-# A compiled subschema. `rows` maps each Python type that fits to the rows of work for a
-# value of that type, often none; other values fail as `expected` says. `steps` is the
-# price of a check, `uri` the document that the subschema belongs to.
-_Subschema = namedtuple("_Subschema", "expected rows steps uri", defaults=(1, ""))
-
-# The work of one keyword, or of several that work together: see _Keyword.
-_Row = namedtuple("_Row", "role apply argument expects")
-
-# The role of a keyword is what its function, apply(run, value, argument), gives:
-#     asserts     whether the value is as `expects` says
-#     leads       triples (key, item, subschema): that member of the value must fit, or
-#                 if `key` is None, the value itself
-#     evaluates   such triples of members, which count as evaluated from then on: what
-#                 is left is for unevaluatedProperties and unevaluatedItems
-#     judges      failures
-#     serves      it has no function: other keywords, or _Compiler, use the argument
-_ASSERTS = "asserts"
-_LEADS = "leads"
-_EVALUATES = "evaluates"
-_JUDGES = "judges"
-_SERVES = "serves"
 
 
 class _Compiler:
     """Makes the subschemas of one document, and of what its references lead to."""
 
-    def __init__(self, schema: object) -> None:
-        # Whether a keyword may ask what others have evaluated: to track it takes time.
-        self.tracks_evaluated = "'unevaluated" in repr(schema)
+    def __init__(self, schema: object, allowance: Allowance) -> None:
+        self.spend = allowance.spend
+        self.memory = PatternMemory()
+        self._allowance = allowance
+        self._draft = _find_draft(schema)
+        self._keywords = _keywords_of(self._draft)
         # (URI, dynamic anchor) -> _Subschema
         self.dynamic: dict[tuple[str, str | None], _Subschema] = {}
         # (URI, anchor, or "" for all of the document) -> schema
-        self._named: dict[tuple[str, str], Any] = {
-            ("", ""): schema,
-            (_METASCHEMA, ""): _META_RULES,
-        }
+        self._named: dict[tuple[str, str], Any] = {("", ""): schema}
+        for uri, draft in _DRAFTS.items():
+            self._named[uri, ""] = _metaschema_rules(draft)
         # id(schema) -> _Subschema
         self._compiled = {id(True): _ANYTHING, id(False): _NOTHING}
         self._references: list[_Reference] = []
@@ -1633,6 +2187,7 @@ class _Compiler:
 
     def _find(self, text: str, base: str) -> tuple[_Subschema, str | None]:
         """What a reference leads to, and its dynamic anchor if it is named by one."""
+        self.spend(40 + len(text) + len(base) // 4)
         try:
             uri, anchor, pointer = _parse_reference(text, base)
             schema = self._named[uri, anchor]
@@ -1644,30 +2199,37 @@ class _Compiler:
             ) from None
 
         # The root, and what stands where no schema is expected, must be a schema.
-        if id(schema) not in self._compiled and schema is not _META_RULES:
-            errors = _META.errors(schema)
-            if errors:
-                raise ValueError(errors[0])
+        if id(schema) not in self._compiled:
+            self._check_rules(schema)
         subschema = self.compile(schema, uri)
         if self.dynamic.get((uri, anchor)) is subschema:
             return subschema, anchor
         return subschema, None
 
+    def _check_rules(self, schema: object) -> None:
+        """Raise ValueError for what is no schema."""
+        # The rules themselves are schemas.
+        if any(schema is _metaschema_rules(draft) for draft in _DRAFTS.values()):
+            return
+        errors = _metaschema(self._draft).errors(schema, self._allowance)
+        if errors:
+            raise ValueError(errors[0])
+
     def compile(self, schema: Any, base: str) -> _Subschema:
         """The subschema of a schema in the document whose URI is `base`."""
         if id(schema) in self._compiled:
             return self._compiled[id(schema)]
-        if "$id" in schema:
-            base, anchor, _ = _parse_reference(schema["$id"], base)
-            # In draft-07, `"$id": "#name"` is an anchor.
-            self._named[base, anchor] = schema
-        for name in ("$anchor", "$dynamicAnchor"):
-            if name in schema:
-                self._named[base, schema[name]] = schema
+        self.spend(40)
+        keywords = self._keywords
+        if "$ref" in schema and self._draft == DRAFT_7:
+            # "All other properties in a "$ref" object MUST be ignored."
+            keywords = _BESIDE_REF
+        else:
+            base = self._name(schema, base)
 
         # The arguments of keywords, compiled.
         parts: Json = {}
-        for name, keyword in _KEYWORDS.items():
+        for name, keyword in keywords.items():
             if name not in schema:
                 continue
             argument = schema[name]
@@ -1682,9 +2244,26 @@ class _Compiler:
 
         subschema = self._assemble(schema, parts, base)
         self._compiled[id(schema)] = subschema
-        if "$dynamicAnchor" in schema:
+        if "$dynamicAnchor" in parts:
             self.dynamic[base, schema["$dynamicAnchor"]] = subschema
         return subschema
+
+    def _name(self, schema: Json, base: str) -> str:
+        """Remember how references name a schema. The URI that those in it are from."""
+        if _find_draft(schema, self._draft) != self._draft:
+            raise ValueError("$schema: another one than that of the whole document")
+        if "$id" in schema:
+            self.spend(len(schema["$id"]) + len(base) // 4)
+            base, anchor, _ = _parse_reference(schema["$id"], base)
+            if anchor and self._draft != DRAFT_7:
+                raise ValueError(
+                    f"$id {show(schema['$id'])}: only draft-07 has anchors"
+                )
+            self._named[base, anchor] = schema
+        for name in ("$anchor", "$dynamicAnchor"):
+            if name in schema and name in self._keywords:
+                self._named[base, schema[name]] = schema
+        return base
 
     def _assemble(self, schema: Json, parts: Json, base: str) -> _Subschema:
         """The subschema of these compiled parts."""
@@ -1694,18 +2273,15 @@ class _Compiler:
             keyword = _KEYWORDS[name]
             if keyword.role is _SERVES:
                 continue
-            role = keyword.role
-            if role is _EVALUATES and not self.tracks_evaluated:
-                role = _LEADS
             if keyword.together:
                 part = [parts.get(each) for each in keyword.together]
             expects = keyword.expects
             if expects:
                 expects = expects.format(show(schema[name], 300))
-            row = _Row(role, keyword.apply, part, expects)
+            row = _Row(keyword.role, keyword.apply, part, expects)
             rows[keyword.together or name] = (_TYPES[keyword.concerns], row)
 
-        names = schema.get("type", ())
+        names = parts.get("type", ())
         if isinstance(names, str):
             names = [names]
         fitting = [kind for name in names for kind in _TYPES[name]]
@@ -1721,7 +2297,8 @@ class _Compiler:
         for argument in schema.values():
             if isinstance(argument, (dict, list)):
                 steps += len(argument)
-        return _Subschema(expected, rows_by_type, steps, base)
+        tracks = not _UNEVALUATED.isdisjoint(parts)
+        return _Subschema(expected, rows_by_type, steps, base, tracks)
 
     # How arguments are compiled, as _Argument asks for it.
     def compile_each(self, schemas: list[Any], base: str) -> list[_Subschema]:
@@ -1733,11 +2310,12 @@ class _Compiler:
         return self.compile(schemas, base)
 
     def compile_named(self, schemas: Json, base: str) -> dict[str, _Subschema]:
+        self.spend(len(schemas))
         return {name: self.compile(schema, base) for name, schema in schemas.items()}
 
     def compile_patterns(self, schemas: Json, base: str) -> list[Any]:
         return [
-            (Pattern(pattern), self.compile(schema, base))
+            (Pattern(pattern, self.spend, self.memory), self.compile(schema, base))
             for pattern, schema in schemas.items()
         ]
 
@@ -1779,328 +2357,6 @@ def _parse_reference(text: str, base: str) -> tuple[str, str, list[str]]:
     return base, anchor, pointer
 
 
-class _Run:
-    """One validation: `check` goes down through the value and the subschemas.
-
-    The methods after `distance` are for the table _KEYWORDS, which has the work of one
-    line itself. Each gets a value of the type that its keyword concerns, and the
-    compiled argument. The role says what comes back.
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-        # The budget: how many of MAX_STEPS are left.
-        self.left = MAX_STEPS
-        # Where the value at hand is, as in _Failure.
-        self.path: Any = None
-        # The URIs of the documents entered, the outermost first.
-        self.scope: tuple[str, ...] = ()
-        # (owner, key) of the members evaluated so far, if the schema tracks them. Those
-        # that the subschema at hand has evaluated begin at `start`.
-        self.evaluated: list[tuple[Any, Any]] = []
-        self.start = 0
-
-    def spend(self, steps: int) -> None:
-        """Pay for work. All that schema or value can make large is paid for here."""
-        self.left -= steps
-        if self.left < 0:
-            raise OverflowError("too much work for the schema")
-
-    def check(self, subschema: _Subschema, value: object) -> list[_Failure]:
-        """Why a value does not fit: empty if it does. Runs for each part of a value."""
-        expected, rows_by_type, steps, uri = subschema
-        rows = rows_by_type.get(type(value))
-        if rows is None:
-            rows = rows_by_type.get(json_type(value))
-        if rows is None:
-            self.spend(steps)
-            return [_Failure(self.path, expected, value)]
-        if not rows:
-            return []
-
-        self.spend(steps)
-        failures: list[_Failure] = []
-        path = self.path
-        scope = self.scope
-        start = len(self.evaluated)
-        self.scope = scope if uri in scope else (*scope, uri)
-        for role, apply, argument, expects in rows:
-            self.start = start
-            if role is _ASSERTS:
-                if not apply(self, value, argument):
-                    failures.append(_Failure(path, expects, value))
-            elif role is _JUDGES:
-                failures += apply(self, value, argument)
-            else:
-                for key, item, inner in apply(self, value, argument):
-                    # Paid by hand: a call of `spend` would cost more than this step.
-                    self.left -= 1
-                    if role is _EVALUATES:
-                        self.evaluated.append((value, key))
-                    if key is not None:
-                        self.path = (path, key)
-                    failures += self.check(inner, item)
-                    self.path = path
-                    if len(failures) >= MAX_ERRORS:
-                        break
-        self.scope = scope
-        return failures[:MAX_ERRORS]
-
-    def attempt(self, subschema: _Subschema, value: object) -> list[_Failure]:
-        """As check. If the value does not fit, what was evaluated does not count."""
-        count = len(self.evaluated)
-        failures = self.check(subschema, value)
-        if failures:
-            self.spend(len(failures))
-            del self.evaluated[count:]
-        return failures
-
-    def nearest(self, attempts: list[list[_Failure]], value: object) -> list[_Failure]:
-        """Why none of the alternatives fits, from the failures of each.
-
-        In one line if each expects one thing here; else as the nearest one has it.
-        """
-        plain = [
-            failures[0].expected
-            for failures in attempts
-            if len(failures) == 1 and failures[0].path is self.path
-        ]
-        if len(plain) == len(attempts) and all(isinstance(each, str) for each in plain):
-            return [_Failure(self.path, " or ".join(dict.fromkeys(plain)), value)]
-        return min(attempts, key=self.distance)
-
-    def distance(self, failures: list[_Failure]) -> tuple[bool, int]:
-        """How far from fitting an alternative is, to compare.
-
-        What fails only deeper down fits here, where others do not: in its type or tag.
-        """
-        fails_here = any(failure.path is self.path for failure in failures)
-        return fails_here, len(failures)
-
-    # References.
-    def ref(self, value: object, reference: _Reference) -> list[Any]:
-        return [(None, value, reference.subschema)]
-
-    def dynamic_ref(self, value: object, reference: _Reference) -> list[Any]:
-        # A dynamic anchor is that of the outermost document entered that has it.
-        for uri in self.scope:
-            subschema = self.schema.dynamic.get((uri, reference.anchor))
-            if subschema:
-                return [(None, value, subschema)]
-        return [(None, value, reference.subschema)]
-
-    # Subschemas for the value itself.
-    def any_of(self, value: object, subschemas: list[_Subschema]) -> list[_Failure]:
-        attempts = []
-        for subschema in subschemas:
-            failures = self.attempt(subschema, value)
-            if failures:
-                attempts.append(failures)
-            elif not self.schema.tracks_evaluated:
-                return []
-        # If it is tracked what was evaluated, all are tried: each that fits adds to it.
-        if len(attempts) < len(subschemas):
-            return []
-        return self.nearest(attempts, value)
-
-    def one_of(self, value: object, subschemas: list[_Subschema]) -> list[_Failure]:
-        attempts = [self.attempt(subschema, value) for subschema in subschemas]
-        attempts = [failures for failures in attempts if failures]
-        fitting = len(subschemas) - len(attempts)
-        if fitting == 1:
-            return []
-        if fitting == 0:
-            return self.nearest(attempts, value)
-        return [_Failure(self.path, partial(_several_text, fitting), value)]
-
-    def if_then_else(self, value: object, arguments: list[Any]) -> list[Any]:
-        condition, then, otherwise = arguments
-        branch = otherwise if self.attempt(condition, value) else then
-        if branch is None:
-            return []
-        return [(None, value, branch)]
-
-    # Numbers.
-    def multiple_of(self, value: Any, step: Any) -> bool:
-        from fractions import Fraction
-
-        if not abs(value) < float("inf"):
-            return False
-        # Of the texts: in decimal, 0.3 is a multiple of 0.1.
-        return Fraction(str(value)) % Fraction(str(step)) == 0
-
-    # Arrays.
-    def items(self, value: list[Any], arguments: list[Any]) -> Iterable[Any]:
-        first, rest, additional = arguments
-        if isinstance(rest, list):
-            # Before 2020-12: an array in `items`, and `additionalItems` for the rest.
-            first, rest = rest, additional
-        subschemas = iter(first or ())
-        if rest is not None:
-            subschemas = itertools.chain(subschemas, itertools.repeat(rest))
-        return zip(itertools.count(), value, subschemas)
-
-    def contains(self, value: list[Any], arguments: list[Any]) -> bool:
-        subschema, least, most = arguments
-        fitting = []
-        for index, item in enumerate(value):
-            if not self.attempt(subschema, item):
-                fitting.append((value, index))
-        self.evaluated += fitting
-        if least is None:
-            least = 1
-        if most is None:
-            most = len(fitting)
-        return bool(least <= len(fitting) <= most)
-
-    def all_differ(self, value: list[Any], wanted: bool) -> bool:
-        if not wanted:
-            return True
-        return len({equality_key(item, self.spend) for item in value}) == len(value)
-
-    # Objects.
-    def properties(self, value: Json, arguments: list[Any]) -> Iterator[Any]:
-        named, patterns, additional = arguments
-        named = named or {}
-        for name, item in value.items():
-            known = name in named
-            if known:
-                yield name, item, named[name]
-            for pattern, subschema in patterns or ():
-                if pattern.search(name, self.spend):
-                    known = True
-                    yield name, item, subschema
-            if not known and additional is not None:
-                yield name, item, additional
-
-    def required(self, value: Json, names: list[str]) -> list[_Failure]:
-        return [
-            _Failure((self.path, name), _missing_text, value)
-            for name in names
-            if name not in value
-        ]
-
-    def depends(self, value: Json, rules: Json) -> list[_Failure]:
-        failures: list[_Failure] = []
-        for name, rule in rules.items():
-            if name not in value:
-                continue
-            if isinstance(rule, list):
-                self.spend(len(rule))
-                failures += self.required(value, rule)
-            else:
-                failures += self.check(rule, value)
-        return failures
-
-    # What no other keyword of the subschema has evaluated.
-    def unevaluated(self, value: Any, subschema: _Subschema) -> list[Any]:
-        self.spend(len(self.evaluated) - self.start)
-        seen = {key for owner, key in self.evaluated[self.start :] if owner is value}
-        members = value.items() if isinstance(value, dict) else enumerate(value)
-        return [(key, item, subschema) for key, item in members if key not in seen]
-
-
-# What the texts of errors are made of.
-def _describe(failure: _Failure) -> str:
-    """An error's text: `a.b[0]: expected ...`; without a path at the root."""
-    path, expected, value = failure
-    text: str
-    if callable(expected):
-        text = expected(path, value)
-    else:
-        text = f"expected {expected}, got {show(value)}"
-    place = _encode_path(path)
-    if place:
-        text = f"{place}: {text}"
-    return text
-
-
-def _encode_path(path: Any) -> str:
-    keys = []
-    while path:
-        path, key = path
-        keys.append(key)
-    place = ""
-    for key in reversed(keys):
-        if not isinstance(key, str):
-            place += f"[{key}]"
-            continue
-        name = key if key.isprintable() and 0 < len(key) < 200 else show(key)
-        place += f".{name}" if place else name
-    return place
-
-
-def _nothing_text(path: object, value: object) -> str:
-    return f"nothing is allowed here, got {show(value)}"
-
-
-def _missing_text(path: object, value: object) -> str:
-    return "required, but missing"
-
-
-def _unknown_text(known: Iterable[str], path: Any, value: Any) -> str:
-    return "unknown" + suggest(str(path[1]), known)
-
-
-def _several_text(count: int, path: object, value: object) -> str:
-    return f"matches {count} alternatives of `oneOf`, must match one"
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """How an error text goes on after an unknown name: the nearest known, or a few."""
-    import difflib
-
-    names = list(itertools.islice(known, 200))
-    # To compare long names would take long.
-    if len(name) < 100:
-        near = difflib.get_close_matches(name, names, 1, 0.5)
-        if near:
-            return f"; did you mean {near[0]}?"
-    if 0 < len(names) <= 12:
-        return f"; known: {', '.join(names)}"
-    return ""
-
-
-# Types, and values that are equal.
-_EVERY = (dict, list, str, bool, int, float, type(None), object)
-_TYPES: dict[str, Any] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "null": (type(None),),
-    "any": _EVERY,
-}
-
-
-def json_type(value: object) -> Any:
-    """Which of _EVERY a value counts as: int for a whole float, bool for a bool."""
-    if isinstance(value, float) and value.is_integer():
-        return int
-    if type(value) in _EVERY:
-        return type(value)
-    return next(kind for kind in _EVERY if isinstance(value, kind))
-
-
-def equality_key(value: object, spend: Spend | None = None) -> str:
-    """What equal values share: 1 and 1.0, but not 1 and true.
-
-    It is text, as nobody can foresee its hash and choose values that collide.
-    """
-    if spend:
-        spend(6)
-    if isinstance(value, dict):
-        members = [f"{name!r}{equality_key(value[name], spend)}" for name in value]
-        return "{" + ",".join(sorted(members)) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join([equality_key(item, spend) for item in value]) + "]"
-    if isinstance(value, (int, float)) and json_type(value) is int:
-        return hex(int(value))
-    return repr(value)
-
-
 _ANYTHING = _Subschema("", dict.fromkeys(_EVERY, ()))
 _NOTHING = _Subschema(_nothing_text, {})
 
@@ -2111,26 +2367,30 @@ _TEXT = {"type": "string"}
 _NUMBER = {"type": "number"}
 _A_TEXT = _Argument(_TEXT)
 _A_NUMBER = _Argument(_NUMBER)
-_A_STEP = _Argument({"type": "number", "exclusiveMinimum": 0})
+_A_STEP = _Argument(
+    {"type": "number", "exclusiveMinimum": 0}, lambda _, step, uri: _to_ratio(step)
+)
 _A_COUNT = _Argument({"type": "integer", "minimum": 0})
 _A_FLAG = _Argument({"type": "boolean"})
-_A_PATTERN = _Argument(_TEXT, lambda _, pattern, uri: Pattern(pattern))
+_A_PATTERN = _Argument(
+    _TEXT,
+    lambda compiler, pattern, uri: Pattern(pattern, compiler.spend, compiler.memory),
+)
 _A_REFERENCE = _Argument(_TEXT, _Compiler.compile_reference)
-_A_CONSTANT = _Argument({}, lambda _, value, uri: equality_key(value))
+_A_CONSTANT = _Argument(
+    {}, lambda compiler, value, uri: equality_key(value, compiler.spend)
+)
 _CONSTANTS = _Argument(
-    {"type": "array"}, lambda _, values, uri: set(map(equality_key, values))
+    {"type": "array"},
+    lambda compiler, values, uri: {
+        equality_key(each, compiler.spend) for each in values
+    },
 )
 _NAMES = _Argument({"type": "array", "items": _TEXT})
 _NAMES_BY_NAME = _Argument({"type": "object", "additionalProperties": _NAMES.rule})
 _TYPE_NAME = {"enum": [name for name in _TYPES if name != "any"]}
 _TYPE_OR_TYPES = _Argument(
     {"anyOf": [_TYPE_NAME, {"type": "array", "minItems": 1, "items": _TYPE_NAME}]}
-)
-_A_DIALECT = _Argument(
-    {
-        "type": "string",
-        "pattern": "^https?://json-schema.org/draft(/2020-12|/2019-09|-07)/schema#?$",
-    }
 )
 # One subschema, or several.
 _ONE = _Argument({"$ref": "#"}, _Compiler.compile)
@@ -2149,14 +2409,29 @@ _DEPENDENCIES = _Argument(
     _Compiler.compile_dependencies,
 )
 
+# The drafts, in order, and the URIs by which `$schema` names them.
+DRAFT_7 = 7
+DRAFT_2019 = 2019
+DRAFT_2020 = 2020
+_DRAFTS = {
+    f"{scheme}://json-schema.org/{path}/schema": draft
+    for scheme in ("https", "http")
+    for path, draft in (
+        ("draft/2020-12", DRAFT_2020),
+        ("draft/2019-09", DRAFT_2019),
+        ("draft-07", DRAFT_7),
+    )
+}
+
 # A keyword: what its `argument` is, an _Argument; its `role`; which type of value it
 # `concerns`; the function that does its work, apply(run, value, argument); what it
 # `expects` if it asserts something, with the argument for {}. Keywords that work
 # `together` make one row; its argument is a list of theirs, None where one is absent.
+# Drafts before `since` and after `until` do not have it.
 _Keyword = namedtuple(
     "_Keyword",
-    "argument role concerns apply expects together",
-    defaults=(_SERVES, "any", None, "", ()),
+    "argument role concerns apply expects together since until",
+    defaults=(_SERVES, "any", None, "", (), DRAFT_7, DRAFT_2020),
 )
 
 
@@ -2179,8 +2454,17 @@ _BRANCHES = ("if", "then", "else")
 # In the order in which errors are told.
 _KEYWORDS: dict[str, _Keyword] = {
     "$ref": _Keyword(_A_REFERENCE, _LEADS, "any", _Run.ref),
-    "$recursiveRef": _Keyword(_A_REFERENCE, _LEADS, "any", _Run.ref),
-    "$dynamicRef": _Keyword(_A_REFERENCE, _LEADS, "any", _Run.dynamic_ref),
+    "$recursiveRef": _Keyword(
+        _A_REFERENCE,
+        _LEADS,
+        "any",
+        _Run.ref,
+        since=DRAFT_2019,
+        until=DRAFT_2019,
+    ),
+    "$dynamicRef": _Keyword(
+        _A_REFERENCE, _LEADS, "any", _Run.dynamic_ref, since=DRAFT_2020
+    ),
     # Any value, numbers and texts.
     "enum": _asserts(
         "one of {}",
@@ -2227,8 +2511,11 @@ _KEYWORDS: dict[str, _Keyword] = {
         "at most {} items", _A_COUNT, "array", lambda _, array, n: len(array) <= n
     ),
     "uniqueItems": _asserts("items that all differ", _A_FLAG, "array", _Run.all_differ),
-    "prefixItems": _Keyword(_EACH, _EVALUATES, "array", _Run.items, together=_ITEMS),
-    "items": _Keyword(_ONE_OR_EACH, _EVALUATES, "array", _Run.items, together=_ITEMS),
+    "prefixItems": _Keyword(
+        _EACH, _EVALUATES, "array", _Run.items, together=_ITEMS, since=DRAFT_2020
+    ),
+    # _keywords_of has it as it was before.
+    "items": _Keyword(_ONE, _EVALUATES, "array", _Run.items, together=_ITEMS),
     "contains": _asserts(
         "items that match {}, in the number allowed",
         _ONE,
@@ -2252,16 +2539,17 @@ _KEYWORDS: dict[str, _Keyword] = {
     "properties": _Keyword(
         _BY_NAME, _EVALUATES, "object", _Run.properties, together=_PROPERTIES
     ),
-    "propertyNames": _Keyword(
-        _ONE,
-        _LEADS,
-        "object",
-        lambda _, value, subschema: [(name, name, subschema) for name in value],
-    ),
+    "propertyNames": _Keyword(_ONE, _LEADS, "object", _Run.property_names),
     "required": _Keyword(_NAMES, _JUDGES, "object", _Run.required),
-    "dependentRequired": _Keyword(_NAMES_BY_NAME, _JUDGES, "object", _Run.depends),
-    "dependentSchemas": _Keyword(_BY_NAME, _JUDGES, "object", _Run.depends),
-    "dependencies": _Keyword(_DEPENDENCIES, _JUDGES, "object", _Run.depends),
+    "dependentRequired": _Keyword(
+        _NAMES_BY_NAME, _JUDGES, "object", _Run.depends, since=DRAFT_2019
+    ),
+    "dependentSchemas": _Keyword(
+        _BY_NAME, _JUDGES, "object", _Run.depends, since=DRAFT_2019
+    ),
+    "dependencies": _Keyword(
+        _DEPENDENCIES, _JUDGES, "object", _Run.depends, until=DRAFT_7
+    ),
     # The value itself.
     "allOf": _Keyword(
         _EACH,
@@ -2279,36 +2567,109 @@ _KEYWORDS: dict[str, _Keyword] = {
     ),
     "if": _Keyword(_ONE, _LEADS, "any", _Run.if_then_else, together=_BRANCHES),
     # After all that may evaluate members.
-    "unevaluatedProperties": _Keyword(_ONE, _EVALUATES, "object", _Run.unevaluated),
-    "unevaluatedItems": _Keyword(_ONE, _EVALUATES, "array", _Run.unevaluated),
+    "unevaluatedProperties": _Keyword(
+        _ONE, _EVALUATES, "object", _Run.unevaluated, since=DRAFT_2019
+    ),
+    "unevaluatedItems": _Keyword(
+        _ONE, _EVALUATES, "array", _Run.unevaluated, since=DRAFT_2019
+    ),
     # What other keywords, or the compiler, make use of.
-    "$anchor": _Keyword(_A_TEXT),
-    "$dynamicAnchor": _Keyword(_A_TEXT),
+    "$anchor": _Keyword(_A_TEXT, since=DRAFT_2019),
+    "$dynamicAnchor": _Keyword(_A_TEXT, since=DRAFT_2020),
     "$id": _Keyword(_A_TEXT),
-    "$defs": _Keyword(_BY_NAME),
+    "$defs": _Keyword(_BY_NAME, since=DRAFT_2019),
     "definitions": _Keyword(_BY_NAME),
-    "additionalItems": _Keyword(_ONE),
+    "additionalItems": _Keyword(_ONE, until=DRAFT_2019),
     "else": _Keyword(_ONE),
     "then": _Keyword(_ONE),
-    "maxContains": _Keyword(_A_COUNT),
-    "minContains": _Keyword(_A_COUNT),
+    "maxContains": _Keyword(_A_COUNT, since=DRAFT_2019),
+    "minContains": _Keyword(_A_COUNT, since=DRAFT_2019),
     "type": _Keyword(_TYPE_OR_TYPES),
-    "$schema": _Keyword(_A_DIALECT),
+    "$schema": _Keyword(_A_TEXT),
 }
+_UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
+# Of draft-07, what counts beside a `$ref`: names for others to refer to.
+_BESIDE_REF = {name: _KEYWORDS[name] for name in ("$ref", "definitions")}
 # What a schema may have if a look at names and types is to do: see Schema.
 _PLAIN_KEYWORDS = {"type", "properties", "required", "additionalProperties"}
 
+
+@lru_cache(maxsize=None)
+def _keywords_of(draft: int) -> dict[str, _Keyword]:
+    """The rows of the table that a draft has."""
+    keywords = dict(_KEYWORDS)
+    if draft < DRAFT_2020:
+        keywords["items"] = _KEYWORDS["items"]._replace(argument=_ONE_OR_EACH)
+    return {
+        name: keyword
+        for name, keyword in keywords.items()
+        if keyword.since <= draft <= keyword.until
+    }
+
+
+def _find_draft(schema: object, default: int = DRAFT_2020) -> int:
+    """The draft that `$schema` names. Raises ValueError for one that is not known.
+
+    "They MUST handle unsupported dialects gracefully by returning an appropriate error
+    indicating the dialect is not supported": basic/index.md#json-schema-usage.
+    """
+    if not isinstance(schema, dict) or "$schema" not in schema:
+        return default
+    uri = schema["$schema"]
+    draft = _DRAFTS.get(uri.rstrip("#")) if isinstance(uri, str) else None
+    if draft is None:
+        raise ValueError(
+            f"$schema: the dialect {show(uri)} is not supported; "
+            f"expected one of {', '.join([*_DRAFTS][:3])}"
+        )
+    return draft
+
+
 # The schema of schemas: what the table says about arguments.
-_METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
-_META_RULES: Json = {
-    "type": ["object", "boolean"],
-    "properties": {name: keyword.argument.rule for name, keyword in _KEYWORDS.items()},
+@lru_cache(maxsize=None)
+def _metaschema_rules(draft: int) -> Json:
+    keywords = _keywords_of(draft)
+    rules = {name: keyword.argument.rule for name, keyword in keywords.items()}
+    return {"type": ["object", "boolean"], "properties": rules}
+
+
+@lru_cache(maxsize=None)
+def _metaschema(draft: int) -> Schema:
+    return Schema(_metaschema_rules(draft))
+
+
+# For those who look for something in a schema
+def inner_schemas(schema: Json) -> Iterator[tuple[str, str | None, Any]]:
+    """The schemas right inside of one, in any draft: (keyword, name, schema).
+
+    The name is that of a member, or a pattern, or None where the keyword has no names.
+    """
+    for keyword, argument in schema.items():
+        if keyword in _HOLD_BY_NAME and isinstance(argument, dict):
+            for name, inner in argument.items():
+                yield keyword, name, inner
+        elif keyword in _HOLD and isinstance(argument, list):
+            for inner in argument:
+                yield keyword, None, inner
+        elif keyword in _HOLD:
+            yield keyword, None, argument
+
+
+# The keywords with one schema, or a list of them; and those with schemas by name.
+_HOLD = {
+    name
+    for name, keyword in _KEYWORDS.items()
+    if keyword.argument in (_ONE, _EACH, _ONE_OR_EACH)
 }
-_META = Schema(_META_RULES)
+_HOLD_BY_NAME = {
+    name
+    for name, keyword in _KEYWORDS.items()
+    if keyword.argument in (_BY_NAME, _BY_PATTERN, _DEPENDENCIES)
+}
 
 
 ###############################################################################
-# 7. Content ##################################################################
+# 8. Content ##################################################################
 ###############################################################################
 # What tools, prompts and resources give, in the form of the wire. First Python values
 # as JSON, and back. Then blocks, which results, messages and contents are made of:
@@ -2858,7 +3219,7 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
 
 
 ###############################################################################
-# 8. Hints ####################################################################
+# 9. Hints ####################################################################
 ###############################################################################
 # From what a Python function declares to JSON Schema, and from JSON to Python values:
 #     read_parameters   what the function declares: parameters, defaults, hints
@@ -3365,7 +3726,7 @@ def describe_hint(hint: object, names: Json) -> WireType:
 
 
 ###############################################################################
-# 9. Signatures ###############################################################
+# 10. Signatures ##############################################################
 ###############################################################################
 # From a Python function to what the wire says of it, and back. In reading order:
 #     parse_doc         a docstring -> what it says of the function and each parameter
@@ -3797,7 +4158,7 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 
 
 ###############################################################################
-# 10. Framing #################################################################
+# 11. Framing #################################################################
 ###############################################################################
 # Bytes to values and back, no I/O. On a stream, a message is a line
 # (basic/transports/stdio.md); over HTTP, it is a body or an event.
@@ -3958,8 +4319,14 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
                 "x-mcp-header: expected a header's name, and each once, "
                 f"got {show(name)}"
             )
+        if len(parameters) >= MAX_MIRRORED:
+            raise ValueError(f"x-mcp-header: more than {MAX_MIRRORED}")
         names.add(name.lower())
-        parameters.append((path, name))
+        steps = []
+        while path:
+            path, step = path
+            steps.append(step)
+        parameters.append((steps[::-1], name))
     return parameters
 
 
@@ -3967,25 +4334,25 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
 HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
-def _schema_nodes(schema: object) -> Iterator[tuple[Json, list[str] | None]]:
-    """Every object in a schema, and its path.
+def _schema_nodes(schema: object) -> Iterator[tuple[Json, Any]]:
+    """Every schema in a schema, and its path: a linked pair (outer path, name).
 
-    That is the names of `properties` that lead there, None where it is reached in
-    another way. Breadth first, so no depth is too much.
+    The names are those of `properties` that lead there; the path is () for the schema
+    itself, None where it is reached in another way. "An annotation anywhere else" is
+    wrong; but a property with the name x-mcp-header, or a default that looks like a
+    schema, is no annotation. Breadth first, so no depth is too much.
     """
-    queue: deque[tuple[Any, list[str] | None]] = deque([(schema, [])])
+    queue: deque[tuple[Any, Any]] = deque([(schema, ())])
     while queue:
         node, path = queue.popleft()
-        if isinstance(node, list):
-            queue.extend((each, None) for each in node)
         if not isinstance(node, dict):
             continue
         yield node, path
-        for key, value in node.items():
-            if key == "properties" and isinstance(value, dict) and path is not None:
-                queue.extend((each, [*path, name]) for name, each in value.items())
-            else:
-                queue.append((value, None))
+        for keyword, name, inner in inner_schemas(node):
+            inner_path = None
+            if keyword == "properties" and path is not None:
+                inner_path = (path, name)
+            queue.append((inner, inner_path))
 
 
 def mirrored_headers(
@@ -4224,7 +4591,7 @@ def parse_trailer(line: bytes) -> bool:
 
 
 ###############################################################################
-# 11. Protocol ################################################################
+# 12. Protocol ################################################################
 ###############################################################################
 # One conversation, from one side, without I/O, locks or clocks: what may come now, and
 # what it means. A request is registered before anybody works on it, and ends when it is
@@ -4473,7 +4840,7 @@ class Protocol:
 
 
 ###############################################################################
-# 12. Threads #################################################################
+# 13. Threads #################################################################
 ###############################################################################
 # Threads that come when there is work and go when there is none, waits that end in
 # time, and the way to Python's logging. Knows nothing of messages.
@@ -4863,7 +5230,7 @@ def _hand_to_logging(level: int, text: str, error: Any) -> None:
 
 
 ###############################################################################
-# 13. Connection ##############################################################
+# 14. Connection ##############################################################
 ###############################################################################
 # A Protocol with threads around it. Bytes come in by `feed`, on whichever thread reads;
 # requests are served by workers; bytes go out by `flush`, one thread at a time writing
@@ -5710,7 +6077,7 @@ class Connection:
 
 
 ###############################################################################
-# 14. Questions ###############################################################
+# 15. Questions ###############################################################
 ###############################################################################
 # What a server may ask its client (client/ in the specification): which capability it
 # needs, what a form may be, which answers will do, as both sides check them. And the
@@ -6021,7 +6388,7 @@ def _is_object_of_objects(value: object) -> bool:
 
 
 ###############################################################################
-# 15. Context #################################################################
+# 16. Context #################################################################
 ###############################################################################
 # What a handler sees of its request, how it asks the client, and where it runs.
 #
@@ -6587,7 +6954,7 @@ class _HostedCall:
 
 
 ###############################################################################
-# 16. stdio ###################################################################
+# 17. stdio ###################################################################
 ###############################################################################
 # Byte streams with a message a line (basic/transports/stdio.md): this process's own,
 # any pair, a child's. Knows how to move bytes and how to end; what they mean is the
@@ -6999,7 +7366,7 @@ class Child(StreamTransport):
 
 
 ###############################################################################
-# 17. HTTP streams ############################################################
+# 18. HTTP streams ############################################################
 ###############################################################################
 # One HTTP request and its answer: the Shell that carries both, the seam to sockets and
 # WSGI; the Exchange that they are; the Stream that an answer is part of, and that lasts
@@ -7451,7 +7818,7 @@ class Stream:
 
 
 ###############################################################################
-# 18. HTTP endpoint ###########################################################
+# 19. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
@@ -8191,7 +8558,7 @@ def _metadata_url(resource: object) -> str:
 
 
 ###############################################################################
-# 19. HTTP server #############################################################
+# 20. HTTP server #############################################################
 ###############################################################################
 # The shells around the endpoint: a WSGI application, and a server of our own with its
 # sockets, threads and deadlines. What a request means is not decided here.
@@ -8731,7 +9098,7 @@ def _url_host(host: str) -> str:
 
 
 ###############################################################################
-# 20. HTTP requests ###########################################################
+# 21. HTTP requests ###########################################################
 ###############################################################################
 # A client's way to a server: proxies, redirects, a pool of connections that are kept
 # alive, and one request with its response. What is said there is not known here.
@@ -9124,7 +9491,7 @@ class _RoundTrip:
 
 
 ###############################################################################
-# 21. HTTP client #############################################################
+# 22. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
@@ -9820,7 +10187,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 22. Features ################################################################
+# 23. Features ################################################################
 ###############################################################################
 # What a server does. What it offers stands in its Registry; what its clients say is
 # answered by its ServerEndpoint, by one handler for each method of the table. Neither
@@ -10410,7 +10777,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 23. Server ##################################################################
+# 24. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -11113,7 +11480,7 @@ class Server:
 
 
 ###############################################################################
-# 24. Calls ###################################################################
+# 25. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -11663,7 +12030,7 @@ def encode_root(root: Any) -> Json:
 
 
 ###############################################################################
-# 25. Client ##################################################################
+# 26. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.

@@ -78,6 +78,8 @@ MODERN = mcp_lite.NEWEST
 EVERY = LEGACY + list(mcp_lite.MODERN_VERSIONS)
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 WAV = b"RIFF\0\0\0\0WAVEfmt "
+LIKE_A_HEADER = {"type": "string", "x-mcp-header": "A"}
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 FORM = {
     "type": "object",
     "properties": {
@@ -772,12 +774,31 @@ class TestMessages:
             b"[1,]",
             b"Infinity",
             b'"\xed\xa0\x80"',
+            b"1e400",
+            b"[-1e999999999]",
+            b"1" + b"0" * 400 + b".5",
         ],
     )
     def test_what_is_not_json_is_a_parse_error(self, data):
         """Whatever the bytes are, the answer is one ParseError."""
         with pytest.raises(ParseError):
             mcp_lite.parse_message(data)
+
+    @pytest.mark.parametrize("limit", [4300, 0])
+    def test_no_integer_takes_long(self, limit):
+        """Whether or not this Python bounds their digits, they are bounded."""
+        before = None
+        if hasattr(sys, "set_int_max_str_digits"):
+            before = sys.get_int_max_str_digits()
+            sys.set_int_max_str_digits(limit)
+        try:
+            assert mcp_lite.parse_message(b"9" * 4300) == 10**4300 - 1
+            for digits in (5000, 3_000_000):
+                with pytest.raises(ParseError, match=f"{digits} characters, over 4300"):
+                    mcp_lite.parse_message(b"[" + b"9" * digits + b"]")
+        finally:
+            if before is not None:
+                sys.set_int_max_str_digits(before)
 
     @pytest.mark.parametrize(
         "data",
@@ -1204,7 +1225,11 @@ class TestSchema:
         "schema, good, bad",
         [
             (
-                {"items": [{"type": "integer"}], "additionalItems": False},
+                {
+                    "$schema": DRAFT_7,
+                    "items": [{"type": "integer"}],
+                    "additionalItems": False,
+                },
                 [[1], []],
                 [["a"], [1, 2]],
             ),
@@ -1297,17 +1322,28 @@ class TestSchema:
                 ["pass", "p 55", "pa5", "pa5word"],
             ),
             (
-                {"$ref": "#a", "definitions": {"a": {"$id": "#a", "type": "null"}}},
+                {
+                    "$schema": DRAFT_7,
+                    "$ref": "#a",
+                    "definitions": {"a": {"$id": "#a", "type": "null"}},
+                },
                 [None],
                 [1],
             ),
             (
-                {"properties": {"a": {"$recursiveRef": "#"}}, "type": "object"},
+                {
+                    "$schema": "https://json-schema.org/draft/2019-09/schema",
+                    "properties": {"a": {"$recursiveRef": "#"}},
+                    "type": "object",
+                },
                 [{"a": {}}],
                 [{"a": 1}],
             ),
             (
-                {"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
+                {
+                    "$schema": DRAFT_7,
+                    "dependencies": {"a": ["b"], "c": {"required": ["d"]}},
+                },
                 [{"a": 1, "b": 1}, {"c": 1, "d": 1}, {}],
                 [{"a": 1}, {"c": 1}],
             ),
@@ -1330,7 +1366,8 @@ class TestSchema:
             ),
             (
                 {"$schema": "http://json-schema.org/draft-04/schema#"},
-                "$schema: expected text that matches",
+                '$schema: the dialect "http://json-schema.org/draft-04/schema#" is not '
+                "supported; expected one of https://json-schema.org/draft/2020-12/",
             ),
             ({"pattern": "\\p{Greek}"}, 'pattern "\\\\p{Greek}": bad escape'),
             ({"pattern": 1}, "pattern: expected string, got 1"),
@@ -1345,7 +1382,7 @@ class TestSchema:
             ({"pattern": "\\u{110000}"}, 'pattern "\\\\u{110000}": '),
             ({"pattern": "(?i)a|b"}, 'pattern "(?i)a|b": nothing to repeat'),
             (
-                {"dependencies": {"a": 1}},
+                {"$schema": DRAFT_7, "dependencies": {"a": 1}},
                 "dependencies.a: expected object or boolean, got 1",
             ),
             (
@@ -1450,6 +1487,141 @@ class TestSchema:
         )
 
     @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: ("a" * 10**6, {"pattern": "." * 1000 + "!"}),
+            lambda: ("a" * 10**6, {"pattern": "(?=" + "." * 400 + "!)"}),
+            lambda: ("a" * 50000, {"pattern": r"(.)(\1\1)(\2\2)(\3\3)!"}),
+            lambda: (
+                {f"k{n}": 1 for n in range(3000)},
+                {"patternProperties": {f"^x{n}$": {} for n in range(1000)}},
+            ),
+            lambda: (
+                [1] * 500000,
+                {"allOf": [{"contains": {}, "maxContains": 10**6}] * 50},
+            ),
+            lambda: ([1] * 500000, {"allOf": [{"items": {"type": "integer"}}] * 50}),
+            lambda: ("x" * 10**6, {"anyOf": [{"const": n} for n in range(5000)]}),
+            lambda: (["x" * 10**6], {"anyOf": [{"enum": [n]} for n in range(5000)]}),
+            lambda: (
+                {f"k{n}": n for n in range(100000)},
+                {"allOf": [{"properties": {"a": {}}}] * 50},
+            ),
+            lambda: (
+                {f"k{n}": n for n in range(100000)},
+                {"allOf": [{"propertyNames": {"type": "string"}}] * 50},
+            ),
+            lambda: ([1.5e300] * 100000, {"items": {"multipleOf": 1e-300}}),
+            lambda: (
+                [10**4000] * 30000,
+                {"items": {"multipleOf": 10**2000}},
+            ),
+            lambda: (
+                [["x" * 1000] * 100] * 300,
+                {"allOf": [{"uniqueItems": True}] * 1000},
+            ),
+            lambda: (
+                [{}] * 20000,
+                {"items": {"dependentRequired": {f"k{n}": [] for n in range(3000)}}},
+            ),
+        ],
+    )
+    def test_a_value_that_would_take_long_is_given_up(self, make):
+        """Whatever a schema makes of a value is paid for before it is done."""
+        value, schema = make()
+        assert validate(value, schema) == ["too much work for the schema"]
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: {"pattern": "[" * 40000},
+            lambda: {"pattern": "[" * 4000 + "\\"},
+            lambda: {"pattern": "." * 8001},
+            lambda: {
+                "patternProperties": {f"[\u0100-\uffff]{n}": {} for n in range(2000)}
+            },
+            lambda: {
+                "patternProperties": {f"(x{{90}}){{90}}{n}": {} for n in range(2000)}
+            },
+            lambda: {"anyOf": [{"const": n} for n in range(30000)]},
+            lambda: {"$defs": {str(n): {"minLength": 1} for n in range(100000)}},
+            lambda: {
+                "$id": "http://x/" + "a" * 300000 + "/",
+                "$defs": {str(n): {"$id": f"b{n}"} for n in range(5000)},
+            },
+            lambda: {
+                "allOf": [{"$ref": "#/x" + "/x" * n} for n in reversed(range(99))],
+                "x": functools.reduce(
+                    lambda inner, _: {"x": inner, "enum": list(range(9999))},
+                    range(99),
+                    {},
+                ),
+            },
+        ],
+    )
+    def test_a_schema_that_would_take_long_is_refused(self, make):
+        """To compile a schema is paid for like to check a value."""
+        with pytest.raises(ValueError, match="^schema: .*(too much|over|does not end)"):
+            mcp_lite.Schema(make())
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: ([1] * 300000, {"contains": {}, "minContains": 300001}),
+            lambda: ({}, {"required": [f"k{n}" for n in range(100000)]}),
+            lambda: (
+                {f"k{n}": 1 for n in range(8)},
+                {"dependentRequired": {f"k{n}": ["a"] * 50000 for n in range(8)}},
+            ),
+            lambda: (
+                {str(n): 1 for n in range(100)},
+                {"properties": {"k" * 10**5: {}}, "additionalProperties": False},
+            ),
+            lambda: ([["x" * 10**6]] * 100, {"items": {"type": "object"}}),
+            lambda: ("x", {"anyOf": [{"const": f"{n}" * 60} for n in range(3000)]}),
+            lambda: ({"x" * 10**6: 1}, {"additionalProperties": {"type": "null"}}),
+            lambda: (10**5000, {"multipleOf": 3}),
+        ],
+    )
+    def test_errors_take_little_memory(self, make):
+        """However large value and schema are, what is kept, and told, is not."""
+        value, schema = make()
+        compiled = mcp_lite.Schema(schema)
+        tracemalloc.start()
+        try:
+            errors = compiled.errors(value)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert errors and max(map(len, errors)) < 1000
+        assert peak < 8 << 20
+
+    def test_patterns_of_a_schema_remember_within_one_bound(self):
+        """What many patterns keep of many texts does not add up."""
+        schema = mcp_lite.Schema(
+            {"patternProperties": {f"(a|b)*{n}(a|b){{9}}$": {} for n in range(200)}}
+        )
+        dice = random.Random(8)
+        tracemalloc.start()
+        try:
+            for _ in range(60):
+                schema.errors({"".join(dice.choices("ab0123456789", k=80)): 1})
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert kept < 40 << 20
+
+    def test_time_bounds_the_work(self):
+        """When the deadline has passed, compiling and checking end with Timeout."""
+        now = time.monotonic()
+        schema = mcp_lite.Schema({"items": {"minimum": 1}}, now + 60)
+        assert schema.errors([1] * 9999, mcp_lite.Allowance(now + 60)) == []
+        with pytest.raises(Timeout):
+            schema.errors([1] * 9999, mcp_lite.Allowance(now))
+        with pytest.raises(Timeout):
+            mcp_lite.Schema({"enum": list(range(9999))}, now)
+
+    @pytest.mark.parametrize(
         "pattern, text, fits",
         [
             ("^(a+)+$", "a" * 5000 + "!", False),
@@ -1502,6 +1674,83 @@ class TestSchema:
             text = "".join(dice.choice("abc -") for _ in range(dice.randrange(9)))
             found = re.search(tried, text, re.ASCII) is not None
             assert (validate(text, {"pattern": tried}) == []) is found, (tried, text)
+
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "a{4294967296}",
+            "a{2,1}",
+            "(" * 5000 + ")" * 5000,
+            "(" * 3000 + "a*" + ")" * 3000,
+            "\\u{" + "f" * 5000 + "}",
+            "\\u{zz}",
+            "[z-a]",
+            "[a",
+            "a\\",
+            "*",
+            "(?(1)a|b)",
+            "(?P<a>b)*(?P=a)",
+            "\\9",
+        ],
+    )
+    def test_a_wrong_pattern_is_a_value_error(self, pattern):
+        """Whatever `re` raises for it."""
+        with pytest.raises(ValueError, match="pattern"):
+            mcp_lite.Schema({"pattern": pattern})
+
+    def test_a_near_name_is_suggested(self):
+        """Letters that are missing, changed or swapped, but no name too long to read."""
+        known = ["city", "days", "units", "x" * 1000]
+        for name, near in (("cty", "city"), ("dyas", "days"), ("Unit", "units")):
+            assert mcp_lite.suggest(name, known) == f"; did you mean {near}?"
+        assert mcp_lite.suggest("x" * 999, known).startswith("; known: city, days")
+        assert mcp_lite.suggest("q", ["a\nb"]) == '; known: "a\\nb"'
+        assert mcp_lite.suggest("", []) == ""
+
+    @pytest.mark.parametrize(
+        "schema, good, bad",
+        [
+            (
+                {"$ref": "#/definitions/a", "minimum": 5, "$id": "http://x/y"},
+                [1],
+                ["a"],
+            ),
+            ({"items": [{"type": "null"}], "prefixItems": [False]}, [[None, 1]], [[1]]),
+            ({"dependencies": {"b": ["c"]}}, [{}], [{"b": 1}]),
+            ({"dependentRequired": {"b": ["c"]}}, [{"b": 1}], []),
+            ({"dependentSchemas": {"b": False}}, [{"b": 1}], []),
+            ({"unevaluatedProperties": False}, [{"b": 1}], []),
+            ({"contains": {"const": 1}, "minContains": 2}, [[1]], [[2]]),
+            (
+                {"properties": {"b": {"$dynamicRef": "#/definitions/a"}}},
+                [{"b": ""}],
+                [],
+            ),
+        ],
+    )
+    def test_draft_7_has_its_own_keywords(self, schema, good, bad):
+        """What draft-07 does not know asserts nothing there, and a `$ref` stands
+        alone.
+        """
+        schema = {
+            "$schema": DRAFT_7,
+            "definitions": {"a": {"type": "integer"}},
+            **schema,
+        }
+        assert [validate(value, schema) for value in good] == [[]] * len(good)
+        assert [] not in [validate(value, schema) for value in bad]
+
+    def test_2020_12_has_no_older_keywords(self):
+        """Without `$schema`, what older drafts have asserts nothing, or is wrong."""
+        assert validate({"a": 1}, {"dependencies": {"a": ["b"]}}) == []
+        assert validate([1], {"additionalItems": False}) == []
+        assert validate({"a": 1}, {"properties": {"a": {"$recursiveRef": "#"}}}) == []
+        with pytest.raises(ValueError, match="items: expected object or boolean"):
+            validate([1], {"items": [{}]})
+        with pytest.raises(ValueError, match="only draft-07 has anchors"):
+            validate(1, {"$defs": {"a": {"$id": "#a"}}, "$ref": "#a"})
+        with pytest.raises(ValueError, match="another one than that of the whole"):
+            validate(1, {"allOf": [{"$schema": DRAFT_7}]})
 
     def test_the_official_suite(self):
         """Only those official tests fail
@@ -2681,6 +2930,32 @@ class TestFraming:
                 [(["properties"], "P")],
             ),
             ({"properties": {"x-mcp-header": {"type": "string"}}}, []),
+            (
+                {
+                    "properties": {
+                        "a": {"properties": {"x-mcp-header": {"type": "string"}}},
+                        "b": {"default": {"x-mcp-header": 1}, "x": [LIKE_A_HEADER]},
+                        "c": {"enum": [LIKE_A_HEADER], "const": LIKE_A_HEADER},
+                    },
+                    "examples": [LIKE_A_HEADER],
+                    "$defs": {"x-mcp-header": {"type": "string"}},
+                },
+                [],
+            ),
+            ({"patternProperties": {"a": LIKE_A_HEADER}}, None),
+            ({"additionalProperties": LIKE_A_HEADER}, None),
+            ({"properties": {"a": {"not": LIKE_A_HEADER}}}, None),
+            ({"properties": {"a": {"items": [LIKE_A_HEADER]}}}, None),
+            ({"dependentSchemas": {"a": {"properties": {"b": LIKE_A_HEADER}}}}, None),
+            (
+                {
+                    "properties": {
+                        f"p{n}": {"type": "string", "x-mcp-header": f"H{n}"}
+                        for n in range(101)
+                    }
+                },
+                None,
+            ),
             ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, None),
             ({"properties": {"a": {"type": "string", "x-mcp-header": "A B"}}}, None),
             ({"properties": {"a": {"type": "string", "x-mcp-header": ""}}}, None),
@@ -2724,6 +2999,25 @@ class TestFraming:
                 mcp_lite.header_parameters(schema)
         else:
             assert mcp_lite.header_parameters(schema) == found
+
+    def test_mirrored_parameters_however_deep(self):
+        """No depth takes more than its own length."""
+        schema = {}
+        for _ in range(12000):
+            schema = {"properties": {"a": schema, "b": {}}}
+        tracemalloc.start()
+        try:
+            assert mcp_lite.header_parameters(schema) == []
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 1 << 20
+        deeper = schema
+        for n in range(12000):
+            deeper["properties"]["b"] = {"type": "string", "x-mcp-header": f"H{n}"}
+            deeper = deeper["properties"]["a"]
+        with pytest.raises(ValueError, match="more than 100"):
+            mcp_lite.header_parameters(schema)
 
 
 class TestProtocol:
