@@ -8061,7 +8061,8 @@ class HttpEndpoint:
                            always some bodies; who wants more is refused (503)
         max_sessions       sessions at a time; to open one more is refused (503)
         session_seconds    how long a session is kept that nobody uses
-    Raises ValueError for resource_metadata without the URL of the resource.
+    Raises ValueError for resource_metadata without the URL of the resource, and for
+    hosts and origins that none can be.
 
     It has in its care `_sessions`, by id, until their clients delete them, or they were
     idle for long; and `_serving`, the exchanges that are being served, each by a thread
@@ -8101,8 +8102,10 @@ class HttpEndpoint:
         if resource_metadata is not None:
             self._metadata_url = _metadata_url(resource_metadata.get("resource"))
         self._hosts = {"localhost", "127.0.0.1", "[::1]"}
-        self._hosts.update(host.lower() for host in allowed_hosts)
-        self._origins = {origin.lower() for origin in allowed_origins or ()}
+        self._hosts.update(_parse_allowed("allowed_hosts", allowed_hosts, *_HOSTS))
+        self._origins = _parse_allowed(
+            "allowed_origins", allowed_origins or (), *_ORIGINS
+        )
         self._stateless = stateless
         self._max_sessions = max_sessions
         self._session_seconds = session_seconds
@@ -8186,6 +8189,10 @@ class HttpEndpoint:
             return lambda exchange: exchange.send(204, {**_PREFLIGHT, **allow})
         raise HttpError(405, f"{exchange.method}: not allowed here", allow)
 
+    def allow_host(self, name: str) -> None:
+        """Take requests for one more name of this host."""
+        self._hosts.add(name.lower())
+
     # "Servers MUST validate the `Origin` header on all incoming connections to prevent
     # DNS rebinding attacks"; Host says more, and is always there.
     def _check_host(self, host: str) -> None:
@@ -8194,16 +8201,21 @@ class HttpEndpoint:
 
     def _check_origin(self, exchange: Exchange) -> None:
         origin = exchange.headers.get("origin", "").lower()
+        page = re.fullmatch(r"https?://([^/@]+)", origin)
         if not origin:
-            return
-        if origin in self._origins or "*" in self._origins:
+            # Browsers tell no origin of what a page only shows, an image say; but they
+            # tell whether the page is one of ours.
+            site = exchange.headers.get("sec-fetch-site", "none")
+            if site not in ("none", "same-origin") and "*" not in self._origins:
+                raise HttpError(403, f"a page elsewhere asks: Sec-Fetch-Site: {site}")
+        elif origin in self._origins or "*" in self._origins:
             # Its pages may read what comes.
             exchange.extra = {
                 "Access-Control-Allow-Origin": exchange.headers["origin"],
                 "Vary": "Origin",
                 "Access-Control-Expose-Headers": _READABLE,
             }
-        elif _host_name(origin.partition("://")[2]) not in self._hosts:
+        elif page is None or _host_name(page[1]) not in self._hosts:
             raise HttpError(
                 403, f"origin {show(origin)} is not allowed; see allowed_origins"
             )
@@ -8537,6 +8549,32 @@ class HttpEndpoint:
                 self._close_session(connection)
             else:
                 connection.cancel_all()
+
+
+# What may be allowed, and how an error describes it.
+_HOSTS = (
+    r"\*|[^\s/:@,\[\]]+|\[[0-9a-f:.]+\]",
+    'names of this host without a port, such as "api.example"',
+)
+_ORIGINS = (
+    r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@,]*",
+    'origins without a path, such as "https://app.example"',
+)
+
+
+def _parse_allowed(
+    option: str, names: Iterable[str], pattern: str, expected: str
+) -> set[str]:
+    """Names in lower case. Raises ValueError for what none can be."""
+    if isinstance(names, str):
+        # Its characters would pass for names.
+        raise ValueError(f"{option}: expected a list of {expected}, got {show(names)}")
+    allowed = set()
+    for name in names:
+        if not isinstance(name, str) or not re.fullmatch(pattern, name.lower()):
+            raise ValueError(f"{option}: expected {expected}, got {show(name)}")
+        allowed.add(name.lower())
+    return allowed
 
 
 def _host_name(host: str) -> str:
@@ -11336,7 +11374,6 @@ class Server:
         session_seconds: after which an idle one may go for a new one
         ssl_context: an ssl.SSLContext: serve https
         """
-        own_name = f"[{host}]" if ":" in host else host
         endpoint = HttpEndpoint(
             self._endpoint,
             self._endpoint.log,
@@ -11344,7 +11381,7 @@ class Server:
             path=path,
             verify=verify,
             resource_metadata=resource_metadata,
-            allowed_hosts=[*(allowed_hosts or ()), own_name],
+            allowed_hosts=allowed_hosts or (),
             allowed_origins=allowed_origins,
             stateless=stateless,
             legacy_sse=legacy_sse,
@@ -11353,6 +11390,8 @@ class Server:
             max_sessions=max_sessions,
             session_seconds=session_seconds,
         )
+        if host:
+            endpoint.allow_host(f"[{host}]" if ":" in host else host)
         return listen_http(endpoint, host, port, path, max_connections, ssl_context)
 
     def wsgi_app(

@@ -7612,6 +7612,67 @@ class TestHttpServer:
                 if status == 403:
                     assert web.send(method, path=path, **headers)[0] == 403
 
+    @pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.1"])
+    def test_no_name_is_no_host(self, server, host):
+        """Who listens everywhere lets in no page without an origin of its own."""
+        with server.start_http(host=host) as http:
+            web = Web(http)
+            for origin in ("null", "file://", "file:///", "about:blank", "http://"):
+                assert web.post(call_tool("add", a=1), Origin=origin)[0] == 403
+            for origin in ("ftp://localhost", "x-app://localhost", "http://localhost/"):
+                assert web.post(call_tool("add", a=1), Origin=origin)[0] == 403
+            assert web.post(call_tool("add", a=1), Host="")[0] == 403
+            assert web.post(call_tool("add", a=1))[0] == 200
+        with server.start_http(allowed_origins=["null"]) as http:
+            assert Web(http).post(call_tool("add", a=1), Origin="null")[0] == 200
+            assert Web(http).post(call_tool("add", a=1), Origin="file://")[0] == 403
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"allowed_hosts": [""]},
+            {"allowed_hosts": ["api.example", " "]},
+            {"allowed_hosts": ["api.example:8443"]},
+            {"allowed_hosts": ["https://api.example"]},
+            {"allowed_hosts": ["::1"]},
+            {"allowed_hosts": "api.example"},
+            {"allowed_hosts": [None]},
+            {"allowed_origins": [""]},
+            {"allowed_origins": ["app.example"]},
+            {"allowed_origins": ["https://app.example/"]},
+            {"allowed_origins": "https://app.example"},
+        ],
+    )
+    def test_names_that_none_can_be(self, server, options):
+        """An empty name, or one that no request has, is told when the server starts."""
+        (option,) = options
+        for start in (server.start_http, server.wsgi_app):
+            with pytest.raises(ValueError, match=f"^{option}: expected .*, got "):
+                start(**options)
+
+    @pytest.mark.parametrize(
+        "headers, status",
+        [
+            ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
+            ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}, 403),
+            ({"Sec_Fetch_Site": "same-site"}, 403),
+            ({"Sec_Fetch_Site": "same-origin"}, 200),
+            ({"Sec_Fetch_Site": "none"}, 200),
+            ({"Sec_Fetch_Site": "cross-site", "Origin": "https://app.example"}, 200),
+            ({"Sec_Fetch_Site": "same-site", "Origin": "http://localhost:3000"}, 200),
+            ({"Sec_Fetch_Site": "cross-site", "Origin": "http://evil.example"}, 403),
+        ],
+    )
+    def test_a_page_elsewhere_opens_nothing(self, server, headers, status):
+        """An image whose address is ours opens no session."""
+        with server.start_http(allowed_origins=["https://app.example"]) as http:
+            conn, response = Web(http).connect("GET", path="/sse", **headers)
+            with contextlib.closing(conn), contextlib.closing(response):
+                assert response.status == status
+                assert len(http.endpoint._sessions) == (status == 200)
+            found = Web(http).post(call_tool("add", a=1), **headers)
+            assert found[0] == status
+
     def test_browsers_are_told(self, server):
         """A page of an allowed origin gets an answer
         to its preflight, any other does not.

@@ -44,6 +44,7 @@ def greet(ctx: Context) -> str:
     return f"Hello, {name}! Process {asked_by} asked, {os.getpid()} greets."
 
 
-# The name under which the clients reach it: requests for any other host are refused.
-hosts = os.environ.get("MCP_HOSTS", "").split(",")
-app = server.wsgi_app(allowed_hosts=hosts)
+# The names under which the clients reach it, with commas between: requests for any other
+# host are refused. Without any, only this machine can call.
+names = os.environ.get("MCP_HOSTS", "")
+app = server.wsgi_app(allowed_hosts=names.split(",") if names else [])
