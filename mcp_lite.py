@@ -5918,11 +5918,15 @@ class Connection:
         waiter.sent = True
         return True
 
-    def hold(self, waiter: Waiter) -> None:
-        """Register who waits for nothing but the end. Raises ConnectionClosed."""
+    def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
+        """Register who waits for the answer to what is sent in another way; or without
+        an id, for nothing but the end. Raises ConnectionClosed."""
         with self._lock:
             if self.state == self.OPEN:
                 self._waiters[waiter] = None
+                if request_id is not None:
+                    self.protocol.pending[request_id] = waiter
+                    waiter.id = request_id
                 return
         raise self._closed_error()
 
@@ -10032,8 +10036,7 @@ class HttpTransport(Transport):
         post = _Post(session.opening)
         stream = _EventStream(session, post.request_id, self._budget)
         waiter = Waiter("initialize")
-        pending = self.connection.protocol.pending
-        pending[post.request_id] = waiter
+        self.connection.hold(waiter, post.request_id)
         try:
             with self._round_trip(
                 "POST",
@@ -10052,7 +10055,7 @@ class HttpTransport(Transport):
         except Empty:
             raise ConnectionError("lost the session: no answer to initialize") from None
         finally:
-            pending.pop(post.request_id, None)
+            self.connection.abandon(waiter, None)
         answer: Answer = kind_and_answer[1]
         if answer.error is not None:
             raise answer.error
