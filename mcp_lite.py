@@ -142,14 +142,15 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     16. Context         what a handler sees, how it asks the client, where it runs
     17. stdio           streams, clean standard streams, a server as a child process
     18. HTTP streams    one request and its answer; the seam Shell
-    19. HTTP endpoint   one endpoint for every revision: sessions, streams, status codes
-    20. HTTP server     sockets and WSGI: the shells around the endpoint
-    21. HTTP requests   a client's way to a server, and one request with its response
-    22. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    23. Features        what a server offers, its handlers, who is told of changes
-    24. Server          what you register with, and run
-    25. Calls           a call with its rounds, a subscription; hearing and answering
-    26. Client          probing, calling, paging
+    19. HTTP sessions   conversations over HTTP, with a session or for one request
+    20. HTTP endpoint   one endpoint for every revision: who may ask, and status codes
+    21. HTTP server     sockets and WSGI: the shells around the endpoint
+    22. HTTP requests   a client's way to a server, and one request with its response
+    23. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    24. Features        what a server offers, its handlers, who is told of changes
+    25. Server          what you register with, and run
+    26. Calls           a call with its rounds, a subscription; hearing and answering
+    27. Client          probing, calling, paging
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -201,7 +202,7 @@ import re
 import sys
 import threading
 import time
-from collections import Counter, deque, namedtuple
+from collections import Counter, OrderedDict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache, partial
@@ -398,7 +399,8 @@ SESSION_SECONDS = 1800.0  # before an idle one ends
 COMMENT_SECONDS = 15.0  # between the comments that keep a silent stream open
 MAX_STREAMS = 100  # of a session that are over, kept for a client that comes back
 MAX_EVENTS = 1_000  # of a stream that were sent, kept for the same
-MAX_REPLAY = 1 << 20  # bytes of those
+MAX_REPLAY = 4 << 20  # bytes of those, of a session
+MAX_INFO = 64 << 10  # bytes that a client says of itself, as they are in memory
 MAX_FAILURES = 3  # in a row, before a client gives up a broken stream
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id, and of its type
 MAX_SESSION_ID = 4 << 10  # characters: some are tokens that are signed
@@ -856,6 +858,21 @@ def member_at(value: Any, path: Iterable[str]) -> Any:
             return None
         value = value.get(name)
     return value
+
+
+def footprint(value: object) -> int:
+    """How many bytes of memory a JSON value has, about: many more than its text."""
+    size = 0
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        size += sys.getsizeof(each)
+        if isinstance(each, dict):
+            rest += each.keys()
+            rest += each.values()
+        elif isinstance(each, list):
+            rest += each
+    return size
 
 
 def check_envelope(message: object) -> str:
@@ -4618,9 +4635,11 @@ class Request:
     progress = float("-inf")
     # In 2025-03-26: the batch that it came in.
     batch: Batch | None = None
-    # Over HTTP: what its answer is written to, and the claims of its token.
+    # Over HTTP: what its answer is written to, and the claims of its token; and what is
+    # kept for it in bytes, if it lasts longer than its POST.
     stream: Any = None
     auth: Json | None = None
+    kept = 0
 
     def __init__(self, message: Json, session: Protocol) -> None:
         params = message.get("params")
@@ -4698,7 +4717,7 @@ class Protocol:
         self.in_flight: dict[RequestId, Request] = {}
         self.next_id = itertools.count(1).__next__
         # The URIs of resources/subscribe.
-        self.subscribed: dict[str, bool] = {}
+        self.subscribed: dict[str, object] = {}
 
     def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
         """Judge one decoded message. A Request that is returned is in flight."""
@@ -4773,8 +4792,8 @@ class Protocol:
             raise InvalidParams(f"_meta.progressToken: {_ID_TEXT}, got {show(token)}")
         request.progress_token = token
         check_members(row.params, request.params)
-        if row.handshake and self.version:
-            raise InvalidRequest(f"{name}: the session is open")
+        if row.handshake:
+            self._check_handshake(request)
 
     @staticmethod
     def _admit_modern(request: Request) -> None:
@@ -4793,6 +4812,16 @@ class Protocol:
         request.log_level = level
         request.capabilities = meta[META_CAPABILITIES]
         request.client_info = meta.get(META_CLIENT_INFO) or {}
+
+    def _check_handshake(self, request: Request) -> None:
+        if self.version:
+            raise InvalidRequest(f"{request.method}: the session is open")
+        # It is kept as long as the session.
+        for name in ("clientInfo", "capabilities"):
+            if footprint(request.params[name]) > MAX_INFO // 2:
+                raise InvalidParams(
+                    f"{name}: expected at most {MAX_INFO // 2} bytes of memory"
+                )
 
     def _open_session(self, request: Request) -> None:
         """Take what the client says in `initialize`."""
@@ -5118,6 +5147,7 @@ class Budget:
         self.parent = parent
         self.fair = fair
         self.taken = 0
+        self._closed = False
         lock = threading.Lock() if parent is None else parent._lock
         self._lock: threading.Lock = lock
 
@@ -5145,6 +5175,12 @@ class Budget:
         with self._lock:
             self._add_locked(-self.taken)
 
+    def close(self) -> None:
+        """The same, and for good: nothing is counted here any more."""
+        with self._lock:
+            self._add_locked(-self.taken)
+            self._closed = True
+
     def _has_room_locked(self, size: int) -> bool:
         budget: Budget | None = self
         while budget is not None:
@@ -5158,6 +5194,8 @@ class Budget:
         return True
 
     def _add_locked(self, size: int) -> None:
+        if self._closed:
+            return
         budget: Budget | None = self
         while budget is not None:
             budget.taken += size
@@ -5729,6 +5767,13 @@ class Connection:
 
     def _is_ended(self, request: Request) -> bool:
         return self.protocol.in_flight.get(request.id) is not request
+
+    def keep(self, size: int) -> bool:
+        """Count bytes that the peer makes us keep. False if they are too many."""
+        return True
+
+    def let_go(self, size: int) -> None:
+        """Count them as gone."""
 
     def cancel_all(self) -> None:
         """Cancel every request of the peer's that is in flight."""
@@ -7470,6 +7515,12 @@ class Exchange:
     STREAMING = "streaming"
     OVER = "over"
 
+    # Given by the endpoint, when it is admitted: who asks; what is kept for it until it
+    # is over; and what makes room for more, or says that there is none.
+    party: Party
+    budget: Budget
+    make_room: Callable[[], bool] = bool
+
     def __init__(
         self,
         shell: Shell,
@@ -7482,8 +7533,6 @@ class Exchange:
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
-        # What is kept for it until it is over.
-        self.budget = Budget(MAX_KEPT_EACH)
         self._body = body
         # The one that answers it.
         self.thread = threading.get_ident()
@@ -7493,8 +7542,6 @@ class Exchange:
         self.extra: dict[str, str] = {}
         # The claims of its token.
         self.auth: Json | None = None
-        # Who asks.
-        self.party: Party | None = None
         # The id in its body, for the error that may be its answer.
         self.request_id: RequestId | None = None
         # The latest stream that was written here.
@@ -7535,8 +7582,10 @@ class Exchange:
         """Count a part of the body that is about to be held. Raises HttpError."""
         if self.budget.taken + size <= SHORT_BODY:
             self.budget.overdraw(size)
-        elif not self.budget.take(size):
-            raise HttpError(503, "too much is kept already", {"Retry-After": "1"})
+            return
+        while not self.budget.take(size):
+            if not self.make_room():
+                raise HttpError(503, "too much is kept already", {"Retry-After": "1"})
 
     def parse_body(self) -> Any:
         """The message, or batch, in the body. Raises HttpError, ParseError, OSError."""
@@ -7628,16 +7677,17 @@ class Stream:
 
     Events are numbered from 1; the cursor is the number of the last that was sent:
 
-        kept, to be sent again         to be sent
+        `sent`, to be sent again          `waiting`
         [ n-4  n-3  n-2  n-1  n ]  [ n+1  n+2  ...  added ]
                               ^ cursor
 
-    Those to be sent wait for their client, MAX_QUEUED of them; then the oldest go. What
-    becomes of one that was sent depends on the `kind`:
+    Those that wait for their client are taken from `budget`. If that has no room, or
+    MAX_QUEUED wait, the oldest go, but never the last. What becomes of one that was
+    sent depends on the `kind`:
         FINAL      no client can come back for it, as to a modern request: it is dropped
-        RESUMABLE  it is kept, as one of MAX_EVENTS, and of MAX_REPLAY bytes. A client
-                   is told the numbers; one that lost its connection comes back with
-                   that of the last event it got, as Last-Event-ID, and gets the rest
+        RESUMABLE  it is kept in the session's Replay. A client is told the numbers; one
+                   that lost its connection comes back with that of the last event it
+                   got, as Last-Event-ID, and gets the rest
         PRIMED     the same, and the stream begins with an empty event, so that the
                    client can come back before there is any other
     `lost()` is called when the client has hung up.
@@ -7653,21 +7703,33 @@ class Stream:
     RESUMABLE = "resumable"
     PRIMED = "primed"
 
-    def __init__(self, name: str, lock: threading.Lock, kind: str, lost: Job) -> None:
+    def __init__(
+        self,
+        name: str,
+        lock: threading.Lock,
+        kind: str,
+        lost: Job,
+        budget: Budget,
+        replay: Replay | None = None,
+    ) -> None:
         self.name = name
         self.kind = kind
         self._lost = lost
         self._lock = lock
+        self._budget = budget
+        self._replay = replay
         self.state = self.OPEN
         # Where it is written now.
         self.exchange: Exchange | None = None
         # Of the response, if the answer comes before any event.
         self.status = 200
-        # (number, message), and the bytes of them all
-        self._events: deque[tuple[int, bytes]] = deque()
-        self._size = 0
+        # (number, message)
+        self._sent: deque[tuple[int, bytes]] = deque()
+        self._waiting: deque[tuple[int, bytes]] = deque()
         self.added = 0
         self._cursor = 0
+        # A client knows its name, and so can come back.
+        self.known = False
         # What goes before the next event: a comment, say.
         self._prelude = b""
         # A thread is writing, and takes along what others queue meanwhile.
@@ -7675,25 +7737,64 @@ class Stream:
 
     def add_locked(self, message: bytes) -> int:
         """Queue a message. Returns how many were dropped for it, unsent."""
-        self.added += 1
-        self._events.append((self.added, message))
-        self._size += len(message)
         dropped = 0
-        # The last one is always to be sent. Where it is the only one, as most answers
-        # are, there is nothing to drop.
-        while len(self._events) > 1 and self._is_overfull():
-            number, old = self._events.popleft()
-            self._size -= len(old)
-            dropped += number > self._cursor
+        has_room = self._take_locked(len(message))
+        while self._waiting and (not has_room or len(self._waiting) >= MAX_QUEUED):
+            self._budget.give_back(len(self._waiting.popleft()[1]))
+            dropped += 1
+            has_room = has_room or self._budget.take(len(message))
+        if not has_room:
+            self._budget.overdraw(len(message))
+        self.added += 1
+        self._waiting.append((self.added, message))
         return dropped
 
-    def _is_overfull(self) -> bool:
-        kept = len(self._events)
-        if kept > MAX_QUEUED:
-            return True
-        if self._events[0][0] > self._cursor:
-            return False  # to be sent
-        return self.kind == self.FINAL or kept > MAX_EVENTS or self._size > MAX_REPLAY
+    def _take_locked(self, size: int) -> bool:
+        """Take bytes for what is to wait, if need be from what was sent."""
+        while not self._budget.take(size):
+            if self._replay is None or not self._replay.drop_oldest_locked():
+                return False
+        return True
+
+    def _move_cursor_locked(self, number: int) -> None:
+        """Now the events up to this number count as sent, and the others wait."""
+        self._cursor = number
+        replay = self._replay
+        while self._sent and self._sent[-1][0] > number:
+            event = self._sent.pop()
+            self._waiting.appendleft(event)
+            if replay is not None:
+                replay.budget.give_back(len(event[1]))
+            self._budget.overdraw(len(event[1]))
+        while self._waiting and self._waiting[0][0] <= number:
+            event = self._waiting.popleft()
+            self._budget.give_back(len(event[1]))
+            if replay is not None and replay.take_locked(len(event[1])):
+                self._sent.append(event)
+        while replay is not None and len(self._sent) > MAX_EVENTS:
+            self.drop_sent_locked(replay)
+        if replay is not None:
+            replay.touch_locked(self)
+
+    def drop_sent_locked(self, replay: Replay) -> bool:
+        """Forget the oldest event that was sent. False if there is none."""
+        if not self._sent:
+            return False
+        replay.budget.give_back(len(self._sent.popleft()[1]))
+        return True
+
+    def drop_all_locked(self) -> None:
+        """Forget every event: nobody will come for them."""
+        while self._waiting:
+            self._budget.give_back(len(self._waiting.popleft()[1]))
+        while self._replay is not None and self.drop_sent_locked(self._replay):
+            pass
+
+    def is_done_locked(self) -> bool:
+        """Whether nobody can come back for it, or for nothing."""
+        if self.state != self.COMPLETE or self.exchange is not None:
+            return False
+        return not self.known or not (self._sent or self._waiting)
 
     def flush(self) -> None:
         """Write what is queued, unless another thread is at it, or nobody listens."""
@@ -7701,15 +7802,14 @@ class Stream:
             with self._lock:
                 exchange = self.exchange
                 prelude = self._prelude
-                count = self.added - self._cursor
                 ending = self.state != self.OPEN
                 if (
                     exchange is None
                     or self._writing
-                    or not (count or prelude or ending)
+                    or not (self._waiting or prelude or ending)
                 ):
                     return
-                events = list(self._events)[-count:] if count else []
+                events = list(self._waiting)
                 self._prelude = b""
                 self._writing = True
 
@@ -7724,13 +7824,18 @@ class Stream:
                 # It may have come back meanwhile, and moved the cursor.
                 if self.exchange is exchange:
                     if events and not failed:
-                        self._cursor = events[-1][0]
+                        self._move_cursor_locked(events[-1][0])
                     if failed or ending:
                         self.exchange = None
+            # Let go of what was sent before the next wait.
+            del events
             if failed:
                 self.lose(exchange)
             elif ending:
                 exchange.finish()
+        if self.state == self.COMPLETE and self._replay is not None:
+            with self._lock:
+                self._replay.forget_locked(self)
 
     def _write(
         self,
@@ -7750,7 +7855,9 @@ class Stream:
             )
             # The response may end while its thread is still at work.
             exchange.shell.close_connection = True
+            self.known = True
         parts = [prelude]
+        self.known = self.known or bool(events)
         for number, message in events:
             event_id = f"id: {self.name}-{number}\n"
             if self.kind == self.FINAL:
@@ -7772,7 +7879,7 @@ class Stream:
             exchange.stream = self
             self._prelude = prelude
             if after is not None:
-                self._cursor = min(after, self.added)
+                self._move_cursor_locked(min(after, self.added))
             if self.state == self.LEAVING:
                 self.state = self.OPEN
         if before is not None:
@@ -7821,33 +7928,64 @@ class Stream:
         self.flush()
 
 
-###############################################################################
-# 19. HTTP endpoint ###########################################################
-###############################################################################
-# One endpoint for every revision (basic/transports/streamable-http.md and its
-# predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
-# HttpEndpoint decides everything, whoever carries the exchanges. A handler runs on the
-# thread that brought its request; on a worker, if it came in a batch or over HTTP+SSE.
-_PREFLIGHT = {
-    "Access-Control-Allow-Methods": "POST, GET, DELETE",
-    "Access-Control-Max-Age": "600",
-    "Access-Control-Allow-Headers": "*, Authorization",
-}
-# What pages of an allowed origin may read of an answer, beside its body.
-_READABLE = "Mcp-Session-Id, WWW-Authenticate"
-_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+class Replay:
+    """The streams of a session, and what they sent, for a client that comes back.
 
-# What MCP-Protocol-Version says in legacy sessions; "" is for a request without it, as
-# the older revisions know no such header. Any other text is judged as a modern version:
-# so it gets the error that tells which ones are spoken.
-_SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
+    Of the events that were sent, MAX_REPLAY bytes are kept in all, and of a stream
+    MAX_EVENTS; of the streams that are over, MAX_STREAMS. The oldest go first. One that
+    was answered in JSON, or before a client knew it, is gone with its answer. What
+    changes is guarded by the connection's lock.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        # Of a part of what the session may keep.
+        self.budget = Budget(MAX_REPLAY, budget)
+        # By name; the one that was written to latest is the last.
+        self.streams: OrderedDict[str, Stream] = OrderedDict()
+
+    def touch_locked(self, stream: Stream) -> None:
+        """This one was written to."""
+        if stream.name in self.streams:
+            self.streams.move_to_end(stream.name)
+
+    def take_locked(self, size: int) -> bool:
+        """Take bytes for an event. False if there are not so many."""
+        while not self.budget.take(size):
+            if size > self.budget.limit or not self.drop_oldest_locked():
+                return False
+        return True
+
+    def drop_oldest_locked(self) -> bool:
+        """Forget an event of the stream that was written to longest ago."""
+        return any(stream.drop_sent_locked(self) for stream in self.streams.values())
+
+    def forget_locked(self, stream: Stream) -> None:
+        """Forget a stream that is over, if nobody can come back for it."""
+        if stream.is_done_locked() and stream.name in self.streams:
+            del self.streams[stream.name]
+            stream.drop_all_locked()
+
+    def trim_locked(self) -> None:
+        """Keep the latest streams, and those that are still to be answered."""
+        for old in list(self.streams.values())[:-MAX_STREAMS]:
+            if old.state == old.COMPLETE:
+                del self.streams[old.name]
+                old.drop_all_locked()
+
+
+###############################################################################
+# 19. HTTP sessions ###########################################################
+###############################################################################
+# Conversations over HTTP: that of a session, with its streams and what is kept for it,
+# and that of one request. Which request belongs to which is not decided here. A handler
+# runs on the thread that brought its request; on a worker, if it came in a batch or
+# over HTTP+SSE.
 # "404 Not Found and a JSON-RPC error with code -32601", "400 Bad Request" for a missing
 # capability: the errors that have a status even as a handler's answer to a modern
 # request. Any other is 200 there, and has a status only when the request was refused.
 _ANSWER_STATUS = {
     each.code: each.http_status for each in (MethodNotFound, MissingCapability)
 }
-_REQUEST_OVER = ConnectionClosed("the request is over")
 # From this revision on, a stream of a session begins with an empty event, so that a
 # client knows from the start how to come back to it.
 _PRIMED_SINCE = "2025-11-25"
@@ -7856,9 +7994,9 @@ _PRIMED_SINCE = "2025-11-25"
 class HttpConnection(Connection):
     """A conversation over HTTP. There are three kinds:
 
-        HttpConnection(http)                        one POST, without a session
-        HttpConnection(http, id, owner)             a legacy session
-        HttpConnection(http, id, owner, True)       a session over HTTP+SSE
+        HttpConnection(http, exchange)              one POST, without a session
+        HttpConnection(http, exchange, id)          a legacy session, which this opens
+        HttpConnection(http, exchange, id, True)    a session over HTTP+SSE
 
     A message is queued to the stream of the request that it is about; any other to
     `listening`, which only sessions have. All go there in HTTP+SSE: `one_stream`.
@@ -7867,8 +8005,8 @@ class HttpConnection(Connection):
     def __init__(
         self,
         http: HttpEndpoint,
+        exchange: Exchange,
         session_id: str | None = None,
-        owner: Any = None,
         one_stream: bool = False,
     ) -> None:
         super().__init__(
@@ -7880,13 +8018,18 @@ class HttpConnection(Connection):
             max_workers=http.max_workers,
         )
         self.session_id = session_id
-        # The principal that may use the session.
-        self.owner = owner
+        # The principal that may use the session; and whose share it has.
+        self.owner = principal(exchange.auth)
+        self.party = exchange.party
+        # What is kept for it: without a session, only as long as the exchange.
+        self.budget = exchange.budget
+        if session_id is not None:
+            self.budget = Budget(http.kept_each, exchange.party.kept)
         self.one_stream = one_stream
         # When the client was last heard.
         self.used = time.monotonic()
-        # Of a session: the streams that a client may come back for, by name.
-        self.streams: dict[str, Stream] = {}
+        # Of a session: the streams that a client may come back for.
+        self.replay = Replay(self.budget)
         self._next_name = itertools.count().__next__
         # Streams that have something to write.
         self._dirty: list[Stream] = []
@@ -7897,6 +8040,7 @@ class HttpConnection(Connection):
             first = int.from_bytes(os.urandom(6), "big")
             self.protocol.next_id = itertools.count(first).__next__
             self.listening = self.open_stream()
+            self.listening.known = True
 
     def open_stream(self, exchange: Exchange | None = None) -> Stream:
         """A stream, for an exchange."""
@@ -7907,24 +8051,34 @@ class HttpConnection(Connection):
             kind = Stream.PRIMED if is_primed else Stream.RESUMABLE
             # "Disconnection SHOULD NOT be interpreted as the client cancelling"
             lost = do_nothing
-        stream = Stream(str(self._next_name()), self._lock, kind, lost)
+        replay = None if kind == Stream.FINAL else self.replay
+        name = str(self._next_name())
+        stream = Stream(name, self._lock, kind, lost, self.budget, replay)
         if exchange is not None:
             stream.attach(exchange)
-        if kind != Stream.FINAL:
-            self.streams[stream.name] = stream
-            if len(self.streams) > MAX_STREAMS:
-                self._forget_streams()
+        if replay is not None:
+            with self._lock:
+                replay.streams[name] = stream
+                replay.trim_locked()
         return stream
-
-    def _forget_streams(self) -> None:
-        """Keep the latest streams, and those that are still to be answered."""
-        for old in list(self.streams.values())[:-MAX_STREAMS]:
-            if old.state == old.COMPLETE:
-                self.streams.pop(old.name, None)
 
     def carries_changes(self, request: Request) -> bool:
         """As a Connection does: a modern request has a stream, a session another."""
         return request.modern or self.session_id is not None
+
+    def keep(self, size: int) -> bool:
+        return self.budget.take(size)
+
+    def let_go(self, size: int) -> None:
+        self.budget.give_back(size)
+
+    def drop_replay(self) -> bool:
+        """Forget all that was sent. False if there is nothing."""
+        had_some = self.replay.budget.taken > 0
+        with self._lock:
+            while self.replay.drop_oldest_locked():
+                pass
+        return had_some
 
     def _queue_locked(
         self,
@@ -7987,15 +8141,35 @@ class HttpConnection(Connection):
             self._take_batch(message, exchange)
             return
         event = self.protocol.receive(message)
+        if isinstance(event, Request) and event.row.handshake:
+            self.budget.overdraw(footprint([event.client_info, event.capabilities]))
         if isinstance(event, Request) and not self.one_stream:
             self._serve_request(event, exchange)
         elif isinstance(event, Refusal) and self._tells_at_once(event):
             self._send_refusal(event, exchange)
         else:
-            exchange.send(202, {})
             if isinstance(event, Request):
-                event.auth = exchange.auth
+                self._keep_request(event, exchange)
+            exchange.send(202, {})
             self.dispatch(self._act(event))
+
+    def _keep_request(self, request: Request, exchange: Exchange) -> None:
+        """Count a request that lasts longer than its exchange. Raises HttpError."""
+        request.auth = exchange.auth
+        size = exchange.budget.taken
+        if not self.budget.take(size):
+            self.protocol.end(request)
+            raise HttpError(
+                429, "too many requests of this session wait", {"Retry-After": "1"}
+            )
+        request.kept = size
+
+    def _serve(self, request: Request) -> None:
+        try:
+            super()._serve(request)
+        finally:
+            self.budget.give_back(request.kept)
+            request.kept = 0
 
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
         stream = self.open_stream(exchange)
@@ -8006,7 +8180,7 @@ class HttpConnection(Connection):
             answered = bool(requests) or stream.state == stream.COMPLETE
         finally:
             if not answered:
-                self.streams.pop(stream.name, None)  # nothing will ever complete it
+                self.replay.streams.pop(stream.name, None)  # nothing will complete it
         if answered:
             self.flush()
         else:
@@ -8041,6 +8215,28 @@ def _told_version(message: object) -> Any:
     return member_at(message, ("params", "_meta", META_VERSION))
 
 
+###############################################################################
+# 20. HTTP endpoint ###########################################################
+###############################################################################
+# One endpoint for every revision (basic/transports/streamable-http.md and its
+# predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
+# HttpEndpoint decides everything, whoever carries the exchanges.
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "POST, GET, DELETE",
+    "Access-Control-Max-Age": "600",
+    "Access-Control-Allow-Headers": "*, Authorization",
+}
+# What pages of an allowed origin may read of an answer, beside its body.
+_READABLE = "Mcp-Session-Id, WWW-Authenticate"
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+# What MCP-Protocol-Version says in legacy sessions; "" is for a request without it, as
+# the older revisions know no such header. Any other text is judged as a modern version:
+# so it gets the error that tells which ones are spoken.
+_SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
+_REQUEST_OVER = ConnectionClosed("the request is over")
+
+
 class HttpEndpoint:
     """The HTTP side of a server, "the MCP endpoint": it answers exchanges of any Shell.
 
@@ -8063,7 +8259,8 @@ class HttpEndpoint:
         max_body           the most bytes of a request's body; each shell sees to it
         max_kept           the most bytes that are kept for all clients together, but
                            always some bodies; who wants more is refused (503)
-        max_sessions       sessions at a time; to open one more is refused (503)
+        max_sessions       sessions at a time; for one more, who has the most loses the
+                           one that was used longest ago; if all are in use, 503
         session_seconds    how long a session is kept that nobody uses
     Raises ValueError for resource_metadata without the URL of the resource, and for
     hosts and origins that none can be.
@@ -8099,7 +8296,7 @@ class HttpEndpoint:
         self.max_body = max_body
         # A lone client, which gets a half of it all, has room for two bodies.
         self._kept = Budget(max(max_kept, 4 * max_body))
-        self._kept_each = max(MAX_KEPT_EACH, 2 * max_body)
+        self.kept_each = max(MAX_KEPT_EACH, 2 * max_body)
         self._verify = verify
         self._metadata = resource_metadata
         self._metadata_url = ""
@@ -8141,8 +8338,12 @@ class HttpEndpoint:
         try:
             serve = self._admit(exchange)
             exchange.party = self._party_of(exchange)
-            exchange.budget = Budget(self._kept_each, exchange.party.kept)
-            serve(exchange)
+            exchange.budget = Budget(self.kept_each, exchange.party.kept)
+            exchange.make_room = partial(self._make_room, exchange.party)
+            try:
+                serve(exchange)
+            finally:
+                exchange.budget.close()
         except McpError as error:
             self._refuse(exchange, error)
         except OSError as error:
@@ -8152,8 +8353,6 @@ class HttpEndpoint:
             if exchange.state == exchange.OPENING:
                 with suppress(OSError):
                     exchange.send(500, {})
-        finally:
-            exchange.budget.give_back_all()
 
     def _party_of(self, exchange: Exchange) -> Party:
         """Who asks."""
@@ -8282,7 +8481,7 @@ class HttpEndpoint:
         if _told_version(message) is not None or version not in _SESSION_VERSIONS:
             self._check_modern(object_or_empty(message), exchange)
             # Modern requests have no session.
-            connection = HttpConnection(self)
+            connection = HttpConnection(self, exchange)
         else:
             self._check_legacy(message, exchange.headers)
             envelope = object_or_empty(message)
@@ -8304,7 +8503,7 @@ class HttpEndpoint:
         row = method_row(envelope.get("method"))
         opening = row.handshake and exchange.request_id is not None
         if self._stateless:
-            connection = HttpConnection(self)
+            connection = HttpConnection(self, exchange)
             if not opening:
                 connection.protocol.version = version or ASSUMED_VERSION
             return connection
@@ -8414,26 +8613,74 @@ class HttpEndpoint:
         self, exchange: Exchange, one_stream: bool = False
     ) -> HttpConnection:
         self._close_idle_sessions()
-        connection = HttpConnection(
-            self, os.urandom(24).hex(), principal(exchange.auth), one_stream
-        )
-        with self._lock:
-            full = len(self._sessions) >= self._max_sessions
-            if not full:
-                self._sessions[str(connection.session_id)] = connection
-        if full:
-            raise HttpError(
-                503, f"{self._max_sessions} sessions are open", {"Retry-After": "60"}
-            )
+        session_id = os.urandom(24).hex()
+        connection = HttpConnection(self, exchange, session_id, one_stream)
+        while not self._add_session(connection):
+            if not self._close_surplus_session():
+                raise HttpError(
+                    503,
+                    f"{self._max_sessions} sessions are open, and in use",
+                    {"Retry-After": "60"},
+                )
         self.server.connected(connection)
         return connection
 
+    def _add_session(self, connection: HttpConnection) -> bool:
+        with self._lock:
+            if len(self._sessions) >= self._max_sessions:
+                return False
+            self._sessions[str(connection.session_id)] = connection
+        return True
+
+    def _idle_sessions(self) -> list[HttpConnection]:
+        """Those in which nothing is in flight, and nobody listens; the one that was
+        used longest ago is the first."""
+        busy = set(self._serving.values())
+        idle = [
+            each
+            for each in list(self._sessions.values())
+            if each not in busy and not each.protocol.in_flight
+        ]
+        return sorted(idle, key=lambda each: each.used)
+
     def _close_idle_sessions(self) -> None:
         oldest = time.monotonic() - self._session_seconds
-        busy = set(self._serving.values())
-        for connection in list(self._sessions.values()):
-            if connection.used < oldest and connection not in busy:
+        for connection in self._idle_sessions():
+            if connection.used < oldest:
                 self._close_session(connection)
+
+    def _close_surplus_session(self) -> bool:
+        """Close a session for a new one. False if all are in use.
+
+        Who has the most loses the one that was used longest ago. Its client gets a 404,
+        and opens another one.
+        """
+        idle = self._idle_sessions()
+        if not idle:
+            return False
+        parties = Counter(each.party for each in list(self._sessions.values()))
+        # Of several who have the most, the first: max() sees to that.
+        self._close_session(max(idle, key=lambda each: parties[each.party]))
+        return True
+
+    def _make_room(self, party: Party) -> bool:
+        """Let go of something that is kept for this party. False if all is needed.
+
+        First what was sent already, of the session that has most of it; then the
+        session that keeps the most, if it is idle.
+        """
+        sessions = [
+            each for each in list(self._sessions.values()) if each.party is party
+        ]
+        sessions.sort(key=lambda each: -each.replay.budget.taken)
+        if sessions and sessions[0].drop_replay():
+            return True
+        idle = [each for each in self._idle_sessions() if each.party is party]
+        idle.sort(key=lambda each: -each.budget.taken)
+        if not idle or idle[0].budget.taken < SHORT_BODY:
+            return False
+        self._close_session(idle[0])
+        return True
 
     def _find_session(self, exchange: Exchange) -> HttpConnection:
         """The session that a request names, if it is its own. Raises HttpError."""
@@ -8470,9 +8717,10 @@ class HttpEndpoint:
             self._sessions.pop(str(connection.session_id), None)
         self.server.disconnected(connection)
         connection.close(ConnectionClosed("the session is over"))
-        for stream in [connection.listening, *connection.streams.values()]:
+        for stream in [connection.listening, *connection.replay.streams.values()]:
             if stream is not None:
                 stream.end()
+        connection.budget.close()
 
     def _get(self, exchange: Exchange) -> None:
         """Listen; or, with Last-Event-ID, go on with the stream of that event."""
@@ -8480,7 +8728,7 @@ class HttpEndpoint:
         connection = self._find_session(exchange)
         last_id = exchange.headers.get("last-event-id", "0-")  # of `listening`
         name, _, number = last_id.rpartition("-")
-        stream = connection.streams.get(name)
+        stream = connection.replay.streams.get(name)
         if stream is None:
             raise HttpError(404, "Last-Event-ID: no such stream, or no longer")
         after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
@@ -8600,7 +8848,7 @@ def _metadata_url(resource: object) -> str:
 
 
 ###############################################################################
-# 20. HTTP server #############################################################
+# 21. HTTP server #############################################################
 ###############################################################################
 # The shells around the endpoint: a WSGI application, and a server of our own with its
 # sockets, threads and deadlines. What a request means is not decided here.
@@ -9140,7 +9388,7 @@ def _url_host(host: str) -> str:
 
 
 ###############################################################################
-# 21. HTTP requests ###########################################################
+# 22. HTTP requests ###########################################################
 ###############################################################################
 # A client's way to a server: proxies, redirects, a pool of connections that are kept
 # alive, and one request with its response. What is said there is not known here.
@@ -9533,7 +9781,7 @@ class _RoundTrip:
 
 
 ###############################################################################
-# 22. HTTP client #############################################################
+# 23. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
@@ -10228,7 +10476,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 23. Features ################################################################
+# 24. Features ################################################################
 ###############################################################################
 # What a server does. What it offers stands in its Registry; what its clients say is
 # answered by its ServerEndpoint, by one handler for each method of the table. Neither
@@ -10718,14 +10966,23 @@ class ServerEndpoint(Endpoint):
         if not ctx._connection.carries_changes(ctx._request):
             raise MethodNotFound("resources/subscribe: no stream could tell of changes")
         self._registry.find_resource(uri, ctx.protocol_version)
-        subscribed = ctx._connection.protocol.subscribed
-        if len(subscribed) >= MAX_QUEUED:
-            raise InvalidRequest(f"more than {MAX_QUEUED} subscriptions")
-        subscribed[uri] = True
+        connection = ctx._connection
+        subscribed = connection.protocol.subscribed
+        if uri in subscribed:
+            return {}
+        if len(subscribed) >= MAX_QUEUED or not connection.keep(sys.getsizeof(uri)):
+            raise InvalidRequest(f"more than {len(subscribed)} subscriptions")
+        # Another thread may have been faster.
+        token = object()
+        if subscribed.setdefault(uri, token) is not token:
+            connection.let_go(sys.getsizeof(uri))
         return {}
 
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
-        ctx._connection.protocol.subscribed.pop(params["uri"], None)
+        connection = ctx._connection
+        uri = params["uri"]
+        if connection.protocol.subscribed.pop(uri, None) is not None:
+            connection.let_go(sys.getsizeof(uri))
         return {}
 
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
@@ -10818,7 +11075,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 24. Server ##################################################################
+# 25. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -11373,7 +11630,8 @@ class Server:
         max_body: the most bytes of a request; more are refused (413)
         max_kept: the most bytes to keep for clients at once, but at least four bodies;
             who wants more is refused (503), and no one gets more than a half
-        max_sessions: how many legacy sessions may be open; more are refused (503)
+        max_sessions: how many legacy sessions may be open; for one more, an idle one
+            goes, of who has the most; if none is idle, it is refused (503)
         session_seconds: after which an idle one may go for a new one
         ssl_context: an ssl.SSLContext: serve https
         """
@@ -11428,7 +11686,8 @@ class Server:
         max_body: the most bytes of a request; more are refused (413)
         max_kept: the most bytes to keep for clients at once, but at least four bodies;
             who wants more is refused (503), and no one gets more than a half
-        max_sessions: how many legacy sessions may be open; more are refused (503)
+        max_sessions: how many legacy sessions may be open; for one more, an idle one
+            goes, of who has the most; if none is idle, it is refused (503)
         session_seconds: after which an idle one may go for a new one
         """
         endpoint = HttpEndpoint(
@@ -11522,7 +11781,7 @@ class Server:
 
 
 ###############################################################################
-# 25. Calls ###################################################################
+# 26. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -12072,7 +12331,7 @@ def encode_root(root: Any) -> Json:
 
 
 ###############################################################################
-# 26. Client ##################################################################
+# 27. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.

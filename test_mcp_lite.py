@@ -7080,18 +7080,32 @@ class TestHttpServer:
             assert Web(http).open().post(request("ping"))[0] == 200
 
     def test_sessions_are_capped_and_expire(self, server):
-        """Beyond the cap: 503 with Retry-After.
-
-        Who is idle for too long is forgotten.
+        """Beyond the cap, the one that was used longest ago goes, unless it is in use;
+        if all are, it is 503 with Retry-After. Who is idle for too long is forgotten.
         """
-        with server.start_http(max_sessions=2) as http:
-            first = Web(http).open()
-            Web(http).open()
-            status, headers, _ = Web(http).post(request("initialize"))
-            assert status == 503 and int(headers["Retry-After"]) > 0
+        gate = threading.Event()
+        begun = threading.Event()
+
+        @server.tool
+        def wait() -> str:
+            begun.set()
+            return str(gate.wait(SECONDS))
+
+        with server.start_http(max_sessions=3) as http:
+            first, second, third = (Web(http).open() for _ in range(3))
             assert first.post(request("ping"))[0] == 200
-            assert first.send("DELETE")[0] == 200
-            Web(http).open()
+            fourth = Web(http).open()
+            assert second.post(request("ping"))[0] == 404
+            assert first.post(request("ping"))[0] == 200
+            calling = threading.Thread(target=third.post, args=(call_legacy("wait"),))
+            calling.start()
+            assert begun.wait(SECONDS)
+            with first.stream(), fourth.stream():
+                status, headers, _ = Web(http).post(request("initialize"))
+                assert status == 503 and int(headers["Retry-After"]) > 0
+            gate.set()
+            calling.join(SECONDS)
+            assert third.post(request("ping"))[0] == 200
         with server.start_http(max_sessions=2, session_seconds=0) as http:
             idle = Web(http).open()
             listening = Web(http).open()
@@ -7263,6 +7277,163 @@ class TestHttpServer:
                 assert "waited" in str(next_message(response)["result"])
             assert "waited" in str(Web(http).post(call_tool("poll"))[2]["result"])
 
+    def test_an_answer_in_json_is_not_kept(self, server):
+        """No client can come back for it: it goes when it is sent."""
+        with server.start_http() as http:
+            session = Web(http).open()
+            (connection,) = http.endpoint._sessions.values()
+            before = connection.budget.taken
+            for n in range(3):
+                value = "x" * 100_000
+                assert session.post(call_legacy("echo", n, value=value))[0] == 200
+            eventually(lambda: connection.budget.taken == before)
+            assert list(connection.replay.streams) == ["0"]
+
+    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+    def test_events_that_were_sent_are_bounded_in_bytes(
+        self, server, monkeypatch, version
+    ):
+        """In all of a session; the latest can be had again, the oldest are gone."""
+        monkeypatch.setattr(mcp_lite, "MAX_REPLAY", 10_000)
+
+        @server.tool
+        def tell(ctx: Context, size: int) -> str:
+            ctx.progress(1)
+            return "x" * size
+
+        with server.start_http() as http:
+            session = Web(http).open(version)
+            (connection,) = http.endpoint._sessions.values()
+            before = connection.budget.taken
+            told = []
+            for n, size in enumerate([4000, 4000, 4000, 20_000]):
+                call = call_legacy("tell", n, size=size, meta={"progressToken": n})
+                with session.stream("POST", call) as response:
+                    told.append(events_of(response))
+                eventually(lambda: connection.budget.taken - before <= 10_000)
+                if n == 2:
+                    first_id = [e["id"] for e in told[n] if "id" in e][0]
+                    with session.stream(Last_Event_ID=first_id) as response:
+                        again = events_of(response)
+                    assert again[-1]["message"] == told[n][-1]["message"]
+            assert session.send("DELETE")[0] == 200
+            eventually(lambda: http.endpoint._kept.taken == 0)
+
+    def test_what_was_sent_gives_way_to_what_comes(self, server):
+        """A body that finds no room gets that of events that were sent."""
+
+        @server.tool
+        def tell(ctx: Context, size: int) -> str:
+            ctx.progress(1)
+            return "x" * size
+
+        with server.start_http(max_body=100_000, max_kept=0) as http:
+            session = Web(http).open()
+            for n in range(2):
+                call = call_legacy("tell", n, size=90_000, meta={"progressToken": n})
+                with session.stream("POST", call) as response:
+                    events_of(response)
+            eventually(lambda: http.endpoint._kept.taken > 180_000)
+            call = call_tool("echo", value="x" * 99_000)
+            assert Web(http).post(call)[0] == 200
+            eventually(lambda: http.endpoint._kept.taken < 20_000)
+            assert session.post(request("ping"))[0] == 200
+
+    def test_a_session_that_keeps_much_gives_way(self, server):
+        """One that nobody uses just now, and that keeps the most of what there is."""
+        with server.start_http(max_body=100_000, max_kept=0) as http:
+            small = Web(http).open()
+            large = Web(http).open()
+            for n in range(95):
+                uri = f"x://files/{n}/" + "x" * 1_800
+                answer = large.post(request("resources/subscribe", {"uri": uri}))
+                assert answer[2]["result"] == {}
+            call = call_tool("echo", value="x" * 99_000)
+            assert Web(http).post(call)[0] == 200
+            assert small.post(request("ping"))[0] == 200
+            assert large.post(request("ping"))[0] == 404
+
+    def test_subscribed_uris_are_counted_in_bytes(self, server, monkeypatch):
+        """What is subscribed in a session has a bound; unsubscribing makes room."""
+        monkeypatch.setattr(mcp_lite, "MAX_KEPT_EACH", 10_000)
+        with server.start_http(max_body=5_000) as http:
+            session = Web(http).open()
+
+            def ask(method, n):
+                uri = f"x://files/{n}/" + "x" * 1_800
+                return session.post(request("resources/" + method, {"uri": uri}))[2]
+
+            answers = [ask("subscribe", n) for n in range(7)]
+            assert ["result" in answer for answer in answers] == [True] * 5 + [
+                False
+            ] * 2
+            assert answers[-1]["error"]["message"] == "more than 5 subscriptions"
+            assert "result" in ask("subscribe", 0) and "error" in ask("subscribe", 5)
+            assert "result" in ask("unsubscribe", 0) and "result" in ask("subscribe", 5)
+
+    def test_what_a_client_says_of_itself_is_bounded(self, server):
+        """In a session that is kept: as it is in memory, not as it was written."""
+        client = {"name": "t", "version": "0"}
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": client,
+        }
+        with server.start_http(max_sessions=1) as http:
+            client["title"] = "x" * 20_000
+            assert Web(http).post(request("initialize", params))[0] == 200
+            eventually(lambda: 20_000 < http.endpoint._kept.taken < 30_000)
+            for name, value in (
+                ("title", "x" * 40_000),
+                ("icons", [[] for _ in range(1000)]),
+            ):
+                params["clientInfo"] = {**client, name: value}
+                answer = Web(http).post(request("initialize", params))
+                assert answer[2]["error"]["code"] == -32602
+                assert "clientInfo: expected at most" in answer[2]["error"]["message"]
+
+    def test_who_has_the_most_sessions_loses_one(self, server):
+        """Not the one that was used longest ago, if it is another principal's."""
+        claims = {"a": {"sub": "ann"}, "b": {"sub": "bob"}}
+        with server.start_http(verify=claims.get, max_sessions=4) as http:
+            ann = Web(http, Authorization="Bearer a").open()
+            bob = [Web(http, Authorization="Bearer b").open() for _ in range(6)]
+            found = [session.post(request("ping"))[0] for session in (ann, *bob)]
+            assert found == [200, 404, 404, 404, 200, 200, 200]
+
+    def test_what_waits_in_a_session_is_counted_in_bytes(self, server, monkeypatch):
+        """POSTs of HTTP+SSE wait for workers: beyond a limit it is 429, until they ran."""
+        monkeypatch.setattr(mcp_lite, "MAX_KEPT_EACH", 300_000)
+        gate = threading.Event()
+
+        @server.tool
+        def take(value: str) -> str:
+            gate.wait(SECONDS)
+            return "taken"
+
+        with server.start_http(max_body=100_000) as http:
+            web = Web(http)
+            with web.stream(path="/sse") as old:
+                path = next_event(old)["data"]
+                hello = {
+                    "protocolVersion": "2024-11-05",
+                    "capabilities": {},
+                    "clientInfo": {"name": "t", "version": "0"},
+                }
+                web.send("POST", request("initialize", hello, 0), path=path)
+                assert next_message(old)["id"] == 0
+                call = functools.partial(call_legacy, "take", value="x" * 90_000)
+                statuses = [
+                    web.send("POST", call(n), path=path)[0] for n in range(1, 6)
+                ]
+                assert statuses == [202, 202, 202, 429, 429]
+                gate.set()
+                assert {next_message(old)["id"] for _ in range(3)} == {1, 2, 3}
+                eventually(lambda: http.endpoint._kept.taken < 90_000)
+                assert web.send("POST", call(6), path=path)[0] == 202
+                assert next_message(old)["id"] == 6
+            eventually(lambda: http.endpoint._kept.taken == 0)
+
     def test_what_is_kept_is_bounded(self, web, monkeypatch):
         """A stream keeps the last of its events, a session the last of its streams."""
         monkeypatch.setattr(mcp_lite, "MAX_EVENTS", 3)
@@ -7326,10 +7497,10 @@ class TestHttpServer:
         with server.start_http() as http:
             session = Web(http).open(version)
             (connection,) = http.endpoint._sessions.values()
-            before = len(connection.streams)
+            before = len(connection.replay.streams)
             for _ in range(3):
                 assert session.post(json.dumps(batch).encode())[0] == status
-            assert len(connection.streams) == before
+            assert len(connection.replay.streams) == before
 
     @pytest.fixture
     def two_streams(self, server):
@@ -9050,6 +9221,7 @@ def recorded(server):
         answer = http.endpoint.answer
 
         def record(exchange):
+            exchange.budget = mcp_lite.Budget(1 << 30)
             body = json.loads(exchange.body) if exchange.body else None
             seen.append((exchange.method, exchange.headers, body))
             answer(exchange)
