@@ -9149,10 +9149,11 @@ def legacy_site(version="2025-11-25", **answers):
         message = seen["message"]
         if not isinstance(message, dict):
             message = {"method": seen["method"]}
-        answer = answers.get(message.get("method", "").replace("/", "_"))
+        method = message.get("method", "")
+        answer = answers.get(method.replace("/", "_"))
         if answer is not None:
             return answer(seen, sock)
-        if message["method"] == "initialize":
+        if method == "initialize":
             result = {
                 "protocolVersion": version,
                 "serverInfo": {"name": "fake", "version": "1"},
@@ -9163,7 +9164,7 @@ def legacy_site(version="2025-11-25", **answers):
                 {"Mcp-Session-Id": "s1"},
                 {"jsonrpc": "2.0", "id": message["id"], "result": result},
             )
-        if message["method"] in ("GET", "DELETE"):
+        if method in ("GET", "DELETE"):
             return 405, {}, b""
         if "id" not in message:
             return 202, {}, b""
@@ -9185,8 +9186,7 @@ def site_of_sessions(initialize, call):
     plain = legacy_site(tools_call=call)
 
     def script(seen, sock):
-        message = seen["message"]
-        if isinstance(message, dict) and message["method"] == "initialize":
+        if member(seen, "message", "method") == "initialize":
             return initialize(seen, sock)
         return plain(seen, sock)
 
@@ -9211,6 +9211,11 @@ def answer_to(seen, text):
         "id": seen["message"]["id"],
         "result": {"resultType": "complete", **text_result(text)},
     }
+
+
+def member(value, *path):
+    """The member of a member; None where there is none."""
+    return mcp_lite.member_at(value, path)
 
 
 @pytest.fixture
@@ -9920,6 +9925,102 @@ class TestHttpClient:
                 for each in found
             )
 
+    def test_a_broken_line_is_not_continued(self):
+        """A stream that broke off within an event begins anew when it is resumed."""
+        calls = []
+
+        def call(seen, sock):
+            calls.append(seen)
+            return 200, {}, b'retry: 1\nid: a1\ndata:\n\nid: a2\ndata: {"jso'
+
+        def get(seen, sock):
+            if seen["headers"].get("last-event-id") != "a1":
+                return 405, {}, b""
+            return 200, {}, event_of(answer_to(calls[0], "whole"), id="a2").encode()
+
+        with web_server(legacy_site(tools_call=call, GET=get)) as (url, _):
+            with Client(url, version="2025-11-25") as client:
+                assert client.call("x") == "whole"
+
+    @pytest.mark.parametrize("status", [204, 404, 405])
+    def test_a_stream_that_is_over_is_no_lost_session(self, status):
+        """Who comes back to it hears no answer; but a session that still answers is
+        not opened again.
+        """
+
+        def call(seen, sock):
+            return 200, {}, b"retry: 1\nid: a1\ndata:\n\n"
+
+        def get(seen, sock):
+            return (status if "last-event-id" in seen["headers"] else 405), {}, b""
+
+        site = legacy_site(
+            tools_call=call, GET=get, ping=lambda seen, sock: result_of(seen)
+        )
+        with web_server(site) as (url, seen):
+            with Client(url, version="2025-11-25") as client:
+                with pytest.raises(ConnectionClosed, match="without an answer"):
+                    client.call("x")
+                client.ping()
+            methods = [member(each, "message", "method") for each in seen]
+            assert methods.count("initialize") == 1
+
+    def test_a_place_that_is_forgotten(self):
+        """A server that knows the session, and not where a listener was,
+        is listened to anew; one that is busy for a moment is asked again.
+        """
+        visits = []
+        done = threading.Event()
+        script = [
+            (200, b"retry: 1\nid: g1\ndata:\n\n"),
+            (503, b"busy"),
+            (404, b"no such stream"),
+            (200, b""),
+        ]
+
+        def get(seen, sock):
+            visits.append(seen["headers"].get("last-event-id"))
+            if script:
+                status, body = script.pop(0)
+                return status, {}, body
+            change = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            begin_stream(sock, event_of(change))
+            done.wait(SECONDS)
+            return None
+
+        heard = threading.Event()
+        site = legacy_site(GET=get, ping=lambda seen, sock: result_of(seen))
+        with web_server(site) as (url, seen):
+            try:
+                with Client(
+                    url,
+                    version="2025-11-25",
+                    on_notification=lambda method, _: heard.set(),
+                ):
+                    assert heard.wait(SECONDS)
+            finally:
+                done.set()
+            methods = [member(each, "message", "method") for each in seen]
+            assert methods.count("initialize") == 1
+        assert visits == [None, "g1", "g1", None, None]
+
+    def test_nobody_waits_for_a_stream_that_nobody_wants(self):
+        """A server may ask for a long pause before a stream is read on: who gave up
+        the call, or the session, does not leave a thread waiting.
+        """
+
+        def call(seen, sock):
+            return 200, {}, b"retry: 999999999\nid: a1\ndata:\n\n"
+
+        with web_server(legacy_site(tools_call=call)) as (url, _), Client(
+            url, version="2025-11-25"
+        ) as client:
+            workers = client._connection.transport._workers
+            for _ in range(5):
+                with pytest.raises(Timeout):
+                    client.call_tool("x", timeout=0.05)
+            eventually(lambda: len(workers._idle) == len(workers._threads))
+
     def test_it_comes_back_to_listen(self):
         """The GET stream is opened again when it ends, after its last event."""
         visits = []
@@ -10107,6 +10208,136 @@ class TestHttpClient:
                 assert each.result()["content"][0]["text"] == "s2"
         assert sessions == ["s3"]
 
+    @pytest.mark.parametrize("events", [False, True])
+    def test_a_new_session_counts(self, events):
+        """What a server says when it opens a session in place of a lost one
+        is taken over: its revision, what it offers. It is asked as at first.
+        """
+        hellos = []
+
+        def initialize(seen, sock):
+            hellos.append(seen["headers"])
+            version = "2025-11-25" if len(hellos) == 1 else "2025-03-26"
+            status, _, body = result_of(
+                seen,
+                protocolVersion=version,
+                capabilities={"tools": {}, "x": {"n": len(hellos)}},
+                serverInfo={"name": version, "version": "1"},
+            )
+            if events and len(hellos) > 1:
+                ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
+                body = (event_of(ping) + event_of(body)).encode()
+            return status, {"Mcp-Session-Id": f"s{len(hellos)}"}, body
+
+        def call(seen, sock):
+            if seen["headers"].get("mcp-session-id") == "s1":
+                return 404, {}, b"no session"
+            return result_of(
+                seen, **text_result(seen["headers"]["mcp-protocol-version"])
+            )
+
+        with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
+            url, version="auto"
+        ) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert client.call("x") == "2025-03-26"
+            assert client.protocol_version == "2025-03-26"
+            assert client.server_info["name"] == "2025-03-26"
+            assert client.server_capabilities["x"] == {"n": 2}
+        for headers in hellos:
+            assert "mcp-session-id" not in headers
+            assert "mcp-protocol-version" not in headers
+
+    @pytest.mark.parametrize(
+        "answer, error, said",
+        [
+            (
+                {"error": {"code": -32000, "message": "no more seats"}},
+                McpError,
+                "no more seats",
+            ),
+            (
+                {"result": {"protocolVersion": "1999-01-01", "capabilities": {}}},
+                mcp_lite.UnsupportedVersion,
+                "1999-01-01",
+            ),
+            ({}, ConnectionClosed, "without|no answer"),
+        ],
+        ids=["error", "revision", "nothing"],
+    )
+    def test_a_new_session_that_is_none(self, answer, error, said):
+        """What came in place of a new session ends the call that wanted it,
+        and the next one tries again.
+        """
+        hellos = []
+
+        def initialize(seen, sock):
+            hellos.append(seen)
+            if len(hellos) != 2:
+                status, _, body = legacy_site()(seen, sock)
+                return status, {"Mcp-Session-Id": f"s{len(hellos)}"}, body
+            return (
+                200,
+                {},
+                {"jsonrpc": "2.0", "id": seen["message"]["id"], **answer},
+            )
+
+        def call(seen, sock):
+            if seen["headers"].get("mcp-session-id") != "s3":
+                return 404, {}, b"no session"
+            return result_of(seen, **text_result("x"))
+
+        with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
+            url, version="2025-11-25"
+        ) as client:
+            with pytest.raises(error, match=said):
+                client.call("x")
+            assert client.protocol_version == "2025-11-25"
+            assert client.call("x") == "x"
+
+    def test_sessions_that_are_always_lost(self):
+        """A server that forgets each session before it is of use
+        is not asked for another one for ever.
+        """
+
+        subscribed = []
+
+        def answer(seen, sock):
+            if subscribed:
+                return 404, {}, b"no session"
+            subscribed.append(seen)
+            return result_of(seen)
+
+        site = legacy_site(tools_call=answer, resources_subscribe=answer)
+        with web_server(site) as (url, seen), Client(
+            url, version="2025-11-25", timeout=2
+        ) as client:
+            # Each session would be told of it.
+            client.subscribe("x://note")
+            with pytest.raises(McpError, match="HTTP 404 X: no session"):
+                client.call("x")
+            methods = [member(each, "message", "method") for each in list(seen)]
+            assert methods.count("initialize") == 2
+
+    @pytest.mark.parametrize("session", ["a b", "\xe9", "x" * 60_000, "a\r\n b"])
+    def test_a_session_s_id_that_cannot_be_sent_back(self, session):
+        """It is refused: "MUST only contain visible ASCII characters", and not
+        without end.
+        """
+
+        def initialize(seen, sock):
+            status, _, body = legacy_site()(seen, sock)
+            body = json.dumps(body).encode()
+            sock.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\nMcp-Session-Id: %b\r\n\r\n%b"
+                % (len(body), session.encode("latin-1"), body)
+            )
+
+        with web_server(site_of_sessions(initialize, None)) as (url, _):
+            with pytest.raises(McpError, match="Mcp-Session-Id: expected 1 to 4096"):
+                Client(url, version="2025-11-25").connect()
+
     def test_the_session_ends_with_the_client(self, recorded):
         """close() deletes it."""
         http, seen = recorded
@@ -10162,6 +10393,27 @@ class TestHttpClient:
             ("=?base64?IGE=?=", None),
             (None, None),
         ]
+
+    @pytest.mark.parametrize(
+        "method, params, said",
+        [
+            ("x\r\ny: z", {}, "Mcp-Method: no header can hold"),
+            ("x/é", {}, "Mcp-Method: no header can hold"),
+            ("tools/call", {"name": 2**53}, "Mcp-Name: expected an integer within"),
+            ("prompts/get", {"name": ["a"]}, "Mcp-Name: expected string"),
+        ],
+    )
+    def test_what_no_header_mirrors_is_not_sent(self, server, method, params, said):
+        """In the modern era, which wants it mirrored. In a session it goes unmirrored."""
+        with server.start_http() as http, Client(http.url) as client, pytest.raises(
+            mcp_lite.InvalidParams, match=said
+        ):
+            client.request(method, params)
+        with server.start_http() as http, Client(
+            http.url, version="2025-11-25"
+        ) as client, pytest.raises(McpError) as caught:
+            client.request(method, params)
+        assert "no header" not in str(caught.value)
 
     def test_tools_with_wrong_headers_are_left_out(self, caplog):
         """One malformed tool is told to the log, and hides no other."""
@@ -10394,6 +10646,207 @@ class TestHttpClient:
         with Client(http.url, headers={"accept": "*/*", "mcp-METHOD": "x"}) as client:
             client.ping()
         assert all(headers["accept"] != "*/*" for _, headers, _ in seen)
+
+    # Servers that mean harm
+
+    @pytest.mark.parametrize(
+        "answer, said",
+        [
+            (b"Content-Type: text/event-stream\r\n\r\ndata: %b", "an event of more"),
+            (b"Content-Type: text/event-stream\r\n\r\n:%b", "an event of more"),
+            (b"Content-Type: application/json\r\n\r\n%b", "without an answer"),
+            (b"Content-Type: text/html\r\n\r\n<p>hi", "got .text/html"),
+            (
+                b"Content-Type: application/json\r\nContent-Encoding: gzip\r\n\r\n\x1f",
+                "Content-Encoding: .gzip. was not asked for",
+            ),
+            (b"X: y\r\n" * 101, "more than 100 headers"),
+            (b"X: %b", "line"),
+            (b"Transfer-Encoding: chunked\r\n\r\nno\r\n{", "IncompleteRead"),
+            (b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}{}{}", "IncompleteRead"),
+            (b"Content-Length: 99999999999999999999\r\n\r\n{", "without an answer"),
+            (b"Content-Length: -1\r\n\r\n{", "without an answer"),
+        ],
+    )
+    def test_what_is_no_answer_is_told(self, answer, said):
+        """Endless, packed, cut off, or something else: the caller hears what was
+        wrong with it, and the next call is none the worse for it.
+        """
+        endless = b"x" * (mcp_lite.MAX_MESSAGE + (1 << 20)) if b"%b" in answer else b""
+        if b"Content-Type" not in answer:
+            answer = b"Content-Type: application/json\r\n" + answer
+
+        def call(seen, sock):
+            if seen["message"]["params"]["name"] == "good":
+                return result_of(seen, **text_result("good"))
+            head, _, _ = answer.partition(b"%b")
+            sock.sendall(b"HTTP/1.1 200 OK\r\n" + head)
+            sock.sendall(endless)
+
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(
+            url
+        ) as client:
+            with pytest.raises(ConnectionClosed, match=said):
+                client.call("bad")
+            assert client.call("good") == "good"
+            assert client._connection.transport._budget.taken == 0
+
+    def test_answers_that_never_end_share_a_budget(self, monkeypatch):
+        """What is kept of unfinished answers is bounded over all calls together."""
+        monkeypatch.setattr(mcp_lite, "MAX_RECEIVED", 1 << 20)
+        heads = {
+            "body": b"Content-Type: application/json\r\n\r\n",
+            "line": b"Content-Type: text/event-stream\r\n\r\ndata: ",
+        }
+        release = threading.Event()
+
+        def call(seen, sock):
+            name = seen["message"]["params"]["name"]
+            if name == "good":
+                return result_of(seen, **text_result("good"))
+            sock.sendall(b"HTTP/1.1 200 OK\r\n" + heads[name] + b"x" * 400_000)
+            release.wait(SECONDS)
+
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(
+            url
+        ) as client:
+            try:
+                budget = client._connection.transport._budget
+                calls = [client.start_call(name) for name in ("body", "line")]
+                eventually(lambda: budget.taken > 800_000)
+                with pytest.raises(ConnectionClosed, match="unfinished answers"):
+                    client.call("line")
+                assert not any(each.done() for each in calls)
+                for each in calls:
+                    each.cancel()
+                eventually(lambda: budget.taken == 0)
+                assert client.call("good") == "good"
+            finally:
+                release.set()
+
+    @pytest.mark.parametrize(
+        "begin, drip",
+        [
+            (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+            (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
+            (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", b" "),
+            (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b":\n"),
+            (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b"\n"),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+                b'data: {"jsonrpc": "2.0", "method": "notifications/x"}\n\n',
+            ),
+            (b"HTTP/1.1 500 X\r\nContent-Length: 9999\r\n\r\n", b"x"),
+        ],
+        ids=["interim", "head", "body", "comments", "blank", "events", "error"],
+    )
+    def test_bytes_that_drip_do_not_hold_up_a_call(self, begin, drip):
+        """Its time is over in all, whatever still comes; and the server is left."""
+        left = threading.Event()
+
+        def call(seen, sock):
+            try:
+                sock.sendall(begin)
+                while True:
+                    sock.sendall(drip)
+                    time.sleep(0.05)
+            except OSError:
+                left.set()
+
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(
+            url
+        ) as client:
+            with pytest.raises(Timeout):
+                client.call_tool("x", timeout=0.4)
+            assert left.wait(SECONDS)
+
+    def test_interim_responses(self):
+        """A few may go before any response; more than a few are not listened to."""
+        interims = [b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"]
+        interims += [b"HTTP/1.1 100 Continue\r\n\r\n", interims[0]]
+
+        def call(seen, sock):
+            if seen["message"]["params"]["name"] == "few":
+                sock.sendall(b"".join(interims))
+                return result_of(seen, **text_result("here"))
+            sock.sendall(b"".join(interims) * 10)
+
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(
+            url
+        ) as client:
+            assert client.call("few") == "here"
+            with pytest.raises(ConnectionClosed, match="more than 20 interim"):
+                client.call("many")
+
+    def test_what_drips_behind_an_answer(self):
+        """It is not waited for: the call has its answer, the connection goes."""
+        left = threading.Event()
+
+        def call(seen, sock):
+            event = event_of(answer_to(seen, "x")).encode()
+            sock.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0" % (len(event), event)
+            )
+            try:
+                while True:
+                    sock.sendall(b"0")
+                    time.sleep(0.02)
+            except OSError:
+                left.set()
+
+        with web_server(modern_site(tools_call=call)) as (url, _), Client(
+            url
+        ) as client:
+            assert client.call("x") == "x"
+            assert left.wait(SECONDS)
+            assert not client._connection.transport._pool._busy
+
+    @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
+    def test_who_may_be_answered(self, version):
+        """A server of a session may ask; to one of the modern era no response is ever
+        sent, whatever it asks.
+        """
+        answered = threading.Event()
+        ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
+
+        def stream(seen, sock):
+            if version == "auto":
+                return (
+                    200,
+                    {},
+                    (event_of(ping) + event_of(answer_to(seen, "x"))).encode(),
+                )
+            begin_stream(sock, event_of(ping))
+            answered.wait(SECONDS)
+            sock.sendall(event_of(answer_to(seen, "x")).encode())
+            return None
+
+        def discover(seen, sock):
+            status, _, body = modern_site()(seen, sock)
+            return status, {}, (event_of(ping) + event_of(body)).encode()
+
+        def script(seen, sock):
+            message = seen["message"]
+            if isinstance(message, dict) and "method" not in message:
+                answered.set()
+                return 202, {}, b""
+            site = legacy_site(tools_call=stream)
+            if version == "auto":
+                site = modern_site(tools_call=stream)
+                if message["method"] == "server/discover":
+                    return discover(seen, sock)
+            return site(seen, sock)
+
+        with web_server(script) as (url, seen), Client(url, version=version) as client:
+            assert [client.call("x") for _ in range(3)] == ["x"] * 3
+        answers = [
+            each["message"]
+            for each in seen
+            if isinstance(each["message"], dict) and "method" not in each["message"]
+        ]
+        expected = {"jsonrpc": "2.0", "id": "p", "result": {}}
+        assert answers == ([] if version == "auto" else [expected] * 3)
 
     # The end of waiting
 
