@@ -9938,9 +9938,10 @@ class TestHttpClient:
                 return 405, {}, b""
             return 200, {}, event_of(answer_to(calls[0], "whole"), id="a2").encode()
 
-        with web_server(legacy_site(tools_call=call, GET=get)) as (url, _):
-            with Client(url, version="2025-11-25") as client:
-                assert client.call("x") == "whole"
+        with web_server(legacy_site(tools_call=call, GET=get)) as (url, _), Client(
+            url, version="2025-11-25"
+        ) as client:
+            assert client.call("x") == "whole"
 
     @pytest.mark.parametrize("status", [204, 404, 405])
     def test_a_stream_that_is_over_is_no_lost_session(self, status):
@@ -9957,11 +9958,12 @@ class TestHttpClient:
         site = legacy_site(
             tools_call=call, GET=get, ping=lambda seen, sock: result_of(seen)
         )
-        with web_server(site) as (url, seen):
-            with Client(url, version="2025-11-25") as client:
-                with pytest.raises(ConnectionClosed, match="without an answer"):
-                    client.call("x")
-                client.ping()
+        with web_server(site) as (url, seen), Client(
+            url, version="2025-11-25"
+        ) as client:
+            with pytest.raises(ConnectionClosed, match="without an answer"):
+                client.call("x")
+            client.ping()
             methods = [member(each, "message", "method") for each in seen]
             assert methods.count("initialize") == 1
 
@@ -10334,9 +10336,11 @@ class TestHttpClient:
                 % (len(body), session.encode("latin-1"), body)
             )
 
-        with web_server(site_of_sessions(initialize, None)) as (url, _):
-            with pytest.raises(McpError, match="Mcp-Session-Id: expected 1 to 4096"):
-                Client(url, version="2025-11-25").connect()
+        site = site_of_sessions(initialize, None)
+        with web_server(site) as (url, _), pytest.raises(
+            McpError, match="Mcp-Session-Id: expected 1 to 4096"
+        ):
+            Client(url, version="2025-11-25").connect()
 
     def test_the_session_ends_with_the_client(self, recorded):
         """close() deletes it."""
@@ -10682,6 +10686,7 @@ class TestHttpClient:
             head, _, _ = answer.partition(b"%b")
             sock.sendall(b"HTTP/1.1 200 OK\r\n" + head)
             sock.sendall(endless)
+            return None
 
         with web_server(modern_site(tools_call=call)) as (url, _), Client(
             url
@@ -10706,6 +10711,7 @@ class TestHttpClient:
                 return result_of(seen, **text_result("good"))
             sock.sendall(b"HTTP/1.1 200 OK\r\n" + heads[name] + b"x" * 400_000)
             release.wait(SECONDS)
+            return None
 
         with web_server(modern_site(tools_call=call)) as (url, _), Client(
             url
@@ -10770,6 +10776,7 @@ class TestHttpClient:
                 sock.sendall(b"".join(interims))
                 return result_of(seen, **text_result("here"))
             sock.sendall(b"".join(interims) * 10)
+            return None
 
         with web_server(modern_site(tools_call=call)) as (url, _), Client(
             url
