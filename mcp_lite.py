@@ -5307,6 +5307,9 @@ class Transport:
     """
 
     feeds = False
+    # Headers say what a message is about, arguments of tools among it: so the list of
+    # tools, which says of which, is read before the first call of one.
+    mirrors = False
 
     def start(self, connection: Connection) -> None:
         """Know the connection that this carries."""
@@ -9973,6 +9976,7 @@ class HttpTransport(Transport):
     HTTP_SSE = "HTTP+SSE"
 
     feeds = True
+    mirrors = True
     # Known from start() on.
     connection: Connection
     # Between two looks at whether a stream is still wanted.
@@ -11793,6 +11797,7 @@ class Call:
     round after round (basic/patterns/mrtr.md: a result may ask questions; the client
     answers them, and sends the request again, under another id):
 
+        held --the list of tools is read, for what headers mirror--> sent
         sent --the last answer--> finished | failed
          ^ |
          | `--another one--> asked --a worker goes on--> answering --it cannot--> failed
@@ -11828,7 +11833,30 @@ class Call:
         # It tells that the server is still at it: then only the deadline ends the wait.
         wants_progress = on_progress is not None or client.total_timeout is not None
         self._waiter = Waiter(method, wants_progress, goes_on=self._go_on_after)
-        self._connection.request(self._waiter, params)
+        if self._must_know_mirrors():
+            self._connection.hold(self._waiter)
+            client._when_mirrors_are_known(self._begin)
+        else:
+            self._connection.request(self._waiter, params)
+
+    def _must_know_mirrors(self) -> bool:
+        """Whether what headers mirror of the arguments is not known yet, and wanted."""
+        transport = self._connection.transport
+        return (
+            transport.mirrors
+            and method_row(self._waiter.method).mirrors_arguments
+            and bool(self._params.get("arguments"))
+            and self._connection.protocol.version >= FIRST_MODERN
+            and not self._client._endpoint.knows_mirrors
+        )
+
+    def _begin(self) -> None:
+        """Send the request that was held until now, unless it has ended."""
+        try:
+            if self._is_open():
+                self._connection.request(self._waiter, self._params)
+        except Exception as error:
+            self._fail(error)
 
     def result(self, timeout: float | None = None) -> Json:
         """Block until the last answer is here. Returns the result, as on the wire.
@@ -12106,9 +12134,13 @@ class ClientEndpoint(Endpoint):
         # By a tool's name: its outputSchema, compiled once it was used; None when the
         # list of tools must be read (again). A list of tools replaces it as a whole.
         self.output_schemas: dict[str, Any] | None = None
-        # By a tool's name, as far as lists were read: what headers mirror of its
-        # arguments.
+        # By a tool's name, from the latest list: what headers mirror of its arguments.
         self.mirrors: dict[str, list[tuple[list[str], str]]] = {}
+        # A list was read, or was not to be had. Until then, first calls wait here to be
+        # sent; who takes the one `errand` reads the list for all of them.
+        self.knows_mirrors = False
+        self.first_calls: list[Job] = []
+        self.errand = [True]
         # Nothing is known of the server yet.
         self.learn_server({})
 
@@ -12124,6 +12156,8 @@ class ClientEndpoint(Endpoint):
     def connected(self, connection: Connection) -> None:
         """Have a thread for callbacks: one, so that they run in order."""
         self.callbacks = Workers("mcp-callbacks", 1, do_nothing, self._log)
+        self.knows_mirrors = False
+        self.errand = [True]
 
     def disconnected(self, connection: Connection) -> None:
         """Let the callbacks run that wait, for a while."""
@@ -12139,7 +12173,7 @@ class ClientEndpoint(Endpoint):
         connection.fail_pending(end)
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """What HTTP headers mirror of a tool's arguments, as far as lists were read."""
+        """What HTTP headers mirror of a tool's arguments, by the latest list."""
         return self.mirrors.get(tool, [])
 
     def capabilities(self, version: str = NEWEST) -> Json:
@@ -12934,12 +12968,11 @@ class Client:
     def _read_tools(self, deadline: float) -> list[Json]:
         """Every tool; and remember what calls of them want to know."""
         tools = []
+        mirrors = {}
         for tool in self._read_pages("tools/list", deadline):
             name = str(tool.get("name"))
             try:
-                self._endpoint.mirrors[name] = header_parameters(
-                    tool.get("inputSchema")
-                )
+                mirrors[name] = header_parameters(tool.get("inputSchema"))
                 tools.append(tool)
             except ValueError as error:
                 # Over HTTP "MUST exclude the invalid tool"; elsewhere we may.
@@ -12948,7 +12981,37 @@ class Client:
         self._endpoint.output_schemas = {
             str(tool.get("name")): tool.get("outputSchema") for tool in tools
         }
+        self._endpoint.mirrors = mirrors
+        self._endpoint.knows_mirrors = True
         return tools
+
+    def _when_mirrors_are_known(self, begin: Job) -> None:
+        """Have begin() called when the list of tools was read, which one thread does
+        for all first calls. Does not block."""
+        endpoint = self._endpoint
+        endpoint.first_calls.append(begin)
+        if endpoint.knows_mirrors:
+            # It may have come too late for that thread.
+            self._begin_first_calls()
+            return
+        with suppress(IndexError):
+            endpoint.errand.pop()
+            # No worker: they may all run callbacks that make first calls.
+            self._require_connection().helpers.submit(self._read_mirrors)
+
+    def _read_mirrors(self) -> None:
+        try:
+            self._read_tools(time.monotonic() + PROBE_SECONDS)
+        except Exception as error:
+            # The server says so if it misses a header: see Call._read_tools_again.
+            self._log.debug(f"what headers mirror is not known: {error_text(error)}")
+            self._endpoint.knows_mirrors = True
+        self._begin_first_calls()
+
+    def _begin_first_calls(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._endpoint.first_calls.pop(0)()
 
     def list_resources(self) -> list[Json]:
         """Every resource: [{"uri", "name", ...}]. Raises as list_tools."""

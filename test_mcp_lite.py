@@ -10487,6 +10487,110 @@ class TestHttpClient:
                 "tools/call",
             ]
 
+    def test_the_first_call_mirrors_its_arguments(self, server, recorded):
+        """The list of tools says which; it is read once, by one for all who call
+        at once, before any of them is sent.
+        """
+        http, seen = recorded
+        schema = {
+            "type": "object",
+            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        }
+        server.add_tool(lambda region: region, name="place", input_schema=schema)
+        for _ in range(2):
+            seen.clear()
+            with Client(http.url) as client:
+                gate = threading.Barrier(8)
+
+                def call(client=client, gate=gate):
+                    gate.wait(SECONDS)
+                    assert client.call("place", region="Oslo") == "Oslo"
+
+                threads = [threading.Thread(target=call) for _ in range(8)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(SECONDS)
+                client.call("place", region="Oslo")
+            posts = [(message["method"], headers) for _, headers, message in seen]
+            methods = [method for method, _ in posts]
+            assert methods.count("tools/call") == 9
+            assert methods[:-9] == ["server/discover"] + ["tools/list"] * (
+                len(methods) - 10
+            )
+            firsts = [
+                message
+                for _, _, message in seen
+                if message["method"] == "tools/list"
+                and "cursor" not in message["params"]
+            ]
+            assert len(firsts) == 1
+            assert {headers["mcp-param-region"] for _, headers in posts[-9:]} == {
+                "Oslo"
+            }
+
+    @pytest.mark.parametrize("status", [200, 500])
+    def test_a_first_list_that_says_nothing(self, status):
+        """Where it fails, or does not have the tool, the call is sent all the same,
+        and it is not read for the next one. Without arguments, it is not read at all.
+        """
+
+        def call(seen, sock):
+            return result_of(seen, **text_result("x"))
+
+        def list_tools(seen, sock):
+            _, _, body = result_of(seen, tools=[], ttlMs=0)
+            return status, {}, body if status == 200 else b"out of order"
+
+        site = modern_site(tools_call=call, tools_list=list_tools)
+        with web_server(site) as (url, seen), Client(url) as client:
+            client.call("x")
+            assert [client.call("x", a=1) for _ in range(3)] == ["x"] * 3
+            methods = [each["message"]["method"] for each in seen]
+            assert methods[1:] == ["tools/call", "tools/list"] + ["tools/call"] * 3
+
+    def test_a_first_call_that_ends_before_it_is_sent(self):
+        """By its timeout, by cancel(), or with the client: it is never sent then."""
+        listing = threading.Event()
+        release = threading.Event()
+
+        def list_tools(seen, sock):
+            listing.set()
+            release.wait(SECONDS)
+            return result_of(seen, tools=[], ttlMs=0)
+
+        site = modern_site(
+            tools_list=list_tools,
+            tools_call=lambda seen, sock: result_of(seen, **text_result("x")),
+        )
+        with web_server(site) as (url, seen):
+            try:
+                with Client(url) as client:
+                    calls = [client.start_call("x", {"n": n}) for n in range(3)]
+                    assert listing.wait(SECONDS)
+                    with pytest.raises(Timeout):
+                        calls[0].result(0.01)
+                    calls[1].cancel()
+                    with pytest.raises(Cancelled):
+                        calls[1].result()
+                    release.set()
+                    assert text_of(calls[2].result()) == "x"
+                    called = [
+                        each["message"]["params"].get("arguments") for each in seen
+                    ]
+                    assert called[-1] == {"n": 2} and called.count(None) == 2
+                release.clear()
+                listing.clear()
+                client = Client(url).connect()
+                call = client.start_call("x", {"n": 3})
+                assert listing.wait(SECONDS)
+                client.close()
+                with pytest.raises(ConnectionClosed):
+                    call.result()
+                assert seen[-1]["message"]["method"] == "tools/list"
+            finally:
+                release.set()
+
     def test_headers_of_the_target(self, recorded):
         """{"url":, "headers":} as hosts configure it; the client's own headers win."""
         http, seen = recorded
