@@ -10448,18 +10448,22 @@ class TestHttpClient:
             assert "x-mcp-header" in caplog.text and "good" not in caplog.text
 
     def test_a_header_mismatch_refreshes_the_list(self, server, recorded):
-        """-32020: tools/list, and the call once more."""
+        """-32020, as the tool has changed: tools/list, and the call once more."""
         http, seen = recorded
         schema = {
             "type": "object",
             "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
         }
-        server.add_tool(lambda region: region, name="place", input_schema=schema)
+        server.add_tool(lambda region: region, name="place")
         with Client(http.url, version=MODERN) as client:
             assert client.call("place", region="Oslo") == "Oslo"
+            server.remove_tool("place")
+            server.add_tool(lambda region: region, name="place", input_schema=schema)
+            seen.clear()
             assert client.call("place", region="Bern") == "Bern"
         methods = [message["method"] for _, _, message in seen]
-        assert [methods.count("tools/call"), "tools/list" in methods] == [3, True]
+        assert [methods[0], methods[-1]] == ["tools/call"] * 2
+        assert set(methods[1:-1]) == {"tools/list"}
 
         def refuse(seen, sock):
             return (
