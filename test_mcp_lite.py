@@ -10932,6 +10932,7 @@ class TestHttpClient:
                     {},
                     (event_of(ping) + event_of(answer_to(seen, "x"))).encode(),
                 )
+            answered.clear()
             begin_stream(sock, event_of(ping))
             answered.wait(SECONDS)
             sock.sendall(event_of(answer_to(seen, "x")).encode())
