@@ -3341,20 +3341,23 @@ def _read_class(cls: Any) -> list[_Parameter]:
 
 
 # Types on the wire
-def _as_it_comes(wire: object) -> Any:
+def _as_it_comes(wire: object, allowance: Allowance) -> Any:
     return wire
+
+
+if TYPE_CHECKING:
+    Convert = Callable[[Any, Allowance], Any]
 
 
 class WireType(Json):
     """What a Python type is on the wire: its JSON Schema is this dict.
 
-    convert(value) is the way back: the Python value for one that the schema allows. It
+    convert(value, allowance) is the way back: the Python value for one that the schema
+    allows. The allowance is for all that must be checked on the way. It
     may raise one of REFUSALS all the same.
     """
 
-    def __init__(
-        self, schema: Json, convert: Callable[[Any], Any] = _as_it_comes
-    ) -> None:
+    def __init__(self, schema: Json, convert: Convert = _as_it_comes) -> None:
         super().__init__(schema)
         self.convert = convert
 
@@ -3366,7 +3369,7 @@ class WireType(Json):
         }
 
 
-def _convert_members(converters: list[Any], wire: Json) -> Json:
+def _convert_members(converters: list[Any], wire: Json, allowance: Allowance) -> Json:
     """The members of an object, those that are there; all errors at once."""
     made = {}
     errors = []
@@ -3374,7 +3377,7 @@ def _convert_members(converters: list[Any], wire: Json) -> Json:
         if name not in wire:
             continue
         try:
-            made[name] = convert(wire[name])
+            made[name] = convert(wire[name], allowance)
         except REFUSALS as error:
             errors.append(f"{name}: " + " ".join(str(error).split()))
     if errors:
@@ -3395,15 +3398,15 @@ class _Union:
         self._document = document
         self._schemas: list[Schema] = []
 
-    def convert(self, wire: object) -> Any:
+    def convert(self, wire: object, allowance: Allowance) -> Any:
         if not self._schemas:
             self._schemas = [Schema(self._document(each)) for each in self._types]
-        refusal: Exception = ValueError("it fits no alternative")
+        refusal: Exception = ValueError("no alternative fits, in the time allowed")
         for wire_type, schema in zip(self._types, self._schemas):
-            if schema.errors(wire):
+            if schema.errors(wire, allowance):
                 continue
             try:
-                return wire_type.convert(wire)
+                return wire_type.convert(wire, allowance)
             except REFUSALS as error:
                 refusal = error
         raise refusal
@@ -3569,7 +3572,9 @@ class HintReader:
         if not row.expected:
             return WireType(row.schema)
         parse = partial(row.parse, cls) if row.parse else cls
-        return WireType(row.schema, partial(convert_scalar, parse, row.expected))
+        return WireType(
+            row.schema, lambda wire, _: convert_scalar(parse, row.expected, wire)
+        )
 
     def _choice(self, members: Iterable[Any]) -> WireType:
         plain = [(to_plain(member), member) for member in members]
@@ -3577,7 +3582,7 @@ class HintReader:
         types = {json_type(value) for value, _ in plain}
         kind = TYPE_NAMES.get(types.pop()) if len(types) == 1 else None
         schema = add_given({}, type=kind, enum=[value for value, _ in plain])
-        return WireType(schema, lambda wire: by_key[equality_key(wire)])
+        return WireType(schema, lambda wire, _: by_key[equality_key(wire)])
 
     def _array(self, args: Any, make: Callable[[Any], Any]) -> WireType:
         item = self.describe(args[0]) if args else WireType({})
@@ -3585,7 +3590,12 @@ class HintReader:
         schema = add_given(
             {"type": "array"}, items=item or None, uniqueItems=unique or None
         )
-        return WireType(schema, lambda wire: make(map(item.convert, wire)))
+        return WireType(
+            schema,
+            lambda wire, allowance: make(
+                item.convert(each, allowance) for each in wire
+            ),
+        )
 
     def _tuple(self, args: Any) -> WireType:
         if not args or ... in args:
@@ -3600,7 +3610,9 @@ class HintReader:
         }
         return WireType(
             schema,
-            lambda wire: tuple(item.convert(each) for item, each in zip(items, wire)),
+            lambda wire, allowance: tuple(
+                item.convert(each, allowance) for item, each in zip(items, wire)
+            ),
         )
 
     def _mapping(self, args: Any) -> WireType:
@@ -3610,7 +3622,9 @@ class HintReader:
         item = self.describe(value)
         return WireType(
             add_given({"type": "object"}, additionalProperties=item or None),
-            lambda wire: {name: item.convert(each) for name, each in wire.items()},
+            lambda wire, allowance: {
+                name: item.convert(each, allowance) for name, each in wire.items()
+            },
         )
 
     def _union(self, args: Any) -> WireType:
@@ -3629,7 +3643,9 @@ class HintReader:
         members = self.members(parameters)
         self._names = outer_names
         instance.update(members)
-        instance.convert = lambda wire: cls(**members.convert(wire))
+        instance.convert = lambda wire, allowance: cls(
+            **members.convert(wire, allowance)
+        )
         if any(each is instance for each in self._defs.values()):
             return self._refer_to(cls)
         return self._open.pop(cls)
@@ -3641,7 +3657,8 @@ class HintReader:
             name += "_"  # another class has that name
         # It looks `convert` up when it is called: the instance may be still empty.
         return WireType(
-            {"$ref": "#/$defs/" + name}, lambda wire: instance.convert(wire)
+            {"$ref": "#/$defs/" + name},
+            lambda wire, allowance: instance.convert(wire, allowance),
         )
 
 
@@ -3824,7 +3841,9 @@ class Signature:
         None.
 
     Raises TypeError, naming function and parameter, for what the wire cannot say. If it
-    is given a `schema`, arguments are checked by that one, and not converted.
+    is given a `schema`, arguments are checked by that one, and not converted; those that
+    it does not name under `properties` do not reach the function, whatever it is
+    called with. Raises ValueError for one that cannot be used.
     """
 
     def __init__(
@@ -3848,12 +3867,16 @@ class Signature:
         for name, text in entries.items():
             arguments[name].setdefault("description", text)
 
-        self.schema: Json = schema or {
-            **reader.document(members),
-            "additionalProperties": False,
-        }
+        self.schema: Json
+        self._convert: Convert
+        if schema is None:
+            self.schema = {**reader.document(members), "additionalProperties": False}
+            self._convert = members.convert
+        else:
+            self.schema = schema
+            named = _named_members(schema) - {self.context}
+            self._convert = partial(_pick_members, named)
         self._check = Schema(self.schema)
-        self._convert: Callable[[Json], Json] = dict if schema else members.convert
         # The arguments that may be lists or objects.
         self._nested = {
             name
@@ -3868,14 +3891,16 @@ class Signature:
         fit is read as JSON, if its argument may be a list or an object, or is named in
         `texts`.
         """
-        errors = self._check.errors(arguments)
+        allowance = Allowance()
+        errors = self._check.errors(arguments, allowance)
         if errors:
             arguments = self._reread(arguments, errors, texts)
-            errors = self._check.errors(arguments)
+            errors = self._check.errors(arguments, allowance)
         if errors:
             raise InvalidParams("; ".join(errors[:_ARGUMENT_ERRORS]))
         try:
-            return self._convert(arguments)
+            bound: Json = self._convert(arguments, allowance)
+            return bound
         except ValueError as error:
             raise InvalidParams(str(error)) from None
 
@@ -3903,6 +3928,41 @@ class Signature:
             **arguments,
             **{name: parse_text(arguments[name]) for name in candidates},
         }
+
+
+def _named_members(schema: object) -> set[str | None]:
+    """What an input schema of one's own names: its `properties`, and those of what it is
+    made of. Raises ValueError unless it is of an object: "inputSchema" is one, in every
+    revision.
+    """
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise ValueError(
+            'input_schema: expected a JSON Schema with "type": "object" at its root, '
+            f"got {show(schema)}"
+        )
+    names: set[str | None] = set()
+    seen: set[int] = set()
+    todo: list[Any] = [schema]
+    while todo:
+        part = todo.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        names.update(object_or_empty(part.get("properties")))
+        for keyword, _, inner in inner_schemas(part):
+            if keyword in _MADE_OF:
+                todo.append(inner)
+        pointer = str(part.get("$ref", "")).partition("#/")[2]
+        todo.append(pointer and member_at(schema, pointer.split("/")))
+    return names
+
+
+# The keywords whose schemas are about the same value.
+_MADE_OF = {"allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"}
+
+
+def _pick_members(names: set[str | None], wire: Json, allowance: Allowance) -> Json:
+    return {name: value for name, value in wire.items() if name in names}
 
 
 def parse_text(text: Any) -> Any:
@@ -4003,13 +4063,16 @@ def _describe_returned(fn: object, structured: bool | None, name: str) -> Json |
 
 def _wrap_schema(schema: Json) -> Json:
     inner = dict(schema)
-    definitions = inner.pop("$defs", None)  # a $ref names them from the root
-    wrapped = {
+    wrapped: Json = {
         "type": "object",
         "properties": {"result": inner},
         "required": ["result"],
     }
-    return add_given(wrapped, **{"$defs": definitions})
+    # A draft is that of the whole; a $ref names definitions from the root.
+    for name in ("$schema", "$defs", "definitions"):
+        if name in inner:
+            wrapped[name] = inner.pop(name)
+    return wrapped
 
 
 # URI templates
@@ -4034,7 +4097,8 @@ class UriTemplate:
         name       = a letter or "_", then letters, digits and "_"; each name once
 
     Between two expressions of the path there is text. Only {+x} matches slashes, `..`
-    and their like: check its value.
+    and their like: check its value. In a step, an encoded slash, %2F, is no end of it:
+    it is part of the value, where it is a slash again; but no value begins with one.
 
     No URI takes long to match. Where two expressions share a step of the path, the
     first ends where the text between them first stands, and no other end is tried:
@@ -6164,13 +6228,13 @@ def elicitation_schema(schema: object) -> tuple[Json, Callable[[Any], Any]]:
     """
     if isinstance(schema, dict):
         check_elicitation_schema(schema)
-        return schema, WireType({}).convert
+        return schema, lambda content: content
     form = describe_hint(schema, {})
     fields = form.get("properties", {})
     for name, field in fields.items():
         fields[name] = _without_null(field)
     check_elicitation_schema(form)
-    return form, form.convert
+    return form, lambda content: form.convert(content, Allowance())
 
 
 def _without_null(field: Json) -> Json:
@@ -11247,7 +11311,8 @@ class Server:
             it says of these goes to the input schema
         annotations: hints on what it does: {"readOnlyHint": True}, say
         icons: [{"src": URL}, ...]
-        input_schema: in place of the one that hints make: arguments come as they are
+        input_schema: in place of the one that hints make: of an object; those arguments
+            that its `properties` name come as they are, others do not come
         output_schema: in place of the one that the return hint makes
         meta: the wire's `_meta`
         structured: whether results have structured content; else the return hint, or

@@ -2574,6 +2574,7 @@ class TestSignatures:
             ("x://a.b/{c}", "x://aXb/1", None),
             ("x://{+p}", "x://a/b/../c", {"p": "a/b/../c"}),
             ("x://{a}", "x://..", None),
+            ("x://{a}/c", "x://a%2Fb%2fc/c", {"a": "a/b/c"}),
             ("x://{a}", "x://%2Fetc", None),
             ("x://{a}", "x://a%2F..%2Fb", None),
             ("x://{a}", "x://a%00", None),
@@ -2646,6 +2647,88 @@ class TestSignatures:
         with pytest.raises(ValueError) as error:
             mcp_lite.UriTemplate(wrong)
         assert str(error.value) == f'URI template "{wrong}": {said}'
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"properties": {"x": {}}},
+            {"additionalProperties": True, "properties": {"x": {"type": "integer"}}},
+            {"allOf": [{"properties": {"x": {}}}]},
+            {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"x": {}}}}},
+            {"if": {}, "then": {"properties": {"x": {}, "ctx": {}}}},
+        ],
+    )
+    def test_an_own_schema_says_what_reaches_the_function(self, schema):
+        """An argument that it does not name never does, nor one for the Context."""
+
+        def tool(x=None, admin=False, ctx: Context = None):
+            pass
+
+        schema = {"type": "object", **schema}
+        signature = mcp_lite.Signature(tool, Context, schema)
+        given = {"x": 1, "admin": True, "ctx": {}, "more": 2}
+        assert signature.bind(given) == {"x": 1}
+
+    @pytest.mark.parametrize(
+        "schema, said",
+        [
+            ({}, '"type": "object" at its root, got {}'),
+            ({"properties": {"x": {}}}, '"type": "object" at its root'),
+            ({"type": ["object", "null"]}, '"type": "object" at its root'),
+            ([], '"type": "object" at its root'),
+            ({"type": "object", "$ref": "http://x/y"}, "nothing is fetched"),
+            ({"type": "object", "$schema": "http://x/y"}, "dialect .* not supported"),
+            ({"type": "object", "properties": {"x": {"pattern": "["}}}, "pattern"),
+        ],
+    )
+    def test_an_own_schema_that_cannot_be_used_is_no_schema(self, schema, said):
+        """It is told when the tool is registered, not when it is called."""
+        with pytest.raises(ValueError, match=said):
+            Server("s").add_tool(lambda x=None: x, name="t", input_schema=schema)
+
+    def test_an_output_schema_that_cannot_be_used_is_no_schema(self):
+        """The same for results; and a schema of a draft is wrapped with its name."""
+        for wrong in ({"$ref": "http://x/y"}, {"$schema": "http://x/y"}):
+            with pytest.raises(ValueError, match="schema: "):
+                Server("s").add_tool(lambda: 1, name="t", output_schema=wrong)
+        older = {
+            "$schema": DRAFT_7,
+            "items": [{"$ref": "#/definitions/a"}],
+            "definitions": {"a": {"type": "integer"}},
+        }
+        output = mcp_lite.Output(lambda: 1, older, None, "t")
+        assert output.schema["$schema"] == DRAFT_7
+        assert output.result([1, "x"])["structuredContent"] == {"result": [1, "x"]}
+        with pytest.raises(ValueError, match="expected integer"):
+            output.result(["x"])
+
+    def test_a_choice_of_types_is_made_within_the_work_of_the_call(self):
+        """Each level asks which class is meant, and all levels share what is allowed."""
+
+        def tool(tree: "typing.Union[Leaf, Trunk]"):
+            return tree
+
+        @dataclasses.dataclass
+        class Leaf:
+            kids: "typing.List[typing.Union[Leaf, Trunk]]"
+
+        @dataclasses.dataclass
+        class Trunk:
+            kids: list
+            name: str
+
+        tool.__globals__.update(Leaf=Leaf, Trunk=Trunk)
+        try:
+            signature = mcp_lite.Signature(tool, Context)
+        finally:
+            del tool.__globals__["Leaf"], tool.__globals__["Trunk"]
+        small = {"kids": [{"kids": []}] * 10}
+        assert len(signature.bind({"tree": small})["tree"].kids) == 10
+        deep = {"kids": [{"kids": []}] * 10000}
+        for _ in range(40):
+            deep = {"kids": [deep]}
+        with pytest.raises(InvalidParams, match="in the time allowed"):
+            signature.bind({"tree": deep})
 
     def test_a_form_may_have_optional_members(self):
         """What elicitation writes differently in the schema is converted all the same."""
