@@ -7345,6 +7345,13 @@ _INHERITED_NAMES = frozenset(
 _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
+def check_inherited(names: Iterable[str] | bool) -> Iterable[str] | bool:
+    """The names of variables, or True. Raises ValueError for a name by itself."""
+    if isinstance(names, str):
+        raise ValueError(f"inherit_env: expected names, or True, got {show(names)}")
+    return True if names is True else tuple(names or ())
+
+
 def inherited_environment(more: Iterable[str] | bool) -> dict[str, str]:
     """The variables of this process that a child gets, and `more`: True is all."""
     if more is True:
@@ -12541,12 +12548,8 @@ class Client:
         self.total_timeout = total_timeout
         self._target = target
         self._headers = headers or {}
-        if isinstance(inherit_env, str):
-            raise ValueError(
-                f"inherit_env: expected names, or True, got {show(inherit_env)}"
-            )
         self._env = env or {}
-        self._inherit_env = True if inherit_env is True else tuple(inherit_env or ())
+        self._inherit_env = check_inherited(inherit_env)
         self._cwd = cwd
         self._version = version
         self._info = {"name": name, "version": client_version}
