@@ -2835,6 +2835,114 @@ SCALARS = {
 _TEXT_CLASSES = {"uuid.UUID", "pathlib.PurePath", "decimal.Decimal"}
 
 
+# URIs and `_meta`, checked where they are given: what is wrong shows there, not at a peer
+_URI_TEXT = r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*"
+_URI_SYNTAX = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):" + _URI_TEXT)
+
+
+def check_uri(where: str, uri: object, *schemes: str) -> str:
+    """The URI, as RFC 3986 has it; of one of these schemes, if there are any.
+
+    Raises TypeError for what is no text, ValueError for what is no such URI.
+    """
+    if not isinstance(uri, str):
+        raise TypeError(f"{where}: expected a URI, got {show(uri)}")
+    syntax = _URI_SYNTAX.fullmatch(uri)
+    if syntax is None:
+        raise ValueError(
+            f"{where}: expected a URI with a scheme, such as config://app, other "
+            f"characters percent-encoded; got {show(uri)}"
+        )
+    scheme = syntax[1].lower()
+    has_host = re.match("https?://[^/?#]", uri, re.IGNORECASE)
+    if (schemes and scheme not in schemes) or (scheme[:4] == "http" and not has_host):
+        wanted = ", ".join(schemes) or scheme
+        raise ValueError(f"{where}: expected a URL ({wanted}), got {show(uri)}")
+    return uri
+
+
+def check_file_uri(where: str, uri: object) -> str:
+    """A file:// URI without "." and ".." in its path. Raises as check_uri does."""
+    from urllib.parse import unquote
+
+    text = check_uri(where, uri, "file")
+    parts = re.fullmatch("file://(localhost)?([^/?#]*)(/[^?#]*)", text, re.IGNORECASE)
+    if parts is None:
+        raise ValueError(f"{where}: expected file:// and a path, got {show(uri)}")
+    path: list[str] = []
+    *steps, last = parts[3][1:].split("/")
+    for step in (*steps, last):
+        name = unquote(step)
+        if name == ".." and path:
+            path.pop()
+        elif name not in (".", ".."):
+            path.append(step)
+        # "Validate all root URIs to prevent path traversal": no step hides others.
+        hidden = re.split(r"[/\\]", name)
+        if (len(hidden) > 1 and ".." in hidden) or "\0" in name:
+            raise ValueError(f"{where}: not a path that is safe: {show(uri)}")
+    if unquote(last) in (".", "..") and path:
+        path.append("")
+    return f"file://{parts[2]}/" + "/".join(path)
+
+
+def check_icons(icons: object) -> None:
+    """Raise ValueError or TypeError unless this is a list of icons as on the wire.
+
+    "Clients MUST reject icon URIs that use unsafe schemes": basic/index.md#icons.
+    """
+    if icons is None:
+        return
+    if not isinstance(icons, list):
+        raise TypeError(f"icons: expected a list, got {show(icons)}")
+    for place, icon in enumerate(icons):
+        source = member_at(icon, ["src"])
+        check_uri(f"icons[{place}].src", source, "https", "http", "data")
+
+
+_META_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_META_KEY = re.compile(
+    rf"(?:({_META_LABEL}(?:\.{_META_LABEL})*)/)?"
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9\-_.]*[A-Za-z0-9])?)?"
+)
+_META_OWNERS = ("modelcontextprotocol", "mcp")
+# What this library puts there by itself.
+_META_OURS = (
+    "progressToken",
+    META_VERSION,
+    META_CLIENT_INFO,
+    META_CAPABILITIES,
+    META_LOG_LEVEL,
+    META_SUBSCRIPTION,
+    META_SERVER_INFO,
+)
+
+
+def check_meta(meta: object) -> None:
+    """Raise ValueError or TypeError unless this may be a `_meta`: basic/index.md#meta.
+
+    Keys are names, or prefix/name. The prefixes of the protocol are reserved; but its
+    extensions define keys under io.modelcontextprotocol/.
+    """
+    if meta is None:
+        return
+    if not isinstance(meta, dict):
+        raise TypeError(f"meta: expected an object, got {show(meta)}")
+    for key in meta:
+        syntax = _META_KEY.fullmatch(key) if isinstance(key, str) else None
+        if syntax is None:
+            raise ValueError(
+                "meta: expected a name, or a prefix such as com.example/ and a name, "
+                f"got {show(key)}"
+            )
+        labels = (syntax[1] or "").lower().split(".")
+        # "where the second label is"; in 2025-06-18, any label that another follows.
+        is_reserved = any(each in _META_OWNERS for each in (*labels[:-1], *labels[1:2]))
+        is_extension = key.startswith(META) and key not in _META_OURS
+        if key in _META_OURS or (is_reserved and not is_extension):
+            raise ValueError(f"meta: {show(key)} is reserved for the protocol")
+
+
 # Blocks and messages
 def to_block(item: object) -> Json:
     """A block for text, a content object, or a block as on the wire; or a TypeError."""
@@ -2901,6 +3009,7 @@ class _Media(_Content):
         mime_type = mime_type or _tell_mime_type(self.kind, data)
         if not mime_type:
             raise ValueError(f"{self.kind}: cannot tell the MIME type; give mime_type=")
+        check_meta(meta)
         add_given(
             self,
             type=self.kind,
@@ -2930,7 +3039,8 @@ class Image(_Media):
     meta: the block's `_meta`, an object.
 
     Raises TypeError unless it is given one of data and path, ValueError when the MIME
-    type cannot be told, OSError when the file cannot be read.
+    type cannot be told, and for reserved keys in meta, OSError when the file cannot be
+    read.
     """
 
     kind = "image"
@@ -2962,6 +3072,8 @@ class EmbeddedResource(_Content):
     mime_type: such as "text/markdown".
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the block's `_meta`, an object.
+
+    Raises ValueError for what is no URI, and for reserved keys in meta.
     """
 
     def __init__(
@@ -2973,7 +3085,8 @@ class EmbeddedResource(_Content):
         annotations: Json | None = None,
         meta: Json | None = None,
     ) -> None:
-        resource = add_given({"uri": uri}, mimeType=mime_type)
+        check_meta(meta)
+        resource = add_given({"uri": check_uri("uri", uri)}, mimeType=mime_type)
         if isinstance(text_or_bytes, str):
             resource["text"] = text_or_bytes
         else:
@@ -3001,6 +3114,8 @@ class ResourceLink(_Content):
     meta: the block's `_meta`, an object.
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     icons: [{"src": URL, "mimeType": ..., "sizes": [...]}].
+
+    Raises ValueError for what is no URI, and for reserved keys in meta.
     """
 
     def __init__(
@@ -3016,10 +3131,12 @@ class ResourceLink(_Content):
         annotations: Json | None = None,
         icons: list[Json] | None = None,
     ) -> None:
+        check_meta(meta)
+        check_icons(icons)
         add_given(
             self,
             type="resource_link",
-            uri=uri,
+            uri=check_uri("uri", uri),
             name=name,
             title=title,
             description=description,
@@ -4200,10 +4317,8 @@ def _compile_path(first: str, path: list[_Expression]) -> re.Pattern[str]:
 def check_template(template: UriTemplate, signature: Signature) -> None:
     """Raise ValueError for what is no URI, TypeError unless it names the parameters."""
     uri = show(template.template)
-    if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", template.template):
-        raise ValueError(
-            f"resource {uri}: expected a URI with a scheme, such as config://app"
-        )
+    # With values in place of the expressions, it is a URI.
+    check_uri(f"resource {uri}", re.sub(_EXPRESSION, "x", template.template))
     names = set(template.names)
     parameters = set(signature.schema["properties"])
     required = set(signature.schema.get("required", ()))
@@ -6209,15 +6324,156 @@ def needed_capability(
     row = method_row(method)
     if row.sender != "server" or row.kind != "request":
         raise ValueError(f"{method} is no question")
-    if params.get("mode") == "url":
-        return ("elicitation", "url"), "2025-11-25"
-    if "tools" in params or "toolChoice" in params:
+    if row.capability == ("elicitation",):
+        return _needed_mode(params, declared, row.since)
+    blocks = [] if row.capability != ("sampling",) else _blocks_of(params)
+    kinds = {block.get("type") for block in blocks}
+    if "tools" in params or "toolChoice" in params or kinds & set(_TOOL_BLOCKS):
         return ("sampling", "tools"), "2025-11-25"
-    # An empty object means form; one with only url does not.
-    only_urls = list(declared.get("elicitation") or ()) == ["url"]
-    if row.capability == ("elicitation",) and only_urls:
-        return ("elicitation", "form"), row.since
     return row.capability, row.since
+
+
+def _needed_mode(
+    params: Json, declared: Json, since: str
+) -> tuple[tuple[str, ...], str]:
+    mode = params.get("mode", "form")
+    if mode not in ("form", "url"):
+        raise ValueError(f"mode: expected form or url, got {show(mode)}")
+    if mode == "url":
+        return ("elicitation", "url"), "2025-11-25"
+    # "An empty capabilities object is equivalent to declaring support for `form` mode
+    # only"; one that has only the other mode is not.
+    modes = object_or_empty(declared.get("elicitation"))
+    if "url" in modes and "form" not in modes:
+        return ("elicitation", "form"), since
+    return ("elicitation",), since
+
+
+# The blocks of a conversation with tools: what the model calls, and what came of it.
+_TOOL_BLOCKS = ("tool_use", "tool_result")
+# What a message for a model may hold (client/sampling.md#messages), and since when.
+SAMPLING_SINCE = {
+    "text": OLDEST,
+    "image": OLDEST,
+    "audio": "2025-03-26",
+    **dict.fromkeys(_TOOL_BLOCKS, "2025-11-25"),
+}
+# From here on, a message may hold a list of blocks, and a form lists of choices, and
+# titles beside the values of a choice.
+_LISTS_SINCE = "2025-11-25"
+
+
+def _blocks_of(params: Json) -> list[Json]:
+    """All blocks of a sampling request."""
+    blocks: list[Json] = []
+    for message in params.get("messages") or ():
+        content = message.get("content") if isinstance(message, dict) else None
+        several = content if isinstance(content, list) else [content]
+        blocks += [block for block in several if isinstance(block, dict)]
+    return blocks
+
+
+def check_messages(messages: object) -> None:
+    """Raise ValueError unless this is a conversation for a model.
+
+    See client/sampling.md#message-content-constraints: "every assistant message
+    containing `ToolUseContent` blocks MUST be followed by a user message that consists
+    entirely of `ToolResultContent` blocks, with each tool use [...] matched".
+    """
+    if not isinstance(messages, list):
+        raise ValueError(f"messages: expected a list, got {show(messages)}")
+    # The ids of the tool uses that the next message must answer.
+    used: list[Any] = []
+    where = ""
+    for place, message in enumerate(messages):
+        where = f"messages[{place}]"
+        errors = MESSAGE.errors(message)
+        if errors:
+            raise ValueError(f"{where}: " + "; ".join(errors[:5]))
+        content = message["content"]
+        blocks = content if isinstance(content, list) else [content]
+        kinds = [block["type"] for block in blocks]
+        results = [
+            each["toolUseId"] for each in blocks if each["type"] == "tool_result"
+        ]
+        if results and len(results) < len(blocks):
+            raise ValueError(f"{where}: tool results stand alone in their message")
+        if sorted(used) != sorted(results):
+            raise ValueError(
+                f"{where}: expected the results of the tool uses {show(used)} of the "
+                f"message before, got {show(results)}"
+            )
+        role = "assistant" if "tool_use" in kinds else "user"
+        if set(kinds) & set(_TOOL_BLOCKS) and message["role"] != role:
+            raise ValueError(f"{where}: role: expected {role}, got {message['role']}")
+        used = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    if used:
+        raise ValueError(
+            f"{where}: no message with the results of {show(used)} follows"
+        )
+
+
+def fit_question(method: str, params: Json, version: str) -> Json:
+    """The parameters of a question, as this revision has them.
+
+    Raises ValueError or TypeError for what is wrong, or not to be said in it.
+    """
+    fit = _QUESTION_FITS.get(method)
+    return params if fit is None else fit(params, version)
+
+
+def _fit_elicitation(params: Json, version: str) -> Json:
+    if params.get("mode") == "url":
+        # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
+        check_uri("url", params.get("url"), "https", "http")
+        return params
+    form = params.get("requestedSchema")
+    check_elicitation_schema(form)
+    if version >= _LISTS_SINCE or not isinstance(form, dict):
+        return params
+    fields = {
+        name: _fit_field(name, field, version)
+        for name, field in form["properties"].items()
+    }
+    fitted = {**params, "requestedSchema": {**form, "properties": fields}}
+    fitted.pop("mode", None)
+    return fitted
+
+
+def _fit_field(name: str, field: Json, version: str) -> Json:
+    if field["type"] == "array":
+        raise ValueError(
+            f"requestedSchema: {name}: lists of choices are since {_LISTS_SINCE}; "
+            f"this client speaks {version}"
+        )
+    if "oneOf" not in field:
+        return field
+    fitted = {member: value for member, value in field.items() if member != "oneOf"}
+    fitted["enum"] = [choice["const"] for choice in field["oneOf"]]
+    fitted["enumNames"] = [choice["title"] for choice in field["oneOf"]]
+    return fitted
+
+
+def _fit_sampling(params: Json, version: str) -> Json:
+    messages: Any = params.get("messages")
+    check_messages(messages)
+    for block in _blocks_of(params):
+        if SAMPLING_SINCE[block["type"]] > version:
+            raise ValueError(
+                f"messages: {block['type']} is since {SAMPLING_SINCE[block['type']]}; "
+                f"this client speaks {version}"
+            )
+    if version < _LISTS_SINCE:
+        messages = split_messages(messages)
+        for message in messages:
+            message["content"] = fit_block(message["content"], version)
+    return {**params, "messages": messages}
+
+
+_QUESTION_FITS: dict[str, Callable[[Json, str], Json]] = {
+    "elicitation/create": _fit_elicitation,
+    "sampling/createMessage": _fit_sampling,
+}
 
 
 def elicitation_schema(schema: object) -> tuple[Json, Callable[[Any], Any]]:
@@ -6232,17 +6488,20 @@ def elicitation_schema(schema: object) -> tuple[Json, Callable[[Any], Any]]:
     form = describe_hint(schema, {})
     fields = form.get("properties", {})
     for name, field in fields.items():
-        fields[name] = _without_null(field)
+        fields[name] = _as_field(field)
     check_elicitation_schema(form)
     return form, lambda content: form.convert(content, Allowance())
 
 
-def _without_null(field: Json) -> Json:
-    """Optional[X] as a form has it: an X that may be left empty."""
+def _as_field(field: Json) -> Json:
+    """A hint's schema as a form has it: Optional[X] is an X that may be left empty, and
+    what a form has no format for is text."""
     others = [each for each in field.get("anyOf", ()) if each != {"type": "null"}]
-    if len(others) != 1:
-        return field
-    return add_given(dict(others[0]), default=field.get("default"))
+    if len(others) == 1:
+        field = add_given(dict(others[0]), default=field.get("default"))
+    if field.get("format") not in FORM_FORMATS:
+        field = {name: value for name, value in field.items() if name != "format"}
+    return field
 
 
 def check_elicitation_schema(schema: object) -> None:
@@ -6255,17 +6514,34 @@ def check_elicitation_schema(schema: object) -> None:
         raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
 
 
-def check_answer(key: str, method: str, params: Json, answer: Json) -> None:
-    """Check a client's answer to a question. Raises InvalidParams naming the member."""
+def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
+    """A client's answer to a question, with URIs of files in their normal form.
+
+    Raises InvalidParams naming the member that is wrong.
+    """
     errors = ANSWERS[method].errors(answer)
     is_filled_in = not errors and answer.get("action") == "accept"
     if is_filled_in and "requestedSchema" in params:
         form = Schema(params["requestedSchema"])
         errors = ["content: " + text for text in form.errors(answer.get("content"))]
+    if method == "roots/list" and not errors:
+        try:
+            answer = {**answer, "roots": _check_roots(answer["roots"])}
+        except ValueError as error:
+            errors = [str(error)]
     if errors:
         raise InvalidParams(
             f"{method} ({key}): the client's answer: " + "; ".join(errors[:5])
         )
+    return answer
+
+
+def _check_roots(roots: list[Json]) -> list[Json]:
+    # "This MUST be a `file://` URI in the current specification": client/roots.md.
+    return [
+        {**root, "uri": check_file_uri(f"roots[{place}].uri", root["uri"])}
+        for place, root in enumerate(roots)
+    ]
 
 
 def _object(*required: str, **properties: Json) -> Json:
@@ -6273,12 +6549,31 @@ def _object(*required: str, **properties: Json) -> Json:
     return {"type": "object", "required": list(required), "properties": properties}
 
 
-# A block of a message: its kind, and what is in it of the kinds that we know.
-_BLOCK = {
-    **_object("type", type={"type": "string"}, text={"type": "string"}),
-    "if": _object(type={"const": "text"}),
-    "then": {"required": ["text"]},
+def _list_or_one(schema: Json) -> Json:
+    """The schema of a value, or a list of those."""
+    return {"if": {"type": "array"}, "then": {"items": schema}, "else": schema}
+
+
+# A block of a message, by its kind: client/sampling.md.
+_TEXT = {"type": "string"}
+_BLOCKS = {
+    "text": _object("text", text=_TEXT),
+    "image": _object("data", "mimeType", data=_TEXT, mimeType=_TEXT),
+    "audio": _object("data", "mimeType", data=_TEXT, mimeType=_TEXT),
+    "tool_use": _object("id", "name", "input", id=_TEXT, input={"type": "object"}),
+    "tool_result": _object("toolUseId", "content", toolUseId=_TEXT),
 }
+_BLOCK = {
+    **_object("type", type={"enum": list(_BLOCKS)}),
+    "allOf": [
+        {"if": _object("type", type={"const": kind}), "then": schema}
+        for kind, schema in _BLOCKS.items()
+    ],
+}
+_ROLE = {"enum": ["assistant", "user"]}
+MESSAGE = Schema(
+    _object("role", "content", role=_ROLE, content=_list_or_one(_BLOCK)),
+)
 # What answers a question, by its method: client/.
 ANSWERS = {
     "ping": Schema(_object()),
@@ -6295,19 +6590,20 @@ ANSWERS = {
         _object(
             "role",
             "content",
-            role={"enum": ["assistant", "user"]},
-            content={
-                "if": {"type": "array"},
-                "then": {"items": _BLOCK},
-                "else": _BLOCK,
-            },
+            role=_ROLE,
+            content=_list_or_one(_BLOCK),
         )
     ),
 }
+# "Supported formats": client/elicitation.md.
+FORM_FORMATS = ("email", "uri", "date", "date-time")
 # What elicitation allows as a form: a list is one of choices.
 _FIELD = {
     **_object(
-        "type", type={"enum": ["string", "number", "integer", "boolean", "array"]}
+        "type",
+        type={"enum": ["string", "number", "integer", "boolean", "array"]},
+        format={"enum": list(FORM_FORMATS)},
+        oneOf={"type": "array", "items": _object("const", "title")},
     ),
     "if": _object(type={"const": "array"}),
     "then": _object(
@@ -6698,7 +6994,8 @@ class Context:
 
         message: what the user is told
         schema: the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError for
-            what elicitation does not allow
+            what elicitation does not allow, such as a list of choices to a client of a
+            revision before 2025-11-25
         key: what the answer is known by if the handler runs again
 
         Returns {"action": "accept", "decline" or "cancel", "content"}. The content is
@@ -6722,7 +7019,7 @@ class Context:
         That is keys, payments, logins: client/elicitation.md.
 
         message: what the user is told
-        url: where to go
+        url: where to go: https, or http; ValueError for another
         key: what the answer is known by if the handler runs again
 
         Returns {"action", "content": None}. "accept" means that the user agreed to go,
@@ -6743,7 +7040,10 @@ class Context:
     ) -> Json:
         """Have the client's model answer: client/sampling.md.
 
-        messages: text, a Message, or a list of those
+        messages: text, a Message, or a list of those; ValueError where the results of
+            tools do not follow their uses, each alone in a message, and for what the
+            client's revision does not know: audio is since 2025-03-26, tools are since
+            2025-11-25
         max_tokens: the most that the answer may have
         key: what the answer is known by if the handler runs again
         params: the wire's others: system_prompt= becomes systemPrompt, and so on
@@ -6761,7 +7061,8 @@ class Context:
 
         key: what the answer is known by if the handler runs again
 
-        Returns [{"uri", "name"}, ...]; a root may have no name.
+        Returns [{"uri", "name"}, ...]; a root may have no name. The URIs are of files,
+        and have no ".." in them; how much is behind them is not checked.
         """
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
 
@@ -6770,7 +7071,7 @@ class Context:
 
         questions: {key: (method, params)}, as the wire has them, of the methods
             "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
-            for others, and for more than 100
+            for others, for more than 100, and as elicit, elicit_url and sample say
 
         Returns {key: result}, each checked. In a legacy session all the answers have
         ten minutes, from now on.
@@ -6784,12 +7085,17 @@ class Context:
             )
         for method, params in questions.values():
             self._require_capability(method, params)
-        if self._request.modern:
-            answers = self._ask_modern(questions)
-        else:
-            answers = self._ask_legacy(questions)
-        for key, (method, params) in questions.items():
-            check_answer(key, method, params, answers[key])
+        fitted = {
+            key: (method, fit_question(method, params, self.protocol_version))
+            for key, (method, params) in questions.items()
+        }
+        ask = self._ask_modern if self._request.modern else self._ask_legacy
+        answers = ask(fitted)
+        # By what was asked for, whatever the revision made of it.
+        answers = {
+            key: check_answer(key, method, params, answers[key])
+            for key, (method, params) in questions.items()
+        }
         if not self._fresh.isdisjoint(questions):
             self._use_state()
         return answers
@@ -11217,6 +11523,9 @@ class Server:
                     f"{option}: expected an integer of at least {least}, "
                     f"got {show(value)}"
                 )
+        if website_url is not None:
+            check_uri("website_url", website_url, "https", "http")
+        check_icons(icons)
         self.name = name
         self.version = version
         info = add_given(
@@ -11327,7 +11636,7 @@ class Server:
         timeout: seconds, after which the client gets a failure
 
         Raises TypeError for hints without a JSON Schema, ValueError for a name or a
-        schema that is none.
+        schema that is none, for an icon without a URL, and for reserved keys in meta.
         """
 
         def describe(function: Function) -> tuple[str, str, Offer]:
@@ -11338,6 +11647,8 @@ class Server:
                     f"tool name {show(tool_name)}: "
                     "expected 1 to 128 of A-Z a-z 0-9 _ - ."
                 )
+            check_icons(icons)
+            check_meta(meta)
             output = Output(function, output_schema, structured, tool_name)
             wire = add_given(
                 {"name": tool_name},
@@ -11441,8 +11752,8 @@ class Server:
         size: bytes; not of a template
         meta: the wire's `_meta`
 
-        Raises ValueError for what is no URI or template, TypeError if its names and the
-        parameters differ.
+        Raises ValueError for what is no URI or template, for an icon without a URL, and
+        for reserved keys in meta; TypeError if its names and the parameters differ.
         """
         if callable(uri):
             uri, fn = fn, uri
@@ -11453,6 +11764,8 @@ class Server:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
+            check_icons(icons)
+            check_meta(meta)
             kind = "resources"
             member = "uri"
             if template.names:
@@ -11523,11 +11836,14 @@ class Server:
         icons: [{"src": URL}, ...]
         meta: the wire's `_meta`
 
-        Raises TypeError for hints without a JSON Schema.
+        Raises TypeError for hints without a JSON Schema, ValueError for an icon without
+        a URL, and for reserved keys in meta.
         """
 
         def describe(function: Function) -> tuple[str, str, Offer]:
             signature = Signature(function, Context)
+            check_icons(icons)
+            check_meta(meta)
             wire = add_given(
                 {"name": name or signature.name},
                 title=title,
@@ -11609,9 +11925,10 @@ class Server:
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to it that a resource has changed.
 
-        uri: the resource's; of a template, the one that was read
+        uri: the resource's; of a template, the one that was read. ValueError for what
+            is no URI
         """
-        self._endpoint.tell_resource_updated(uri)
+        self._endpoint.tell_resource_updated(check_uri("uri", uri))
 
     # Running
 

@@ -5423,6 +5423,336 @@ class TestServerInProcess:
         assert found["error"]["code"] == -32602
         assert "expired" in found["error"]["message"]
 
+    @pytest.mark.parametrize(
+        "declared, modes",
+        [
+            ({}, ["form"]),
+            ({"form": {}}, ["form"]),
+            ({"vendor": {}}, ["form"]),
+            ({"url": {}}, ["url"]),
+            ({"url": {}, "vendor": {}}, ["url"]),
+            ({"url": {}, "form": {}}, ["form", "url"]),
+        ],
+    )
+    def test_only_declared_modes_are_asked_for(self, declared, modes):
+        """The other one is -32021 before anything is sent."""
+        server = Server("s")
+
+        @server.tool
+        def ask(mode: str, ctx: Context) -> str:
+            params = {"mode": mode, "message": "?", "requestedSchema": FORM}
+            if mode == "url":
+                params = {"mode": mode, "message": "?", "url": "https://example.com"}
+            ctx.ask({"a": ("elicitation/create", params)})
+            return "asked"
+
+        for mode in ("form", "url", "video"):
+            params = modern({"elicitation": declared}, name="ask", arguments={})
+            params["arguments"]["mode"] = mode
+            found = server.handle(request("tools/call", params))
+            if mode in modes:
+                assert found["result"]["resultType"] == "input_required"
+            elif mode == "video":
+                assert "mode: expected form or url" in str(found["result"]["content"])
+            else:
+                assert found["error"]["code"] == -32021
+                needed = {"requiredCapabilities": {"elicitation": {mode: {}}}}
+                assert found["error"]["data"] == needed
+
+    def test_a_conversation_with_tools_is_in_order(self):
+        """Each use is answered, in the next message, which holds nothing else."""
+
+        def use(*ids):
+            blocks = [
+                {"type": "tool_use", "id": each, "name": "t", "input": {}}
+                for each in ids
+            ]
+            return {"role": "assistant", "content": blocks}
+
+        def results(*ids):
+            blocks = [
+                {"type": "tool_result", "toolUseId": each, "content": []}
+                for each in ids
+            ]
+            return {"role": "user", "content": blocks}
+
+        text = {"type": "text", "text": "x"}
+        said = {"role": "user", "content": text}
+        mixed = results("a")
+        mixed["content"].append(text)
+        also_said = use("a")
+        also_said["content"].append(text)
+        single = {"role": "user", "content": results("a")["content"][0]}
+        for good in (
+            [],
+            [said],
+            [said, said],
+            [said, use("a"), results("a")],
+            [said, also_said, single, said],
+            [said, use("a", "b"), results("b", "a"), use("c"), results("c"), said],
+        ):
+            mcp_lite.check_messages(good)
+        for bad, place in (
+            (None, "messages"),
+            ([said, "x"], r"messages\[1\]"),
+            ([{"role": "system", "content": text}], r"messages\[0\].*role"),
+            ([{"role": "user"}], r"messages\[0\].*content"),
+            ([{"role": "user", "content": "x"}], r"messages\[0\].*content"),
+            ([{"role": "user", "content": {"type": "text"}}], r"messages\[0\].*text"),
+            ([{"role": "user", "content": {"type": "resource"}}], r"messages\[0\]"),
+            ([use("a")], "results of"),
+            ([use("a"), said], r"messages\[1\].*results"),
+            ([use("a", "b"), results("a")], r"messages\[1\].*results"),
+            ([use("a"), results("a", "b")], r"messages\[1\].*results"),
+            ([use("a"), results("a", "a")], r"messages\[1\].*results"),
+            ([use("a"), mixed], "stand alone"),
+            ([said, results("a")], r"messages\[1\].*results"),
+            ([{**use("a"), "role": "user"}, results("a")], "role: expected assistant"),
+            ([use("a"), {**results("a"), "role": "assistant"}], "role: expected user"),
+        ):
+            with pytest.raises(ValueError, match=place):
+                mcp_lite.check_messages(bad)
+
+        server = Server("s")
+
+        @server.tool
+        def think(ctx: Context) -> str:
+            ctx.sample([said, use("a"), results("a")])
+            return "never"
+
+        # Tools in the messages need what tools beside them need.
+        for declared, kind in (({}, "error"), ({"tools": {}}, "result")):
+            params = modern({"sampling": declared}, name="think")
+            assert kind in server.handle(request("tools/call", params))
+
+    @staticmethod
+    def asked_in(version, question, answer):
+        """What a handler's question(ctx) sends to a client of this revision, and what
+        it gets: a value, or an exception.
+        """
+        server = Server("s")
+        ends = []
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            try:
+                ends.append(question(ctx))
+            except (ValueError, MissingCapability) as error:
+                ends.append(error)
+            return "asked"
+
+        caps = {"elicitation": {}, "sampling": {}}
+        params = modern(caps, name="ask", inputResponses={})
+        with LocalWire(server) as wire:
+            if version in LEGACY:
+                wire.open(version, caps)
+                params = {"name": "ask"}
+            found = wire.ask("tools/call", params)
+            asked = None
+            if "method" in found:
+                asked = found["params"]
+                wire.send({"jsonrpc": "2.0", "id": found["id"], "result": answer})
+                found = wire.read()
+            elif "inputRequests" in found["result"]:
+                asked = found["result"]["inputRequests"]["k"]["params"]
+                state = found["result"]["requestState"]
+                params.update(requestState=state, inputResponses={"k": answer})
+                found = wire.ask("tools/call", params)
+        assert found["result"]["content"][0]["text"] == "asked"
+        return asked, ends[0]
+
+    @pytest.mark.parametrize("version", EVERY)
+    def test_a_form_says_what_its_revision_knows(self, version):
+        """Titles of choices go as the older revisions have them; a list of choices is
+        refused before it is sent.
+        """
+        colors = [
+            {"const": "#f00", "title": "Red"},
+            {"const": "#0f0", "title": "Green"},
+        ]
+        titled = {"type": "string", "title": "Color", "oneOf": colors}
+        form = {"type": "object", "properties": {"color": titled}}
+        answer = {"action": "accept", "content": {"color": "#f00"}}
+        asked, end = self.asked_in(
+            version, lambda ctx: ctx.elicit("?", form, key="k"), answer
+        )
+        if version < "2025-06-18":
+            assert asked is None and isinstance(end, MissingCapability)
+            return
+        assert end == answer
+        if version < "2025-11-25":
+            titled = {"type": "string", "title": "Color"}
+            titled["enum"] = ["#f00", "#0f0"]
+            titled["enumNames"] = ["Red", "Green"]
+        assert asked["requestedSchema"]["properties"] == {"color": titled}
+
+        several = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
+        form = {"type": "object", "properties": {"tags": several}}
+        asked, end = self.asked_in(
+            version, lambda ctx: ctx.elicit("?", form, key="k"), {"action": "decline"}
+        )
+        if version < "2025-11-25":
+            assert asked is None
+            assert isinstance(end, ValueError) and version in str(end)
+        else:
+            assert asked["requestedSchema"] == form and end["action"] == "decline"
+
+    @pytest.mark.parametrize("version", EVERY)
+    def test_a_message_says_what_its_revision_knows(self, version):
+        """To older revisions a list of blocks is several messages; audio is refused
+        where it is unknown.
+        """
+        answer = {"role": "assistant", "content": {"type": "text", "text": "x"}}
+        answer["model"] = "m"
+        messages = [Message(["one", "two"], role="assistant"), "three"]
+        asked, end = self.asked_in(
+            version, lambda ctx: ctx.sample(messages, key="k"), answer
+        )
+        assert end == answer
+        contents = [each["content"] for each in asked["messages"]]
+        roles = [each["role"] for each in asked["messages"]]
+        if version < "2025-11-25":
+            assert [each["text"] for each in contents] == ["one", "two", "three"]
+            assert roles == ["assistant", "assistant", "user"]
+        else:
+            assert [each["text"] for each in contents[0]] == ["one", "two"]
+            assert roles == ["assistant", "user"]
+
+        asked, end = self.asked_in(
+            version, lambda ctx: ctx.sample([Message(Audio(WAV))], key="k"), answer
+        )
+        if version == LEGACY[0]:
+            assert asked is None
+            assert isinstance(end, ValueError) and "audio" in str(end)
+        else:
+            assert end == answer
+            assert asked["messages"][0]["content"]["type"] == "audio"
+
+    def test_roots_are_of_files(self):
+        """Their URIs are file:// and come without steps up; others are -32602."""
+        server = Server("s")
+
+        @server.tool
+        def where(ctx: Context) -> list:
+            return [root["uri"] for root in ctx.roots(key="r")]
+
+        def ask(*uris):
+            roots = {"roots": [{"uri": uri} for uri in uris]}
+            params = modern({"roots": {}}, name="where", inputResponses={"r": roots})
+            return server.handle(request("tools/call", params))
+
+        for given, normal in (
+            ("file:///home/ada", "file:///home/ada"),
+            ("file:///home/ada/", "file:///home/ada/"),
+            ("file:///home/./ada/../../etc", "file:///etc"),
+            ("file:///home/%2E%2e/etc/..", "file:///"),
+            ("file:///../..", "file:///"),
+            ("FILE://LocalHost/x", "file:///x"),
+            ("file://server/share/../x", "file://server/x"),
+            ("file:///C:/x%20y", "file:///C:/x%20y"),
+        ):
+            found = ask("file:///first", given)["result"]["structuredContent"]
+            assert found == {"result": ["file:///first", normal]}
+        for wrong in (
+            "/home/ada",
+            "https://example.com/",
+            "file:relative",
+            "file://host",
+            "file:///a b",
+            "file:///a/..%2f..%2fetc",
+            "file:///a/..%5c..%5cetc",
+            "file:///a%00",
+            "file:///a?b",
+            "",
+        ):
+            error = ask("file:///first", wrong)["error"]
+            assert error["code"] == -32602 and "roots[1].uri" in error["message"]
+
+    def test_uris_and_meta_are_checked_where_they_are_given(self):
+        """ValueError, or TypeError for another type, which names the option."""
+        server = Server("s")
+
+        def fn() -> str:
+            return "x"
+
+        for url in ("example.com", "ftp://example.com", "http://", "https:x", "a b"):
+            with pytest.raises(ValueError, match="website_url"):
+                Server("s", website_url=url)
+        for source in ("javascript:alert(1)", "file:///x.png", "x.png", ""):
+            for give in (
+                lambda icons: Server("s", icons=icons),
+                lambda icons: server.add_tool(fn, icons=icons),
+                lambda icons: server.add_resource("x://y", fn, icons=icons),
+                lambda icons: server.add_prompt(fn, icons=icons),
+                lambda icons: ResourceLink("x://y", "y", icons=icons),
+            ):
+                with pytest.raises(ValueError, match=r"icons\[1\].src"):
+                    give([{"src": "https://example.com/x.png"}, {"src": source}])
+                with pytest.raises(TypeError, match="icons"):
+                    give({"src": "https://example.com/x.png"})
+        for uri in ("plain", "x://a b", "x://a\n", "1x://a", "x://%zz", "x://ä", ""):
+            for give in (
+                lambda uri: server.add_resource(uri, fn),
+                lambda uri: server.resource_updated(uri),
+                lambda uri: EmbeddedResource(uri, "x"),
+                lambda uri: ResourceLink(uri, "x"),
+            ):
+                with pytest.raises(ValueError, match="URI"):
+                    give(uri)
+        server.add_resource("x://a/{b}%20{+c}{?d}", lambda b, c, d="": "x")
+        for key in ("-x", "x-", "a/b/c", "1a/b", "a-/b", "a..b/c", "x y", "ä", 5):
+            for give in (
+                lambda meta: server.add_tool(fn, meta=meta),
+                lambda meta: server.add_resource("x://y", fn, meta=meta),
+                lambda meta: server.add_prompt(fn, meta=meta),
+                lambda meta: Image(PNG, meta=meta),
+                lambda meta: EmbeddedResource("x://y", "x", meta=meta),
+                lambda meta: ResourceLink("x://y", "x", meta=meta),
+            ):
+                with pytest.raises(ValueError, match="meta: expected a name"):
+                    give({"fine": 1, key: 1})
+                with pytest.raises(TypeError, match="meta"):
+                    give([key])
+        for key in (
+            mcp_lite.META_VERSION,
+            mcp_lite.META_SUBSCRIPTION,
+            "progressToken",
+            "dev.mcp/x",
+            "org.modelcontextprotocol.api/x",
+            "com.mcp.tools/x",
+            "mcp.dev/x",
+            "IO.ModelContextProtocol/x",
+        ):
+            with pytest.raises(ValueError, match="reserved"):
+                mcp_lite.check_meta({key: 1})
+        fine = (
+            "x",
+            "com.example/x_y.z-0",
+            "com.example.mcp/x",
+            "a.b-c/",
+            "traceparent",
+        )
+        mcp_lite.check_meta(dict.fromkeys((*fine, "io.modelcontextprotocol/ui")))
+
+        # And where it is asked for.
+        @server.tool
+        def visit(url: str, ctx: Context) -> str:
+            ctx.elicit_url("go", url)
+            return "never"
+
+        for url, told in (
+            ("https://example.com/a?b=c#d", None),
+            ("http://localhost:8000/", None),
+            ("javascript:alert(1)", "url: expected a URL"),
+            ("example.com", "url: expected a URI"),
+            ("https://exa mple.com", "url: expected a URI"),
+        ):
+            caps = {"elicitation": {"url": {}}}
+            params = modern(caps, name="visit", arguments={"url": url})
+            found = server.handle(request("tools/call", params))["result"]
+            assert found.get("isError", False) == bool(told)
+            assert told is None or told in found["content"][0]["text"]
+
     def test_the_elicitation_schema_is_a_form(self):
         """Nested objects and lists of objects are refused where they are asked for."""
         for wrong in (
@@ -5434,9 +5764,31 @@ class TestServerInProcess:
             },
             {"type": "object"},
             int,
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string", "format": "time"}},
+            },
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string", "oneOf": [{"const": "x"}]}},
+            },
         ):
             with pytest.raises(ValueError, match="requestedSchema"):
                 mcp_lite.elicitation_schema(wrong)
+
+        @dataclasses.dataclass
+        class Visit:
+            at: datetime.time
+            by: typing.Optional[uuid.UUID] = None
+            day: typing.Optional[datetime.date] = None
+
+        schema, convert = mcp_lite.elicitation_schema(Visit)
+        assert schema["properties"] == {
+            "at": {"type": "string"},
+            "by": {"type": "string"},
+            "day": {"type": "string", "format": "date"},
+        }
+        assert convert({"at": "10:00:00"}) == Visit(datetime.time(10))
         choice = {"type": "array", "items": {"enum": ["x"]}}
         mcp_lite.elicitation_schema(
             {"type": "object", "properties": {"a": choice, "b": {"type": "number"}}}
