@@ -387,6 +387,8 @@ BODY_SECONDS = 60.0  # for all of a body to arrive
 SEND_SECONDS = 30.0  # for a client to take what is written
 MAX_CONNECTIONS = 256  # each with a thread
 MAX_REFUSED = 32  # more connections, which are told that there are too many
+# More threads, at work on what nobody waits for any more: no thread can be stopped.
+MAX_ABANDONED = 256
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
 
 # HTTP: bytes that are kept for clients.
@@ -970,6 +972,8 @@ class Method:
     handshake = False
     # Is served by the reading thread, so that what comes after finds it done.
     inline = False
+    # Is answered at its end only, when nobody listens any more.
+    stays_open = False
     # The member of the result that is one page of a list.
     paged = ""
     # The result says how long it may be reused, and by whom: its `cacheScope`, which is
@@ -1157,6 +1161,7 @@ METHODS: dict[str, Method] = {
             params=_typed_members({"notifications": dict}),
             since=FIRST_MODERN,
             inline=True,
+            stays_open=True,
         ),
         # Questions to the client: client/. In the modern era the same three travel
         # inside results (basic/patterns/mrtr.md), so there they are no requests.
@@ -5339,6 +5344,11 @@ class Budget:
             self._add_locked(size)
         return True
 
+    def has_room(self, size: int) -> bool:
+        """Whether so much could be taken now."""
+        with self._lock:
+            return self._has_room_locked(size)
+
     def overdraw(self, size: int) -> None:
         """Count what is kept in any case; nothing more can be taken until it is gone."""
         with self._lock:
@@ -7826,6 +7836,7 @@ class Shell:
         start(status, headers, body)    the whole answer, or the head of a stream
         write(events, ending)           more of the stream
         hung_up()                       whether the client has closed its end
+        abandoned(is_so)                nothing: it tells who waits for the thread
         shut()                          the end of the connection, if it `can_leave`
     Each exchange gets one start(); after one without a body come writes, the last of
     them `ending`. They come in turn, but on any thread: who has an event writes it. A
@@ -7875,6 +7886,9 @@ class Shell:
         """Whether the client has closed its end. Must not block."""
         return False
 
+    def abandoned(self, is_so: bool) -> None:
+        """Know whether this thread is with a handler for which nobody waits any more."""
+
     def shut(self) -> None:
         """Take no more requests: the response is over, but its thread still works."""
 
@@ -7922,6 +7936,8 @@ class Exchange:
         self.extra: dict[str, str] = {}
         # The claims of its token.
         self.auth: Json | None = None
+        # What it calls, if that is the user's: a method, and a name.
+        self.callee = ""
         # The id in its body, for the error that may be its answer.
         self.request_id: RequestId | None = None
         # The latest stream that was written here.
@@ -8038,9 +8054,11 @@ class Party:
     It lasts as long as somebody refers to it: a session, or an exchange.
     """
 
-    def __init__(self, kept: Budget) -> None:
+    def __init__(self, kept: Budget, abandoned: Budget) -> None:
         # What is kept for it, in bytes.
         self.kept = Budget(kept.limit, kept, fair=True)
+        # Threads that are with handlers of which it does not await the end.
+        self.abandoned = Budget(abandoned.limit // 2, abandoned, fair=True)
 
 
 class Stream:
@@ -8274,6 +8292,13 @@ class Stream:
         self._lost()
         exchange.finish()
 
+    def detach(self, exchange: Exchange) -> None:
+        """End the response; the stream goes on, with the next exchange."""
+        with self._lock:
+            if self.exchange is exchange:
+                self.exchange = None
+        exchange.finish()
+
     def leave(self, retry_ms: int | None) -> None:
         """End the response, if the client can come back for the answer, in so long."""
         with self._lock:
@@ -8397,6 +8422,7 @@ class HttpConnection(Connection):
             log=http.log,
             max_workers=http.max_workers,
         )
+        self._http = http
         self.session_id = session_id
         # The principal that may use the session; and whose share it has.
         self.owner = principal(exchange.auth)
@@ -8445,6 +8471,13 @@ class HttpConnection(Connection):
     def carries_changes(self, request: Request) -> bool:
         """As a Connection does: a modern request has a stream, a session another."""
         return request.modern or self.session_id is not None
+
+    def listens(self, exchange: Exchange) -> bool:
+        """Whether an exchange that is still open is there for what may come."""
+        in_flight = list(self.protocol.in_flight.values())
+        return exchange.method == "GET" or any(
+            request.row.stays_open for request in in_flight
+        )
 
     def keep(self, size: int) -> bool:
         return self.budget.take(size)
@@ -8521,8 +8554,8 @@ class HttpConnection(Connection):
             self._take_batch(message, exchange)
             return
         event = self.protocol.receive(message)
-        if isinstance(event, Request) and event.row.handshake:
-            self.budget.overdraw(footprint([event.client_info, event.capabilities]))
+        if isinstance(event, Request):
+            self._check_request(event, exchange)
         if isinstance(event, Request) and not self.one_stream:
             self._serve_request(event, exchange)
         elif isinstance(event, Refusal) and self._tells_at_once(event):
@@ -8532,6 +8565,24 @@ class HttpConnection(Connection):
                 self._keep_request(event, exchange)
             exchange.send(202, {})
             self.dispatch(self._act(event))
+
+    def _check_request(self, request: Request, exchange: Exchange) -> None:
+        """Raise HttpError for a call of who has abandoned too many others."""
+        if request.row.handshake:
+            self.budget.overdraw(footprint([request.client_info, request.capabilities]))
+        # What a header names is the user's. Names of resources are without number.
+        mirrored = request.row.mirrored
+        if not mirrored:
+            return
+        name = "" if mirrored == "uri" else request.params[mirrored]
+        exchange.callee = f"{request.method} {name}"
+        if not self._http.may_call(exchange):
+            self.protocol.end(request)
+            raise HttpError(
+                503,
+                f"{request.method}: calls of this that nobody waits for still run",
+                {"Retry-After": "10"},
+            )
 
     def _keep_request(self, request: Request, exchange: Exchange) -> None:
         """Count a request that lasts longer than its exchange. Raises HttpError."""
@@ -8639,6 +8690,8 @@ class HttpEndpoint:
         max_body           the most bytes of a request's body; each shell sees to it
         max_kept           the most bytes that are kept for all clients together, but
                            always some bodies; who wants more is refused (503)
+        max_connections    how many exchanges the shells carry at once: only some of them
+                           may listen; for one more, who has the most loses the oldest
         max_sessions       sessions at a time; for one more, who has the most loses the
                            one that was used longest ago; if all are in use, 503
         session_seconds    how long a session is kept that nobody uses
@@ -8665,6 +8718,7 @@ class HttpEndpoint:
         legacy_sse: bool = False,
         max_body: int = MAX_BODY,
         max_kept: int = MAX_KEPT,
+        max_connections: int = MAX_CONNECTIONS,
         max_sessions: int = MAX_SESSIONS,
         session_seconds: float = SESSION_SECONDS,
     ) -> None:
@@ -8696,8 +8750,17 @@ class HttpEndpoint:
         self._sessions: dict[str, HttpConnection] = {}
         # By address, or by what `principal` tells of a token; guarded by _lock.
         self._parties: WeakValueDictionary[str, Party] = WeakValueDictionary()
-        # Each operation on it is atomic by itself: that is enough.
+        # Of what follows each operation is atomic by itself: that is enough.
         self._serving: dict[Exchange, HttpConnection] = {}
+        # Of those: who listens, the oldest first; and whom nobody hears any more.
+        self._listening: dict[Exchange, HttpConnection] = {}
+        self._abandoned: dict[Exchange, Budget] = {}
+        # The others are for calls.
+        self._max_listening = max_connections - (max_connections + 3) // 4
+        self._may_be_abandoned = Budget(MAX_ABANDONED)
+        # What a party has of those, by what it has called.
+        self._abandoned_by: WeakValueDictionary[tuple[Party, str], Budget]
+        self._abandoned_by = WeakValueDictionary()
 
         # {path, or None for any: {method: what answers it}}
         methods: dict[str, Callable[[Exchange], None]] = {"POST": self._post}
@@ -8742,7 +8805,7 @@ class HttpEndpoint:
         with self._lock:
             party = self._parties.get(who)
             if party is None:
-                party = self._parties[who] = Party(self._kept)
+                party = self._parties[who] = Party(self._kept, self._may_be_abandoned)
         return party
 
     def _refuse(self, exchange: Exchange, error: McpError) -> None:
@@ -8970,6 +9033,8 @@ class HttpEndpoint:
         try:
             begin()
             had_to_wait = not exchange.wait(0)
+            if had_to_wait and connection.listens(exchange):
+                self._add_listener(exchange, connection)
             while had_to_wait and not exchange.wait(COMMENT_SECONDS):
                 if exchange.stream is not None:
                     exchange.stream.keep_alive()
@@ -8977,6 +9042,8 @@ class HttpEndpoint:
                 self.server.disconnected(connection)  # it may have listened
         finally:
             del self._serving[exchange]
+            self._listening.pop(exchange, None)
+            self._take_back(exchange)
             connection.used = time.monotonic()
             if exchange.state != exchange.OVER:
                 # The client has hung up, or its stream goes on elsewhere.
@@ -8986,6 +9053,24 @@ class HttpEndpoint:
                     exchange.write(b"", True)
             if connection.session_id is None:
                 connection.close(_REQUEST_OVER)
+
+    def _add_listener(self, exchange: Exchange, connection: HttpConnection) -> None:
+        """Note who listens from now on. If there are too many, another one must go."""
+        self._listening[exchange] = connection
+        listening = list(self._listening)
+        if len(listening) <= self._max_listening:
+            return
+        parties = Counter(each.party for each in listening)
+        # Of several who have the most, the first, and of theirs the oldest.
+        oldest = max(listening, key=lambda each: parties[each.party])
+        theirs = self._listening.pop(oldest, None)
+        if theirs is None:
+            return
+        if theirs.session_id is None:
+            self.server.input_ended(theirs)  # this answers it
+            theirs.helpers.nudge()
+        elif oldest.stream is not None:
+            oldest.stream.detach(oldest)
 
     # Sessions, and the streams that clients come back to: basic/transports.md of
     # 2025-03-26 to 2025-11-25
@@ -9156,10 +9241,46 @@ class HttpEndpoint:
         """
         for exchange in list(self._serving):
             stream = exchange.stream
-            if stream is None or exchange.state == exchange.OVER:
+            if stream is None or exchange in self._abandoned:
                 continue
-            if exchange.shell.hung_up():
+            if exchange.state == exchange.OVER:
+                self._abandon(exchange)
+            elif exchange.shell.hung_up():
                 stream.lose(exchange)
+                self._abandon(exchange)
+
+    def _abandon(self, exchange: Exchange) -> None:
+        """Count a thread that still serves what nobody waits for any more.
+
+        One that is too many remains what it was: a connection of its party's.
+        """
+        party = exchange.party
+        limit = party.abandoned.limit
+        fresh = Budget(limit, party.abandoned, fair=True)
+        budget = self._abandoned_by.setdefault((party, exchange.callee), fresh)
+        if not budget.take(1):
+            return
+        exchange.shell.abandoned(True)
+        self._abandoned[exchange] = budget
+        # It may have ended just now.
+        if exchange not in self._serving:
+            self._take_back(exchange)
+
+    def _take_back(self, exchange: Exchange) -> None:
+        budget = self._abandoned.pop(exchange, None)
+        if budget is not None:
+            budget.give_back(1)
+            exchange.shell.abandoned(False)
+
+    def may_call(self, exchange: Exchange) -> bool:
+        """Whether one more call may be abandoned, of what an exchange calls.
+
+        A handler that does not end makes itself unavailable so, and nothing else.
+        """
+        if not self._abandoned:
+            return True
+        budget = self._abandoned_by.get((exchange.party, exchange.callee))
+        return (budget or exchange.party.abandoned).has_room(1)
 
     def close(self, final: bool) -> None:
         """End what only listens; if `final`, also sessions and what still runs.
@@ -9335,6 +9456,22 @@ def shut(sock: Socket, how: int = 2) -> None:
         socket.socket.shutdown(sock, how)
 
 
+def has_hung_up(sock: Socket) -> bool:
+    """Whether the other end of a connection is closed. Does not block."""
+    import socket
+
+    # Another thread may take what is_ready() saw: do not wait for more.
+    flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
+    try:
+        if not is_ready(sock):
+            return False
+        return not socket.socket.recv(sock, 1, flags)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 class _SocketShell(Shell, _RequestHandler):
     """A connection of an HttpServer: its requests, one after another.
 
@@ -9374,9 +9511,11 @@ class _SocketShell(Shell, _RequestHandler):
     def handle_one_request(self) -> None:
         """Read a request, all of it, and have it answered."""
         try:
-            if self.request in self.server.refused:
+            refused = self.request in self.server.refused
+            if refused and not self.server.find_place(self.request):
                 raise HttpError(503, "busy", {"Retry-After": "1"})
             self._allow(IDLE_SECONDS)
+            self.server.waiting[self.request] = True
             if not self.rfile.peek():
                 self.close_connection = True  # the client has hung up
                 return
@@ -9386,7 +9525,7 @@ class _SocketShell(Shell, _RequestHandler):
             self._refuse(error)
             return
 
-        self._allow(float("inf"))  # a handler takes its time
+        self._go_on()
         self.close_connection = head.last
         self._left = float("inf") if head.size is None else head.size
         exchange = Exchange(self, head.method, head.target, head.fields)
@@ -9400,6 +9539,13 @@ class _SocketShell(Shell, _RequestHandler):
     def _allow(self, seconds: float) -> None:
         """Begin a step that may take so long."""
         self.server.deadlines[self.request] = time.monotonic() + seconds
+
+    def _go_on(self) -> None:
+        """Begin with what has come. Raises OSError if another connection was in need
+        of this one's place."""
+        if not self.server.waiting.pop(self.request, False):
+            raise ConnectionAbortedError("cut off before its request was there")
+        self._allow(float("inf"))  # a handler takes its time
 
     def _refuse(self, error: HttpError) -> None:
         """Answer what is no request, and hang up."""
@@ -9460,6 +9606,7 @@ class _SocketShell(Shell, _RequestHandler):
         # Until all is read, nobody knows where another request begins.
         self._left = float("inf")
         self._allow(BODY_SECONDS)
+        self.server.waiting[self.request] = True
         if (
             head.version == "1.1"
             and head.fields.get("expect", "").lower() == "100-continue"
@@ -9469,7 +9616,7 @@ class _SocketShell(Shell, _RequestHandler):
         chunked = head.size is None
         body = self._read_chunks(keep) if chunked else self._read(head.size, 0, keep)
         self._left = 0
-        self._allow(float("inf"))
+        self._go_on()
         return body
 
     def _read_chunks(self, keep: Callable[[int], None]) -> bytes:
@@ -9548,6 +9695,13 @@ class _SocketShell(Shell, _RequestHandler):
         self.request.sendall(data)
         self._allow(float("inf"))
 
+    def abandoned(self, is_so: bool) -> None:
+        """Make room for another connection, if this one has no more to say."""
+        if is_so:
+            self.server.uncounted.add(self.request)
+        else:
+            self.server.uncounted.discard(self.request)
+
     def shut(self) -> None:
         """Take no more requests: their thread may stay with this one's handler."""
         self.close_connection = True
@@ -9555,18 +9709,7 @@ class _SocketShell(Shell, _RequestHandler):
 
     def hung_up(self) -> bool:
         """Whether the client has closed its end."""
-        import socket
-
-        # Another thread may take what is_ready() saw: do not wait for more.
-        flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
-        try:
-            if not is_ready(self.request):
-                return False
-            return not socket.socket.recv(self.request, 1, flags)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+        return has_hung_up(self.request)
 
 
 class HttpServer(_TcpServer):
@@ -9580,8 +9723,10 @@ class HttpServer(_TcpServer):
     has the endpoint answer them; one more, "mcp-http", is the watcher. Who looks after
     what:
 
-        the watcher                accepts; of the connections beyond `max_connections`
-                                   MAX_REFUSED are told so (503), others just closed
+        the watcher                accepts; for a connection beyond `max_connections`,
+                                   cuts off one that waits for a request, of the
+                                   address that has the most; if none does, MAX_REFUSED
+                                   are told so (503), others just closed
             every TICK_SECONDS     cuts off who is late with a step (`deadlines`)
                                    asks the endpoint to see who has hung up (look_after)
         a connection's thread      while it waits for the end of an answer, comments on
@@ -9617,9 +9762,14 @@ class HttpServer(_TcpServer):
         self._ssl = ssl_context
         self.closing = threading.Event()  # which Server.run waits for
         self._lock = threading.Lock()
-        # The thread of each connection; guarded by _lock.
-        self._serving: dict[Socket, threading.Thread] = {}
+        # The thread of each connection, and whose it is; guarded by _lock.
+        self._serving: dict[Socket, tuple[threading.Thread, str]] = {}
         # Of what follows each operation is atomic by itself: that is enough.
+        # Connections whose request is still to come, or not all there. Who waits
+        # longest is the first. Who takes one out of here goes on with it.
+        self.waiting: dict[Socket, bool] = {}
+        # Connections that count no more: cut off, or left alone with their handlers.
+        self.uncounted: set[Socket] = set()
         # Connections that are too many.
         self.refused: set[Socket] = set()
         # Until when each connection may take for its present step.
@@ -9661,7 +9811,9 @@ class HttpServer(_TcpServer):
         for sock in serving:
             shut(sock, 0)  # no more requests
         me = threading.current_thread()
-        others = {sock: thread for sock, thread in serving.items() if thread is not me}
+        others = {
+            sock: thread for sock, (thread, _) in serving.items() if thread is not me
+        }
         for final in (False, True):
             self.endpoint.close(final)
             until = time.monotonic() + DRAIN_SECONDS / 2
@@ -9699,17 +9851,60 @@ class HttpServer(_TcpServer):
             name="mcp-http-connection",
             daemon=True,
         )
-        with self._lock:
-            surplus = len(self._serving) - self._max_connections
-            if surplus >= 0:
-                self.refused.add(request)
-            if surplus < MAX_REFUSED:
-                self._serving[request] = thread
-        self.deadlines[request] = time.monotonic() + HEAD_SECONDS
-        if surplus < MAX_REFUSED:
-            thread.start()
-        else:
+        full = self._is_full() and not self._cut_off_one()
+        if full and len(self.refused) >= MAX_REFUSED:
             self.shutdown_request(request)
+            return
+        if full:
+            self.refused.add(request)
+        address = party_address(str(client_address[0]))
+        with self._lock:
+            self._serving[request] = (thread, address)
+        self.waiting[request] = True
+        self.deadlines[request] = time.monotonic() + HEAD_SECONDS
+        thread.start()
+
+    def find_place(self, request: Any) -> bool:
+        """Whether there is a place by now for a connection that was too many.
+
+        Blocks for a moment: who was answered just now may be about to leave.
+        """
+        if not wait_until(
+            lambda: not self._is_full() or self._cut_off_one(), TICK_SECONDS
+        ):
+            return False
+        self.refused.discard(request)
+        return True
+
+    def _is_full(self) -> bool:
+        with self._lock:
+            counted = self._serving.keys() - self.uncounted - self.refused
+        return len(counted) >= self._max_connections
+
+    def _cut_off_one(self) -> bool:
+        """Cut off a connection on which no request has come. False if there is none.
+
+        Of the address that has the most connections, the one that waits longest.
+        """
+        with self._lock:
+            addresses = {
+                sock: address
+                for sock, (_, address) in self._serving.items()
+                if sock not in self.uncounted and sock not in self.refused
+            }
+        counts = Counter(addresses.values())
+        waiting = [sock for sock in list(self.waiting) if sock in addresses]
+        waiting.sort(key=lambda sock: -counts[addresses[sock]])
+        for sock in waiting:
+            # Not one whose request is just coming.
+            if is_ready(sock) and not has_hung_up(sock):
+                continue
+            self.uncounted.add(sock)
+            if self.waiting.pop(sock, False):
+                shut(sock)
+                return True
+            self.uncounted.discard(sock)
+        return False
 
     def service_actions(self) -> None:
         """Look at deadlines, and at who has hung up: every TICK_SECONDS."""
@@ -9728,6 +9923,8 @@ class HttpServer(_TcpServer):
         """End a connection."""
         with self._lock:
             self._serving.pop(request, None)
+        self.waiting.pop(request, None)
+        self.uncounted.discard(request)
         self.refused.discard(request)
         self.deadlines.pop(request, None)
         super().shutdown_request(request)
@@ -12019,7 +12216,9 @@ class Server:
         allowed_origins: sites whose pages may call: "https://app.example"; "*": any
         stateless: open no sessions: several processes can share the clients
         legacy_sse: serve the HTTP+SSE of 2024-11-05 at /sse, too
-        max_connections: how many may be open; more are refused (503)
+        max_connections: how many may be open, three quarters of them to listen; for one
+            more, one goes that is idle, or that listens for another one that does, of
+            who has the most; if none is idle, it is refused (503)
         max_body: the most bytes of a request; more are refused (413)
         max_kept: the most bytes to keep for clients at once, but at least four bodies;
             who wants more is refused (503), and no one gets more than a half
@@ -12041,6 +12240,7 @@ class Server:
             legacy_sse=legacy_sse,
             max_body=max_body,
             max_kept=max_kept,
+            max_connections=max_connections,
             max_sessions=max_sessions,
             session_seconds=session_seconds,
         )

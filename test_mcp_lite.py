@@ -6988,6 +6988,29 @@ LISTEN = request(
 )
 
 
+def ports(http):
+    """The clients' ports of the connections that a server has."""
+    found = set()
+    for sock in list(http._serving):
+        # It may just be closed.
+        with contextlib.suppress(OSError):
+            found.add(sock.getpeername()[1])
+    return found
+
+
+def leave(http, call, *lines, session=None):
+    """Send a call to the tool `deaf`, and hang up when it is at work."""
+    data = head_of(call, "Mcp-Name: deaf", *lines)
+    if session is not None:
+        legacy = f"{session.version}\r\nMcp-Session-Id: {session.session}"
+        data = data.replace(MODERN.encode(), legacy.encode(), 1)
+    before = len(http.endpoint._abandoned)
+    with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+        sock.sendall(data)
+        eventually(lambda: len(http.endpoint._serving) > before)
+    eventually(lambda: len(http.endpoint._abandoned) > before)
+
+
 @pytest.fixture
 def server():
     """One of everything."""
@@ -8726,15 +8749,148 @@ class TestHttpServer:
                 http.port, head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
             ).endswith(b"}")
 
-    def test_connections_are_capped(self, server):
-        """Beyond the cap: 503 with Retry-After; whoever goes makes room."""
-        with server.start_http(max_connections=2) as http:
-            with Web(http).stream("POST", LISTEN), Web(http).stream("POST", LISTEN):
-                found = raw_http(http.port, b"")
-                assert found.startswith(b"HTTP/1.1 503 ")
-                assert b"\r\nRetry-After: 1\r\n" in found
-            eventually(lambda: not http._serving)
+    @pytest.fixture
+    def gate(self, server):
+        """What the tool `deaf` of the server waits for, whoever has left."""
+        gate = threading.Event()
+
+        @server.tool
+        def deaf() -> str:
+            return str(gate.wait(SECONDS))
+
+        yield gate
+        gate.set()
+
+    def test_connections_are_capped(self, server, gate):
+        """If all are at work, it is 503 with Retry-After; whoever goes makes room."""
+        with server.start_http(
+            max_connections=2
+        ) as http, contextlib.ExitStack() as rest:
+            for _ in range(2):
+                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
+                rest.callback(sock.close)
+                sock.sendall(head_of(call_tool("deaf"), "Mcp-Name: deaf"))
+            eventually(lambda: len(http.endpoint._serving) == 2)
+            found = raw_http(http.port, b"")
+            assert found.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nRetry-After: 1\r\n" in found
+            gate.set()
+            eventually(lambda: not http.endpoint._serving)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
+
+    @pytest.mark.parametrize(
+        "start",
+        [
+            b"",
+            b"POST /mcp HTTP/1.1\r\nHost: lo",
+            head_of(request("ping"), "Content-Length: 900", length=False),
+            head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet"),
+        ],
+        ids=["silent", "half a head", "half a body", "kept"],
+    )
+    def test_who_asks_nothing_makes_room(self, server, start):
+        """For one connection more, the one that waits longest for a request goes."""
+        with server.start_http(
+            max_connections=4
+        ) as http, contextlib.ExitStack() as rest:
+            silent = []
+            for n in range(4):
+                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
+                rest.callback(sock.close)
+                sock.sendall(start)
+                silent.append(sock)
+                eventually(lambda n=n: len(http.waiting) == n + 1)
+                if start.endswith(b"}}}"):
+                    assert b"hello Bo" in sock.recv(1000)
+                    eventually(lambda n=n: len(http.waiting) == n + 1)
+            assert Web(http).post(call_tool("add", a=1))[0] == 200
+            assert silent[0].recv(1000) == b""
+            for sock in silent[1:]:
+                assert not mcp_lite.is_ready(sock)
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="one address of the loopback")
+    def test_who_has_the_most_connections_loses_one(self, server):
+        """Not the address that has one, though it waits longest."""
+        with server.start_http(
+            max_connections=4
+        ) as http, contextlib.ExitStack() as rest:
+            socks = []
+            for n in range(7):
+                source = ("127.0.0.2" if n == 0 else "127.0.0.1", 0)
+                sock = socket.create_connection(
+                    ("127.0.0.1", http.port), SECONDS, source
+                )
+                rest.callback(sock.close)
+                socks.append(sock)
+                port = sock.getsockname()[1]
+                eventually(lambda port=port: port in ports(http))
+            eventually(lambda: len(http.waiting) == 4)
+            for sock in socks[1:4]:
+                assert sock.recv(1) == b""
+            socks[0].sendall(head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet"))
+            assert b"hello Bo" in socks[0].recv(1000)
+
+    @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+    def test_who_listens_makes_room(self, server, version):
+        """Three quarters of the connections may listen; beyond, the oldest of who has
+        the most ends; and whoever calls has the others.
+        """
+        with server.start_http(
+            max_connections=4
+        ) as http, contextlib.ExitStack() as rest:
+            streams = []
+            for n in range(5):
+                web = Web(http)
+                listening = web.stream("POST", LISTEN)
+                if version != MODERN:
+                    listening = web.open(version).stream()
+                streams.append(rest.enter_context(listening))
+                next_event(streams[-1])
+                expected = min(n + 1, 3)
+                eventually(lambda n=expected: len(http.endpoint._listening) == n)
+            for stream in streams[:2]:
+                ending = events_of(stream)
+                assert ("result" in str(ending)) is (version == MODERN)
+            assert Web(http).post(call_tool("add", a=1))[0] == 200
+            server.add_tool(lambda: "x", name="extra", description="x")
+            for stream in streams[2:]:
+                told = next_message(stream)["method"]
+                assert told == "notifications/tools/list_changed"
+
+    @pytest.mark.parametrize("era", ["modern", "legacy"])
+    def test_an_abandoned_call_holds_no_connection(self, server, gate, era):
+        """Its thread cannot be stopped, but others get through meanwhile."""
+        with server.start_http(max_connections=3) as http:
+            for _ in range(6):
+                if era == "legacy":
+                    leave(http, call_legacy("deaf"), session=Web(http).open())
+                else:
+                    leave(http, call_tool("deaf"))
+            assert Web(http).post(call_tool("add", a=1))[0] == 200
+            gate.set()
+            eventually(lambda: not http.endpoint._abandoned)
+            eventually(lambda: not http.uncounted)
+            assert http.endpoint._may_be_abandoned.taken == 0
+
+    def test_what_is_abandoned_too_often_is_refused(self, server, gate, monkeypatch):
+        """To whom it is, until it has ended; all else is served, and so is who else asks."""
+        monkeypatch.setattr(mcp_lite, "MAX_ABANDONED", 8)
+        claims = {"a": {"sub": "ann"}, "b": {"sub": "bob"}}
+        with server.start_http(verify=claims.get) as http:
+            ann = Web(http, Authorization="Bearer a")
+            bob = Web(http, Authorization="Bearer b")
+            for _ in range(2):
+                leave(http, call_tool("deaf"), "Authorization: Bearer a")
+            status, headers, body = ann.post(call_tool("deaf"))
+            assert (status, headers["Retry-After"]) == (503, "10")
+            assert "calls of this that nobody" in body["error"]["message"]
+            assert ann.post(call_tool("add", a=1))[0] == 200
+            assert ann.open().post(call_legacy("deaf"))[0] == 503
+            leave(http, call_tool("deaf"), "Authorization: Bearer b")
+            gate.set()
+            eventually(lambda: not http.endpoint._abandoned)
+            for web in (ann, bob):
+                assert web.post(call_tool("deaf"))[0] == 200
 
     def test_many_clients_at_once(self, server):
         """Sixteen threads, each with its own connection and session."""
