@@ -6,6 +6,7 @@ the subject; the same promises over memory and stdio, and in every revision.
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import copy
 import dataclasses
@@ -10324,6 +10325,56 @@ class TestHttpClient:
         ) as client:
             assert [client.call("x") for _ in range(3)] == ["x"] * 3
             assert {each["connection"] for each in seen} == {0} and len(trips) == 4
+
+    def test_no_tool_runs_twice(self):
+        """Nor is a call lost that was answered, whoever gives up meanwhile, and
+        whenever the server closes connections that are idle.
+        """
+        ran = []
+        answered = []
+        lost = []
+
+        def call(seen, sock):
+            name = seen["message"]["params"]["name"]
+            ran.append(name)
+            if len(ran) % 5 == 0:
+                time.sleep(0.001)
+            # An idle connection is closed soon, or not.
+            sock.settimeout(0.001 if len(ran) % 3 == 0 else None)
+            answered.append(name)
+            return result_of(seen, **text_result(name))
+
+        def visit(client, first):
+            for n in range(first, first + 60):
+                kind = n % 4
+                try:
+                    if kind == 0:
+                        running = client.start_call(str(n))
+                        running.cancel()
+                        result = running.result()
+                    elif kind == 1:
+                        result = client.call_tool(str(n), timeout=0.001)
+                    else:
+                        result = client.call_tool(str(n))
+                    assert text_of(result) == str(n)
+                except (Timeout, Cancelled):
+                    assert kind < 2
+                except ConnectionClosed:
+                    lost.append(str(n))
+
+        interval = sys.getswitchinterval()
+        try:
+            with web_server(modern_site(tools_call=call)) as (url, _), Client(
+                url
+            ) as client, concurrent.futures.ThreadPoolExecutor(8) as pool:
+                sys.setswitchinterval(1e-6)
+                visits = [pool.submit(visit, client, n * 1000) for n in range(8)]
+                for each in visits:
+                    each.result()
+        finally:
+            sys.setswitchinterval(interval)
+        assert len(ran) == len(set(ran)) and len(answered) >= 8 * 30
+        assert not set(lost) & set(answered)
 
     def test_what_was_shut_is_not_kept(self):
         """Nor is what ends when the client is closed: every connection is closed then."""
