@@ -10328,7 +10328,7 @@ class TestHttpClient:
 
     def test_no_tool_runs_twice(self):
         """Nor is a call lost that was answered, whoever gives up meanwhile, and
-        whenever the server closes connections that are idle.
+        whenever the server closes connections, idle ones or not.
         """
         ran = []
         answered = []
@@ -10339,6 +10339,9 @@ class TestHttpClient:
             ran.append(name)
             if len(ran) % 5 == 0:
                 time.sleep(0.001)
+            if len(ran) % 7 == 0:
+                # The tool has run, and its server dies.
+                return None
             # An idle connection is closed soon, or not.
             sock.settimeout(0.001 if len(ran) % 3 == 0 else None)
             answered.append(name)
@@ -10373,7 +10376,7 @@ class TestHttpClient:
                     each.result()
         finally:
             sys.setswitchinterval(interval)
-        assert len(ran) == len(set(ran)) and len(answered) >= 8 * 30
+        assert len(ran) == len(set(ran)) and answered
         assert not set(lost) & set(answered)
 
     def test_what_was_shut_is_not_kept(self):
