@@ -150,6 +150,7 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     24. Features        what a server offers, its handlers, who is told of changes
     25. Server          what you register with, and run
     26. Calls           a call with its rounds, a subscription; hearing and answering
+    27. Targets         URLs, scripts and commands, as what reaches a server
     27. Client          probing, calling, paging
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
@@ -4926,13 +4927,27 @@ class Protocol:
             invalid = InternalError(f"not a valid answer: {error}")
             return Answer(pending, None, invalid)
 
-        if "id" not in message and isinstance(message.get("method"), str):
+        is_notification = "id" not in message and isinstance(message.get("method"), str)
+        if is_notification or not self._may_answer():
             # Nor is a notification answered.
             return Refusal(str(error))
         if known_id in self.in_flight:
             # An error with this id would answer the request that is in flight.
             known_id = None
         return Refusal(str(error), error_message(known_id, error))
+
+    def _may_answer(self) -> bool:
+        """Whether this side answers requests at all: a client does in a session only.
+
+        In the modern era "the client MUST NOT send JSON-RPC _responses_".
+        """
+        if self.role == "server":
+            return True
+        if self.version:
+            return self.version < FIRST_MODERN
+        # It is being agreed on; who was sent `initialize` may ping.
+        waiters = list(self.pending.values())
+        return any(method_row(waiter.method).handshake for waiter in waiters)
 
     def _receive_request(self, message: Json) -> Request:
         request = Request(message, self)
@@ -4948,8 +4963,11 @@ class Protocol:
         capability, parameters."""
         row = request.row
         name = show_method(request.method)
-        if self.role == "client" and self.version >= FIRST_MODERN:
-            raise InvalidRequest(f"{name}: servers send no requests in {self.version}")
+        if not self._may_answer():
+            raise InvalidRequest(f"{name}: servers send no requests outside a session")
+        if self.role == "client" and not (self.initialized or row.early):
+            # lifecycle: "SHOULD NOT send requests other than pings and logging before".
+            raise InvalidRequest(f"{name}: not before notifications/initialized")
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
         # statelessly". What only that era has wants it.
         meta = request.meta
@@ -5618,6 +5636,8 @@ class Waiter:
     Both run on the reading thread, as a rule, so they must not block.
     """
 
+    # It is open, or over.
+    begun = False
     # Of the latest request; 0 is nobody's.
     id: RequestId = 0
     # That request may have left, and is not answered.
@@ -6139,28 +6159,31 @@ class Connection:
             # Ctrl-C may come when it has left, and the peer must hear of that.
             self.abandon(waiter, error_text(error))
             raise
-        was_abandoned = waiter.id != 0 and self.state == self.OPEN
+        was_abandoned = waiter.begun and self.state == self.OPEN
         if was_abandoned or (about is not None and about.cancelled):
             raise Cancelled("the request was cancelled")
         raise self._closed_error()
 
     def _register_locked(self, waiter: Waiter, request_id: RequestId) -> bool:
         """Open a waiter, or give it its next id; False if it is over."""
-        is_new = waiter.id == 0
-        if not is_new and waiter not in self._waiters:
+        if waiter.begun and waiter not in self._waiters:
             return False
-        self._waiters[waiter] = None
+        self._begin_locked(waiter)
         self.protocol.pending[request_id] = waiter
         waiter.id = request_id
         waiter.sent = True
         return True
+
+    def _begin_locked(self, waiter: Waiter) -> None:
+        waiter.begun = True
+        self._waiters[waiter] = None
 
     def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
         """Register who waits for the answer to what is sent in another way; or without
         an id, for nothing but the end. Raises ConnectionClosed."""
         with self._lock:
             if self.state == self.OPEN:
-                self._waiters[waiter] = None
+                self._begin_locked(waiter)
                 if request_id is not None:
                     self.protocol.pending[request_id] = waiter
                     waiter.id = request_id
@@ -6295,9 +6318,15 @@ class Connection:
 
     def _is_drained(self) -> bool:
         with self._lock:
-            if self.protocol.in_flight:
-                return False
-            return self.state != self.OPEN or not (self._writing or self._outbox)
+            return self._is_written() and not self.protocol.in_flight
+
+    def _is_written(self) -> bool:
+        return self.state != self.OPEN or not (self._writing or self._outbox)
+
+    def write_out(self, seconds: float) -> None:
+        """Block until all that is queued is written, for `seconds` at most."""
+        self.helpers.nudge()
+        wait_until(self._is_written, seconds)
 
     def close(self, error: ConnectionClosed, seconds: float = 0.0) -> None:
         """End the conversation; who waits gets `error`. Idempotent, from any thread.
@@ -7779,14 +7808,17 @@ class Child(StreamTransport):
 
         Blocks for twice EXIT_SECONDS at most, a moment more for what takes SIGKILL.
         """
-        with suppress(OSError):
-            self._writer.close()
-        if not self._has_ended(EXIT_SECONDS):
-            self._signal_group(self.SIGTERM)
+        try:
+            with suppress(OSError):
+                self._writer.close()
+            if not self._has_ended(EXIT_SECONDS):
+                self._signal_group(self.SIGTERM)
+                self._has_ended(EXIT_SECONDS)
+        finally:
+            # The child, if it still is there; and what else is, in its group. Ctrl-C
+            # ends our patience, but leaves nothing behind.
+            self._signal_group(self.SIGKILL)
             self._has_ended(EXIT_SECONDS)
-        # The child, if it still is there; and what else is, in its group.
-        self._signal_group(self.SIGKILL)
-        self._has_ended(EXIT_SECONDS)
 
     def _signal_group(self, number: int) -> None:
         if os.name == "posix":
@@ -12442,8 +12474,7 @@ class Call:
     def _begin(self) -> None:
         """Send the request that was held until now, unless it has ended."""
         try:
-            if self._is_open():
-                self._connection.request(self._waiter, self._params)
+            self._connection.request(self._waiter, self._params)
         except Exception as error:
             self._fail(error)
 
@@ -12699,9 +12730,6 @@ class ClientEndpoint(Endpoint):
     `listenings`, and to callbacks, which run on a thread of their own.
     """
 
-    # Runs the callbacks that hear, one by one. Each connection has a new one.
-    callbacks: Workers
-
     def __init__(
         self,
         log: _Log,
@@ -12718,6 +12746,8 @@ class ClientEndpoint(Endpoint):
         self._on_sample = on_sample
         self._on_log = on_log
         self._on_notification = on_notification
+        # By connection: what runs the callbacks that hear, one by one.
+        self._callbacks: dict[Connection, Workers] = {}
         # Those that are open. Each adds and removes itself, on any thread.
         self.listenings: list[Listening] = []
         # By a tool's name: its outputSchema, compiled once it was used; None when the
@@ -12744,13 +12774,16 @@ class ClientEndpoint(Endpoint):
 
     def connected(self, connection: Connection) -> None:
         """Have a thread for callbacks: one, so that they run in order."""
-        self.callbacks = Workers("mcp-callbacks", 1, do_nothing, self._log)
+        callbacks = Workers("mcp-callbacks", 1, do_nothing, self._log)
+        self._callbacks[connection] = callbacks
         self.knows_mirrors = False
         self.errand = [True]
 
     def disconnected(self, connection: Connection) -> None:
         """Let the callbacks run that wait, for a while."""
-        self.callbacks.close(EXIT_SECONDS)
+        callbacks = self._callbacks.pop(connection, None)
+        if callbacks is not None:
+            callbacks.close(EXIT_SECONDS)
 
     def output_lost(self, connection: Connection) -> None:
         """The server reads no more: nothing that waits will be answered."""
@@ -12799,7 +12832,7 @@ class ClientEndpoint(Endpoint):
         for listening in list(self.listenings):
             listening._hear(subscription, method, params)
         if not row.acknowledges:
-            self._tell_callbacks(row, method, params)
+            self._tell_callbacks(connection, row, method, params)
 
     def _note_change(self, method: str) -> None:
         kind = _CHANGED_LISTS.get(method)
@@ -12808,7 +12841,9 @@ class ClientEndpoint(Endpoint):
             # A session's server that started without any has some now.
             self.server_capabilities.setdefault(kind, {"listChanged": True})
 
-    def _tell_callbacks(self, row: Method, method: str, params: Json) -> None:
+    def _tell_callbacks(
+        self, connection: Connection, row: Method, method: str, params: Json
+    ) -> None:
         if row.logs and self._on_log is not None:
             job = partial(
                 self._on_log,
@@ -12820,8 +12855,12 @@ class ClientEndpoint(Endpoint):
             job = partial(self._on_notification, method, params)
         else:
             return
-        if len(self.callbacks) < MAX_QUEUED:
-            self.callbacks.submit(job)
+        callbacks = self._callbacks.get(connection)
+        if callbacks is None:
+            # It is over.
+            return
+        if len(callbacks) < MAX_QUEUED:
+            callbacks.submit(job)
         else:
             self._log.warning(
                 f"a notification was dropped: {MAX_QUEUED} wait for the callbacks"
@@ -12954,10 +12993,10 @@ def encode_root(root: Any) -> Json:
 
 
 ###############################################################################
-# 27. Client ##################################################################
+# 27. Targets #################################################################
 ###############################################################################
-# Connects to a server wherever it is, finds out which era and revision it speaks, and
-# turns each of its features into a blocking call.
+# What Client may be given for a server, and what that means: a URL with its headers, a
+# command with its environment, or a Server in this process.
 class _Handover(Transport):
     """Carries messages to a connection in this process: it is fed what is written."""
 
@@ -12981,6 +13020,87 @@ class MemoryTransport(_Handover):
 
     def close(self) -> None:
         self._server.disconnect(self._peer, EXIT_SECONDS)
+
+
+def _is_stream_pair(target: Any) -> bool:
+    """Whether a target is (reader, writer); a command's parts cannot be read from."""
+    is_pair = isinstance(target, tuple) and len(target) == 2
+    return is_pair and hasattr(target[0], "read")
+
+
+def url_of(target: Any) -> tuple[str, dict[str, str]]:
+    """The URL that a target names, with its headers; "" where it names none."""
+    members = object_or_empty(target)
+    url = members.get("url", target)
+    if isinstance(url, str) and re.match("(?i)https?://", url):
+        return url, dict(members.get("headers") or {})
+    return "", {}
+
+
+def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
+    """The command that a target names, with its environment. Raises TypeError."""
+    if isinstance(target, dict) and isinstance(target.get("command"), str):
+        arguments = [str(each) for each in target.get("args", [])]
+        return [target["command"], *arguments], dict(target.get("env") or {})
+    if isinstance(target, (list, tuple)) and target:
+        return [os.fspath(part) for part in target], {}
+    if isinstance(target, dict):
+        # Its values may be secrets.
+        members = ", ".join(map(str, target)) or "nothing"
+        raise TypeError(
+            'target: a dict needs "command", or "url" with http or https; '
+            f"this one has {members}"
+        )
+    if not isinstance(target, (str, os.PathLike)):
+        wanted = "a URL, a command, a script, a dict, a Server or (reader, writer)"
+        raise TypeError(f"target: {target!r} is not {wanted}")
+    return split_command(os.fspath(target)), {}
+
+
+def split_command(text: str) -> list[str]:
+    """A script, a program, or a command line, as the command that runs it.
+
+    Raises TypeError for nothing, ValueError for a quotation without its end.
+    """
+    is_file = os.path.exists(text)
+    if text.endswith(".py") and (is_file or " " not in text):
+        return [_python(), text]
+    if text and (is_file or os.name != "posix"):
+        return [text]
+    import shlex
+
+    command = shlex.split(text)
+    if not command:
+        raise TypeError("target: there is no command in an empty text")
+    return command
+
+
+def _python() -> str:
+    """This Python; inside a host program, sys.executable may be the host."""
+    if "python" in os.path.basename(sys.executable or "").lower():
+        return sys.executable
+    return "python3"
+
+
+###############################################################################
+# 28. Client ##################################################################
+###############################################################################
+# Connects to a server wherever it is, finds out which era and revision it speaks, and
+# turns each of its features into a blocking call.
+class _Conversation:
+    """What connect() begins, and who takes it off the client ends.
+
+    opening --a revision is agreed on, or not--> settled
+    """
+
+    def __init__(self) -> None:
+        # It does not wait for itself.
+        self.opener = threading.current_thread()
+        self.settled = threading.Event()
+        # Guarded by the client's _lock; None until close() could end it.
+        self.connection: Connection | None = None
+        # What reads from the transport, unless that feeds by itself.
+        self.reader: threading.Thread | None = None
 
 
 class Client:
@@ -13087,33 +13207,40 @@ class Client:
         )
         # What subscribe() has opened, by URI.
         self._subscriptions: dict[str, Listening] = {}
-        # Held only to take the connection: who has taken it ends it, and its reader.
+        # Held only to set it up, and to take it: who has taken it ends it.
         self._lock = threading.Lock()
-        # Set by the thread that connects, as soon as close() could end it.
-        self._connection: Connection | None = None
-        # What reads from the transport, unless that feeds by itself.
-        self._reader: threading.Thread | None = None
+        self._conversation: _Conversation | None = None
 
     # Connecting and ending
     def connect(self) -> Client:
-        """Reach the server, agree on a revision. Blocks. Returns the client itself.
+        """Reach the server, agree on a revision. Blocks, for `timeout` at most. Returns
+        the client itself. Calls of other threads wait until it is done.
 
-        Raises ConnectionClosed, UnsupportedVersion, Timeout, RuntimeError when it is
-        connected already, and TypeError for a target that is none.
+        Raises ConnectionClosed, also when close() comes meanwhile, UnsupportedVersion,
+        Timeout, RuntimeError when it is connected already, or about to be, and
+        TypeError for a target that is none.
         """
-        if self._connection is not None:
-            raise RuntimeError("the client is connected already")
+        mine = _Conversation()
+        with self._lock:
+            if self._conversation is not None:
+                raise RuntimeError("the client is connected already, or about to be")
+            self._conversation = mine
+        until = time.monotonic() + self.timeout
         try:
             try:
-                self._open(self._version)
+                self._open(mine, self._version, until)
             except ConnectionClosed:
-                if not self._may_open_again():
+                if not self._take_for_another_try(mine):
                     raise
-                self.close()
-                self._open(LAST_LEGACY)
+                self._open(mine, LAST_LEGACY, until)
         except BaseException:
-            self.close()
+            with self._lock:
+                is_mine = self._conversation is mine
+            if is_mine:
+                self.close()
             raise
+        finally:
+            mine.settled.set()
         return self
 
     def close(self) -> None:
@@ -13123,27 +13250,39 @@ class Client:
         Idempotent, from any thread. connect() may begin another conversation then.
         """
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is None:
-            # It is not open, or another thread is closing it.
-            return
+            conversation, self._conversation = self._conversation, None
+        if conversation is not None and conversation.connection is not None:
+            self._end(conversation.connection, conversation.reader)
+
+    def _end(self, connection: Connection, reader: threading.Thread | None) -> None:
+        """End what was taken off the client. Ctrl-C ends the patience, and no more."""
         closed = ConnectionClosed("the client is closed")
-        connection.fail_pending(closed, tell=True)
-        connection.close(closed)
-        connection.transport.close()
-        if self._reader is not None and self._reader is not threading.current_thread():
-            self._reader.join(EXIT_SECONDS)
+        try:
+            connection.fail_pending(closed, tell=True)
+            # `initialized`, say, or that a call is cancelled.
+            connection.write_out(TIDY_SECONDS)
+        finally:
+            try:
+                connection.close(closed)
+            finally:
+                connection.transport.close()
+        if reader is not None and reader is not threading.current_thread():
+            reader.join(EXIT_SECONDS)
         connection.workers.close(EXIT_SECONDS)
         self._endpoint.disconnected(connection)
-        self._reader = None
 
     def __enter__(self) -> Client:
-        return self if self._connection is not None else self.connect()
+        return self if self._conversation is not None else self.connect()
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _open(self, version: str) -> None:
+    @property
+    def _connection(self) -> Connection | None:
+        conversation = self._conversation
+        return None if conversation is None else conversation.connection
+
+    def _open(self, mine: _Conversation, version: str, until: float) -> None:
         """Begin a conversation. Where it fails, close() ends what there is of it."""
         transport = self._open_transport()
         connection = Connection(
@@ -13156,25 +13295,38 @@ class Client:
         )
         self._endpoint.connected(connection)
         transport.start(connection)
-        self._connection = connection
+        reader = None
         if not transport.feeds:
             reader = threading.Thread(
                 target=self._read, args=(connection,), name="mcp-reader", daemon=True
             )
-            # Before close() may join it.
             reader.start()
-            self._reader = reader
-        self._negotiate(connection, version)
+        with self._lock:
+            is_wanted = self._conversation is mine
+            if is_wanted:
+                mine.connection = connection
+                mine.reader = reader
+        if not is_wanted:
+            # close() came before there was anything to end.
+            self._end(connection, reader)
+            raise ConnectionClosed("the client was closed while it connected")
+        self._negotiate(connection, version, until)
 
-    def _may_open_again(self) -> bool:
-        """Whether the server is a child that may have ended because of the probe.
+    def _take_for_another_try(self, mine: _Conversation) -> bool:
+        """End a child that may have ended because of the probe. False if it is none.
 
-        Some old ones do when anything comes before `initialize`; without it, they live.
+        Some old servers do when anything comes before `initialize`; without it, they
+        live.
         """
-        connection = self._connection
-        if connection is None:
-            return False
-        return self._version == "auto" and isinstance(connection.transport, Child)
+        with self._lock:
+            connection = mine.connection
+            if self._conversation is not mine or connection is None:
+                return False
+            if self._version != "auto" or not isinstance(connection.transport, Child):
+                return False
+            mine.connection = None
+        self._end(connection, mine.reader)
+        return True
 
     def _open_transport(self) -> Transport:
         """What carries messages to the target. Raises TypeError where nothing does."""
@@ -13205,7 +13357,9 @@ class Client:
         UnsupportedVersion."""
         offered = [words.get("protocolVersion")]
         version = self._choose_version(offered, LEGACY_VERSIONS)
-        self._require_connection().protocol.version = version
+        connection = self._connection
+        if connection is not None:
+            connection.protocol.version = version
         self._endpoint.learn_server(words)
 
     def _renew_session(self) -> None:
@@ -13242,17 +13396,20 @@ class Client:
             connection.close(end)
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
-    def _negotiate(self, connection: Connection, wanted: str) -> None:
-        """Probe unless a legacy revision is wanted; shake hands if one is agreed on."""
+    def _negotiate(self, connection: Connection, wanted: str, until: float) -> None:
+        """Probe unless a legacy revision is wanted; shake hands if one is agreed on.
+
+        `until`: when it must be done, by time.monotonic()
+        """
         # The answers to the probe and to the handshake both come to this queue: a
         # server that was silent may only be slow, so whichever comes first decides.
         inbox: SimpleQueue[Any] = SimpleQueue()
         version = wanted
         words: Json = {}
         if version not in LEGACY_VERSIONS:
-            version, words = self._probe(connection, inbox, wanted)
+            version, words = self._probe(connection, inbox, wanted, until)
         if version in LEGACY_VERSIONS:
-            version, words = self._shake_hands(connection, inbox, version)
+            version, words = self._shake_hands(connection, inbox, version, until)
 
         self._endpoint.learn_server(words)
         connection.protocol.version = version
@@ -13261,7 +13418,11 @@ class Client:
             connection.notify("notifications/initialized", None)
 
     def _probe(
-        self, connection: Connection, inbox: SimpleQueue[Any], wanted: str
+        self,
+        connection: Connection,
+        inbox: SimpleQueue[Any],
+        wanted: str,
+        until: float,
     ) -> tuple[str, Json]:
         """Ask by server/discover: (revision to speak, what the server says of itself).
 
@@ -13270,14 +13431,16 @@ class Client:
         """
         is_pinned = wanted != "auto"
         revision = NEWEST
-        seconds = min(PROBE_SECONDS, self.timeout)
+        # Half of it is left for the handshake.
+        patience = min(PROBE_SECONDS, (until - time.monotonic()) / 2)
+        until_silent = time.monotonic() + patience
         if is_pinned:
             revision = wanted
-            seconds = self.timeout
+            until_silent = until
         params = {"_meta": self._meta(revision)}
         _send_opening(connection, "server/discover", params, inbox)
         try:
-            answer = _next_opening(inbox, seconds)
+            answer = self._next_opening(inbox, until_silent)
         except Timeout:
             if is_pinned:
                 raise
@@ -13285,7 +13448,11 @@ class Client:
         return self._judge_probe(answer), answer.result or {}
 
     def _shake_hands(
-        self, connection: Connection, inbox: SimpleQueue[Any], version: str
+        self,
+        connection: Connection,
+        inbox: SimpleQueue[Any],
+        version: str,
+        until: float,
     ) -> tuple[str, Json]:
         """Ask by `initialize`: (revision to speak, what the server says of itself).
 
@@ -13299,7 +13466,7 @@ class Client:
         }
         handshake = _send_opening(connection, "initialize", params, inbox)
         while True:
-            answer = _next_opening(inbox, self.timeout)
+            answer = self._next_opening(inbox, until)
             words = answer.result or {}
             if answer.pending is handshake:
                 return self._judge_handshake(answer), words
@@ -13307,18 +13474,34 @@ class Client:
             if version >= FIRST_MODERN:
                 return version, words
 
+    def _next_opening(self, inbox: SimpleQueue[Any], until: float) -> Answer:
+        """The next answer to what _send_opening sent. Raises Timeout."""
+        try:
+            answer: Answer = get_within(inbox, until - time.monotonic())[1]
+            return answer
+        except Empty:
+            raise Timeout(f"connecting: no answer within {self.timeout:g} s") from None
+
     def _judge_probe(self, answer: Answer) -> str:
         """The revision that the answer to a probe leads to.
 
-        Raises UnsupportedVersion, and errors that do not mean "legacy".
+        Raises UnsupportedVersion, InternalError for a resultType that is none, and
+        errors that do not mean "legacy".
         """
         error = answer.error
         if error is None:
+            # "A resultType of any value unrecognized [...] MUST be considered invalid",
+            # and no other than this one answers what asks nothing.
+            kind = answer.result.get("resultType", "complete")
+            if kind != "complete":
+                raise InternalError(f"server/discover: resultType: got {show(kind)}")
             offered = answer.result.get("supportedVersions")
         elif isinstance(error, UnsupportedVersion):
             offered = object_or_empty(error.data).get("supported")
         elif isinstance(error, McpError) and error.code not in MODERN_ERRORS:
             # "any other error [...]: the server is legacy".
+            if self._version in MODERN_VERSIONS:
+                raise self._not_spoken("server/discover", error) from error
             offered = LEGACY_VERSIONS
         else:
             raise error
@@ -13329,10 +13512,31 @@ class Client:
 
     def _judge_handshake(self, answer: Answer) -> str:
         """The revision of the session. Raises the answer, or UnsupportedVersion."""
-        if answer.error is not None:
-            raise answer.error
+        error = answer.error
+        # A modern server does not know `initialize`, or wants `_meta` with it.
+        if isinstance(
+            error,
+            (
+                MethodNotFound,
+                InvalidParams,
+                HeaderMismatch,
+                MissingCapability,
+                UnsupportedVersion,
+            ),
+        ):
+            raise self._not_spoken("initialize", error) from error
+        if error is not None:
+            raise error
         offered = [answer.result.get("protocolVersion")]
         return self._choose_version(offered, LEGACY_VERSIONS)
+
+    def _not_spoken(self, method: str, error: McpError) -> UnsupportedVersion:
+        """What connect() raises when the server refuses the era that is wanted."""
+        return UnsupportedVersion(
+            f"the server does not speak {self._version}: it answers {method} with "
+            f"{error.code} {error.message}",
+            error.data,
+        )
 
     def _choose_version(
         self, offered: Any, spoken: tuple[str, ...], error: Exception | None = None
@@ -13406,10 +13610,13 @@ class Client:
         """
         self._require_connection().notify(method, params)
 
-    def ping(self) -> None:
-        """Raise unless the server answers."""
+    def ping(self, timeout: float | None = None) -> None:
+        """Raise unless the server answers.
+
+        timeout: in seconds, else the client's
+        """
         modern = self.protocol_version >= FIRST_MODERN
-        self.request("server/discover" if modern else "ping")
+        self.request("server/discover" if modern else "ping", timeout=timeout)
 
     def set_log_level(self, level: str) -> None:
         """Ask for log messages, which on_log hears. Raises ValueError.
@@ -13424,12 +13631,17 @@ class Client:
         self._log_level = level
 
     def _require_connection(self) -> Connection:
-        connection = self._connection
-        if connection is None:
+        conversation = self._conversation
+        if conversation is None:
             raise ConnectionClosed(
                 "the client is not connected; use `with client:` or client.connect()"
             )
-        return connection
+        if conversation.opener is not threading.current_thread():
+            # Another thread connects: until it has, nothing may be asked.
+            conversation.settled.wait(self.timeout)
+        if conversation.connection is None:
+            raise ConnectionClosed("the client could not connect")
+        return conversation.connection
 
     def _deadline(self) -> float:
         """When a call that begins now must be over, by time.monotonic()."""
@@ -13786,15 +13998,6 @@ def _send_opening(
     return connection.request(waiter, params)
 
 
-def _next_opening(inbox: SimpleQueue[Any], seconds: float) -> Answer:
-    """The next answer to what _send_opening sent. Raises Timeout."""
-    try:
-        answer: Answer = get_within(inbox, seconds)[1]
-        return answer
-    except Empty:
-        raise Timeout(f"connecting: no answer within {seconds:g} s") from None
-
-
 def _next_cursor(method: str, result: Json) -> str | None:
     """Where the next page of a list begins; None after the last."""
     cursor = result.get("nextCursor")
@@ -13810,64 +14013,3 @@ def _objects_in(result: Json, member: str) -> list[Json]:
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return value
     raise InternalError(f"{member}: expected an array of objects, got {show(value)}")
-
-
-# What a target is
-def _is_stream_pair(target: Any) -> bool:
-    """Whether a target is (reader, writer); a command's parts cannot be read from."""
-    is_pair = isinstance(target, tuple) and len(target) == 2
-    return is_pair and hasattr(target[0], "read")
-
-
-def url_of(target: Any) -> tuple[str, dict[str, str]]:
-    """The URL that a target names, with its headers; "" where it names none."""
-    members = object_or_empty(target)
-    url = members.get("url", target)
-    if isinstance(url, str) and re.match("(?i)https?://", url):
-        return url, dict(members.get("headers") or {})
-    return "", {}
-
-
-def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
-    """The command that a target names, with its environment. Raises TypeError."""
-    if isinstance(target, dict) and isinstance(target.get("command"), str):
-        arguments = [str(each) for each in target.get("args", [])]
-        return [target["command"], *arguments], dict(target.get("env") or {})
-    if isinstance(target, (list, tuple)) and target:
-        return [os.fspath(part) for part in target], {}
-    if isinstance(target, dict):
-        # Its values may be secrets.
-        members = ", ".join(map(str, target)) or "nothing"
-        raise TypeError(
-            'target: a dict needs "command", or "url" with http or https; '
-            f"this one has {members}"
-        )
-    if not isinstance(target, (str, os.PathLike)):
-        wanted = "a URL, a command, a script, a dict, a Server or (reader, writer)"
-        raise TypeError(f"target: {target!r} is not {wanted}")
-    return split_command(os.fspath(target)), {}
-
-
-def split_command(text: str) -> list[str]:
-    """A script, a program, or a command line, as the command that runs it.
-
-    Raises TypeError for nothing, ValueError for a quotation without its end.
-    """
-    is_file = os.path.exists(text)
-    if text.endswith(".py") and (is_file or " " not in text):
-        return [_python(), text]
-    if text and (is_file or os.name != "posix"):
-        return [text]
-    import shlex
-
-    command = shlex.split(text)
-    if not command:
-        raise TypeError("target: there is no command in an empty text")
-    return command
-
-
-def _python() -> str:
-    """This Python; inside a host program, sys.executable may be the host."""
-    if "python" in os.path.basename(sys.executable or "").lower():
-        return sys.executable
-    return "python3"

@@ -3221,8 +3221,9 @@ class TestProtocol:
         )
         client = mcp_lite.Protocol("client", dict)
         client.version = MODERN
-        assert client.receive(request("roots/list")).reply["error"]["code"] == -32600
+        assert client.receive(request("roots/list")).reply is None
         client.version = "2025-11-25"
+        client.initialized = True
         # It is not declared.
         assert client.receive(request("roots/list")).reply["error"]["code"] == -32601
         assert client.receive(request("tools/list")).reply["error"]["code"] == -32601
@@ -6025,6 +6026,229 @@ class TestClient:
         with Client(str(script)) as client:
             assert client.server_info["name"] == "touchy"
 
+    @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
+    def test_a_modern_client_answers_no_request(self, method):
+        """ "The client MUST NOT send JSON-RPC responses": neither while the revision is
+        being agreed on, nor later.
+        """
+        told = []
+
+        def script(read, write):
+            for message in iter(read, None):
+                told.append(message)
+                for stray in (request(method, id="q"), {"jsonrpc": "2.0", "id": 7}):
+                    write(stray)
+                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
+                write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+        with fake_server(script) as target, Client(target, roots=[]) as client:
+            client.ping()
+            client.ping()
+        assert [each["method"] for each in told] == ["server/discover"] * 3
+
+    def test_nothing_is_asked_before_initialized(self):
+        """But for ping, which is answered while the handshake is on its way."""
+        told = {}
+
+        def initialize(message, read, write):
+            for method in ("roots/list", "ping"):
+                write(request(method, id=method))
+                told[method] = read()
+            return {"protocolVersion": "2025-11-25", "capabilities": {}}
+
+        def script(read, write):
+            for message in iter(read, None):
+                if message["method"] == "initialize":
+                    result = initialize(message, read, write)
+                    write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+                elif "id" not in message:
+                    write(request("roots/list", id="later"))
+                    told["later"] = read()
+
+        with fake_server(script) as target, Client(
+            target, roots=[], version="2025-11-25"
+        ):
+            eventually(lambda: len(told) == 3)
+        assert told["roots/list"]["error"]["code"] == -32600
+        assert told["ping"]["result"] == {}
+        assert told["later"]["result"] == {"roots": []}
+
+    def test_initialized_is_sent_before_a_quick_close(self):
+        """A client that leaves at once has finished its handshake."""
+        for _ in range(20):
+            told = []
+
+            def script(read, write, told=told):
+                for message in iter(read, None):
+                    told.append(message["method"])
+                    if "id" in message:
+                        result = {"protocolVersion": LEGACY[-1], "capabilities": {}}
+                        write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+            with fake_server(script) as target:
+                Client(target, version=LEGACY[-1]).connect().close()
+            assert told == ["initialize", "notifications/initialized"]
+
+    def test_one_connect_at_a_time(self):
+        """A second one is refused, close() ends the one under way, and leaves nothing."""
+        begun = threading.Event()
+        go_on = threading.Event()
+        started = []
+
+        class Slow(mcp_lite.Transport):
+            feeds = True
+
+            def start(self, connection):
+                started.append(self)
+                begun.set()
+                assert go_on.wait(SECONDS)
+
+            def write(self, data):
+                raise AssertionError("close() came before")
+
+            def close(self):
+                started.remove(self)
+
+        client = Client(Slow())
+        raised = []
+
+        def connect():
+            try:
+                client.connect()
+            except ConnectionClosed as error:
+                raised.append(str(error))
+
+        connecting = threading.Thread(target=connect)
+        connecting.start()
+        assert begun.wait(SECONDS)
+        with pytest.raises(RuntimeError, match="about to be"):
+            client.connect()
+        client.close()
+        go_on.set()
+        connecting.join(SECONDS)
+        assert raised == ["the client was closed while it connected"]
+        assert started == []
+        with pytest.raises(ConnectionClosed, match="not connected"):
+            client.ping()
+
+    def test_calls_wait_until_another_thread_has_connected(self):
+        """They are not sent before the revision is known; close() ends them, too."""
+        for ending in ("answer", "close"):
+            asked = threading.Event()
+            go_on = threading.Event()
+
+            def initialize(message, read, write, asked=asked, go_on=go_on):
+                asked.set()
+                assert go_on.wait(SECONDS)
+
+            def script(read, write, initialize=initialize):
+                for message in iter(read, None):
+                    if message["method"] == "initialize":
+                        initialize(message, read, write)
+                    if "id" in message:
+                        result = {"protocolVersion": LEGACY[-1], "capabilities": {}}
+                        write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+            heard = []
+
+            def attempt(function, heard=heard):
+                try:
+                    function()
+                    heard.append(None)
+                except ConnectionClosed as error:
+                    heard.append(type(error))
+
+            with fake_server(script) as target:
+                client = Client(target, version=LEGACY[-1])
+                threads = []
+                for function in (client.connect, client.ping):
+                    thread = threading.Thread(target=attempt, args=(function,))
+                    thread.start()
+                    threads.append(thread)
+                    assert asked.wait(SECONDS)
+                if ending == "close":
+                    client.close()
+                go_on.set()
+                for thread in threads:
+                    thread.join(SECONDS)
+                client.close()
+            assert heard == [None if ending == "answer" else ConnectionClosed] * 2
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    def test_ctrl_c_while_it_closes_leaves_no_child(self, tmp_path, monkeypatch):
+        """A server that is deaf to the end of its input, and to SIGTERM, is killed."""
+        script = tmp_path / "deaf.py"
+        script.write_text(
+            textwrap.dedent(f"""
+            import signal, sys, time; sys.path.insert(0, {HERE!r})
+            import mcp_lite
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            mcp_lite.Server("deaf").run()
+            time.sleep(600)
+            """)
+        )
+        client = Client(str(script)).connect()
+        transport = client._connection.transport
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", SECONDS)
+        waiting = threading.Event()
+        has_ended = transport._has_ended
+
+        def watched(seconds):
+            waiting.set()
+            return has_ended(seconds)
+
+        transport._has_ended = watched
+
+        def interrupt():
+            assert waiting.wait(SECONDS)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.close()
+        interrupter.join(SECONDS)
+        assert transport._process.poll() == -signal.SIGKILL
+
+    def test_a_pinned_era_that_is_not_spoken(self):
+        """Either way, the error says what was wanted, and what the server answered."""
+
+        codes = [-32601, -32602, -32022]
+
+        def modern_only(read, write):
+            data = {"supported": [MODERN]}
+            for message in iter(read, None):
+                error = {"code": codes.pop(), "message": "no", "data": data}
+                write({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+        while codes:
+            with fake_server(modern_only) as target, pytest.raises(
+                UnsupportedVersion, match="2025-06-18: it answers initialize with -32"
+            ) as caught:
+                Client(target, version="2025-06-18").connect()
+            assert caught.value.data == {"supported": [MODERN]}
+        with fake_server(legacy_server()) as target, pytest.raises(
+            UnsupportedVersion,
+            match=f"{MODERN}: it answers server/discover with -32601",
+        ):
+            Client(target, version=MODERN).connect()
+
+    @pytest.mark.parametrize("kind", ["input_required", "later", 5, None])
+    def test_a_discovery_of_unknown_type_is_invalid(self, kind):
+        """The error names the member."""
+        found = {"resultType": kind, "supportedVersions": [MODERN], "capabilities": {}}
+        peer = fake_server(legacy_server(server_discover=found))
+        with peer as target, pytest.raises(InternalError, match="resultType"):
+            Client(target).connect()
+
+    def test_ping_has_a_timeout_of_its_own(self):
+        """A server that does not answer is told within it."""
+        script = legacy_server(ping=lambda *a: None)
+        with fake_server(script) as target, Client(target) as client, pytest.raises(
+            Timeout, match="ping: no answer within 0.05 seconds"
+        ):
+            client.ping(timeout=0.05)
+
     def test_versions_in_common(self):
         """None in common is an error that says what the server speaks.
 
@@ -6751,7 +6975,7 @@ class TestClient:
 
         with Client(Loop()) as client:
             assert client.call("add", a=1, b=2) == 3
-        assert client._reader is None
+        assert client._conversation is None
 
     def test_headers_that_never_match(self):
         """The list of tools is read again once for a tool's call, and for nothing else."""
