@@ -3479,14 +3479,14 @@ class TestSeams:
         progress = []
         with UnixServer(server, path) as served:
             target = UnixTransport(path)
-            with Client(target, version=era, roots=["repo://y"]) as client:
+            with Client(target, version=era, roots=["file:///y"]) as client:
                 assert client.protocol_version == era
                 result = client.call_tool(
                     "count",
                     {"text": "x" * (1 << 20)},
                     on_progress=lambda *told: progress.append(told[:2]),
                 )
-                assert result["content"][0]["text"] == f"{1 << 20} in repo://y"
+                assert result["content"][0]["text"] == f"{1 << 20} in file:///y"
                 # In the modern era, a question makes the handler run again.
                 assert set(progress) == {(1, 2)}
                 assert len(client.list_tools()) > 1
