@@ -162,6 +162,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
       http-worker    needed            questions
     ...-helper       Connection, when  writes that might block;         idle, or close()
                      needed            on_cancel functions
+    ...-errands      Connection, for   what Ctrl-C must not interrupt:  close()
+                     the main thread   sending, giving up
     callbacks        Client, when      on_log and on_notification, in   idle, or close()
                      needed            order
     stderr           Child             keeps its last lines             end of stderr
@@ -5332,6 +5334,91 @@ class Workers:
         return join_all(others, seconds)
 
 
+def on_main_thread() -> bool:
+    """Whether Ctrl-C may interrupt what runs now: see Errands."""
+    return threading.current_thread() is threading.main_thread()
+
+
+class Errands:
+    """What the main thread has done by a thread that no signal interrupts.
+
+    Python calls the handlers of signals on the main thread, between any two of its
+    steps: so there, Ctrl-C may raise KeyboardInterrupt between a flag and the `try`
+    that would take it back; in some versions even at the end of a `with`, before the
+    lock is released. A program that goes on would find it set for ever. No order of
+    statements helps. So what others rely on, the main thread does not change by itself:
+
+        main thread                        errands
+        puts the job into a queue,
+        in one step, a call of C    --->   does it, all of it
+        waits, and may be interrupted      and goes on
+
+    Interrupted before, the job was never given; interrupted after, it is done as if
+    nothing had happened. Other threads are not interrupted, and do such jobs at once.
+
+    The thread is started by the first job. Should Ctrl-C come then, the next one starts
+    another: two do no harm, but that two jobs may change places.
+    """
+
+    # Between two looks whether there still is a thread.
+    LOOK_SECONDS = 1.0
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def run(self, job: Job) -> Any:
+        """Do a job, or on the main thread have it done, and block until it is.
+
+        Returns what it returns, and raises what it raises.
+        """
+        if self._closed or not on_main_thread():
+            return job()
+        outcome: SimpleQueue[Any] = SimpleQueue()
+        self._jobs.put(partial(_do_and_tell, job, outcome))
+        # It ends on close() only, or in the child of a fork.
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+        while True:
+            with suppress(Empty):
+                value, error = get_within(outcome, self.LOOK_SECONDS)
+                break
+            if self._closed and not self._thread.is_alive():
+                # It came too late: nobody else will do it.
+                return job()
+        if error is not None:
+            raise error
+        return value
+
+    def _run(self) -> None:
+        for job in iter(self._jobs.get, None):
+            job()
+            # Who waits keeps nothing alive.
+            del job
+        # There may be a second thread.
+        self._jobs.put(None)
+
+    def close(self, seconds: float) -> None:
+        """End the thread, and block until that has done what was given to it, for
+        `seconds` at most. Idempotent, from any thread."""
+        self._closed = True
+        self._jobs.put(None)
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            join_all([thread], seconds)
+
+
+def _do_and_tell(job: Job, outcome: SimpleQueue[Any]) -> None:
+    try:
+        outcome.put((job(), None))
+    except BaseException as error:
+        outcome.put((None, error))
+
+
 class Budget:
     """What may be had at once, bytes mostly: of a session, of who asks, of them all.
 
@@ -5769,6 +5856,8 @@ class Connection:
         self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions.
         self.answering: set[int] = set()
+        # What the main thread wants to be sent.
+        self._errands = Errands(name + "-errands")
 
     def carries_changes(self, request: Request) -> bool:
         """Whether who sent this request can be told of changes later on."""
@@ -6064,7 +6153,9 @@ class Connection:
         if request is not None and not row.is_in(request.version):
             return
         data = encode_message(call_message(method, params))
-        self._send(data, row.droppable, request, block, progress)
+        self._errands.run(
+            partial(self._send, data, row.droppable, request, block, progress)
+        )
 
     def _send(
         self,
@@ -6153,7 +6244,9 @@ class Connection:
         data = encode_message(call_message(waiter.method, params, request_id))
         register = partial(self._register_locked, waiter, request_id)
         try:
-            if self._send(data, request=about, register=register):
+            if self._errands.run(
+                partial(self._send, data, request=about, register=register)
+            ):
                 return waiter
         except BaseException as error:
             # Ctrl-C may come when it has left, and the peer must hear of that.
@@ -6181,14 +6274,18 @@ class Connection:
     def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
         """Register who waits for the answer to what is sent in another way; or without
         an id, for nothing but the end. Raises ConnectionClosed."""
+        if not self._errands.run(partial(self._hold, waiter, request_id)):
+            raise self._closed_error()
+
+    def _hold(self, waiter: Waiter, request_id: RequestId | None) -> bool:
         with self._lock:
-            if self.state == self.OPEN:
-                self._begin_locked(waiter)
-                if request_id is not None:
-                    self.protocol.pending[request_id] = waiter
-                    waiter.id = request_id
-                return
-        raise self._closed_error()
+            if self.state != self.OPEN:
+                return False
+            self._begin_locked(waiter)
+            if request_id is not None:
+                self.protocol.pending[request_id] = waiter
+                waiter.id = request_id
+            return True
 
     def _closed_error(self) -> ConnectionClosed:
         reason = self.reason or ConnectionClosed("no connection")
@@ -6257,6 +6354,9 @@ class Connection:
 
         False if it has ended before.
         """
+        return bool(self._errands.run(partial(self._abandon, waiter, reason)))
+
+    def _abandon(self, waiter: Waiter, reason: str | None) -> bool:
         if not self._release(waiter):
             return False
         # "The `initialize` request MUST NOT be cancelled by clients".
@@ -6344,6 +6444,7 @@ class Connection:
         self.state = self.OVER
         for pool in list(self._pools.values()):
             pool.close(seconds)
+        self._errands.close(seconds)
 
 
 ###############################################################################

@@ -12534,6 +12534,66 @@ class TestInsideHosts:
         finally:
             signal.signal(signal.SIGINT, before)
 
+    @pytest.mark.skipif(os.name == "nt", reason="it has no timer that interrupts")
+    @pytest.mark.parametrize("over", ["memory", "stdio", "http"])
+    @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
+    def test_interrupts_that_a_program_survives(self, tmp_path, over, revision):
+        """Wherever Ctrl-C comes, and a second one in the midst of the first: whoever
+        goes on can call.
+        """
+        script = """
+            import random, signal
+
+            coming = 0
+            def interrupt(*ignored):
+                global coming
+                coming -= 1
+                seconds = random.uniform(1e-5, 3e-4) if coming else 0
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                raise KeyboardInterrupt
+            def begin_and_call():
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 2e-3))
+                call_until_interrupted()
+            def call_until_interrupted():
+                while coming:
+                    client.call("add", a=1)
+            def survive(job):
+                while coming:
+                    try:
+                        job()
+                    except KeyboardInterrupt:
+                        job = call_until_interrupted
+
+            over, revision = sys.argv[1:]
+            server = make()
+            http = server.start_http() if over == "http" else None
+            target = {"memory": server, "stdio": SERVE, "http": http and http.url}[over]
+            signal.signal(signal.SIGALRM, interrupt)
+            with Client(target, version=revision, timeout=20) as client:
+                for number in range(300):
+                    coming = random.choice([1, 1, 2])
+                    job = begin_and_call
+                    while coming:
+                        try:
+                            survive(job)
+                        except KeyboardInterrupt:
+                            job = call_until_interrupted
+                    assert client.call("add", a=number) == number + 1
+            if http:
+                http.close()
+            print("survived")
+        """
+        path = write_program(tmp_path, PROGRAM, script)
+        run = subprocess.run(
+            [sys.executable, str(path), over, revision],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS * 4,
+        )
+        # Python tells on stderr of those that came where nothing may be raised.
+        assert run.stdout == b"survived\n", run.stderr.decode()[-3000:]
+
     def test_handle_on_the_main_thread(self):
         """It waits for no one: there it runs at once, in a job of the host's, too."""
         main = MainThread()
