@@ -401,6 +401,7 @@ MAX_KEPT_EACH = 16 << 20  # of a session, or of a request outside of one
 # HTTP: sessions and streams.
 MAX_SESSIONS = 1_000  # of the legacy era, open at once
 SESSION_SECONDS = 1800.0  # before an idle one ends
+RETRY_MS = 1_000  # before a client comes back for an answer, unless the handler knows
 COMMENT_SECONDS = 15.0  # between the comments that keep a silent stream open
 MAX_STREAMS = 100  # of a session that are over, kept for a client that comes back
 MAX_EVENTS = 1_000  # of a stream that were sent, kept for the same
@@ -4853,10 +4854,12 @@ class Request:
 # What else may come. A notification, with its row of METHODS.
 Notification = namedtuple("Notification", "method params row")
 # An answer to a request of ours, and who is `pending` for it. It has a result or an
-# error: the peer's, or one of ours that says why no answer will come.
-Answer = namedtuple("Answer", "pending result error")
+# error: the peer's, or one of ours that says why no answer will come; `why` it is not
+# valid, if it is not.
+Answer = namedtuple("Answer", "pending result error why", defaults=[None])
 # What is no message, or may not come now: why, and the reply, if it may have one.
-Refusal = namedtuple("Refusal", "why reply", defaults=[None])
+# `is_late`: an answer that nobody waits for any more, which is no fault of the peer's.
+Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
 # What every modern request says in `_meta`: basic/index.md#meta.
 MODERN_META = (
@@ -4902,9 +4905,20 @@ class Protocol:
         # before their bytes leave. The peer's: id -> Request.
         self.pending: dict[RequestId | None, Waiter] = {}
         self.in_flight: dict[RequestId, Request] = {}
-        self.next_id = itertools.count(1).__next__
+        self.number_from(1)
         # The URIs of resources/subscribe.
         self.subscribed: dict[str, object] = {}
+
+    def number_from(self, first_id: int) -> None:
+        """Begin with this id for our requests."""
+        self._ids = itertools.count(first_id)
+        self._first_id = first_id
+        self._last_id = first_id - 1
+
+    def next_id(self) -> int:
+        """A new id for a request of ours."""
+        self._last_id = next(self._ids)
+        return self._last_id
 
     def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
         """Judge one decoded message. A Request that is returned is in flight."""
@@ -4927,7 +4941,7 @@ class Protocol:
             if pending is None:
                 return Refusal(str(error))
             invalid = InternalError(f"not a valid answer: {error}")
-            return Answer(pending, None, invalid)
+            return Answer(pending, None, invalid, str(error))
 
         is_notification = "id" not in message and isinstance(message.get("method"), str)
         if is_notification or not self._may_answer():
@@ -5054,12 +5068,17 @@ class Protocol:
             self.initialized = bool(self.version)
         return Notification(method, params or {}, row)
 
-    def _receive_response(self, message: Json) -> Answer:
-        pending = self.pending.pop(message.get("id"), None)
-        # Late, twice, or to nobody: "SHOULD ignore any response to the cancelled
-        # request".
+    def _receive_response(self, message: Json) -> Answer | Refusal:
+        answer_id = message.get("id")
+        pending = self.pending.pop(answer_id, None)
         if pending is None:
-            raise InvalidRequest(f"an answer to no open request: {show(message, 200)}")
+            # Late, twice, or to nobody. "The sender of the cancellation notification
+            # SHOULD ignore any response to the request that arrives afterward".
+            was_asked = (
+                type(answer_id) is int and self._first_id <= answer_id <= self._last_id
+            )
+            why = f"an answer to no open request: {show(message, 200)}"
+            return Refusal(why, None, was_asked)
         if "error" in message:
             return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
@@ -5765,7 +5784,7 @@ class Batch:
     What changes is guarded by the connection's lock.
     """
 
-    def __init__(self, stream: Any, auth: Json | None) -> None:
+    def __init__(self, stream: Any = None, auth: Json | None = None) -> None:
         # Over HTTP, as each Request in it has them.
         self.stream = stream
         self.auth = auth
@@ -5773,10 +5792,16 @@ class Batch:
         self.open: list[Request] = []
         # Encoded; what was cancelled has none.
         self.answers: list[bytes] = []
+        # Why a message was refused that has no answer.
+        self.refused = ""
+
+    def is_complete(self) -> bool:
+        """Whether no more answers will come."""
+        return self.is_read and not self.open
 
     def encode_if_complete(self) -> bytes | None:
         """The answers as one array. None while one is to come, or if there are none."""
-        if not self.is_read or self.open or not self.answers:
+        if not self.is_complete() or not self.answers:
             return None
         return b"[" + b",".join(self.answers) + b"]"
 
@@ -5912,7 +5937,7 @@ class Connection:
                 self._trace("<--", line)
             message = parse_message(line)
             if isinstance(message, list):
-                return self._receive_batch(message)
+                return self._receive_batch(message, Batch())
         except McpError as error:
             return self._receive_nonsense(line or b"", error)
         return self._act(self.protocol.receive(message))
@@ -5936,14 +5961,11 @@ class Connection:
             return self._act(self.protocol.refuse(message, error))
         return []
 
-    def _receive_batch(
-        self, messages: list[Any], stream: Any = None, auth: Json | None = None
-    ) -> list[Request]:
+    def _receive_batch(self, messages: list[Any], batch: Batch) -> list[Request]:
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(
                 f"a batch: only {BATCH_VERSION} has them, of 1 to {MAX_BATCH} messages"
             )
-        batch = Batch(stream, auth)
         ready: list[Request] = []
         for message in messages:
             ready += self._act(self.protocol.receive(message), batch)
@@ -5974,6 +5996,8 @@ class Connection:
         return []
 
     def _act_on_answer(self, answer: Answer, batch: Batch | None) -> list[Request]:
+        if batch is not None and answer.why:
+            batch.refused = batch.refused or answer.why
         self._hand_over(answer)
         return []
 
@@ -5988,6 +6012,8 @@ class Connection:
     def _act_on_refusal(self, refusal: Refusal, batch: Batch | None) -> list[Request]:
         self.log.debug(f"refused: {refusal.why}")
         if refusal.reply is None:
+            if batch is not None and not refusal.is_late:
+                batch.refused = batch.refused or refusal.why
             return []
         reply = encode_answer(refusal.reply, self.log)
         if batch is None:
@@ -7120,12 +7146,16 @@ class Context:
     def close_stream(self, retry_ms: int | None = None) -> None:
         """End the stream of the answer, in a legacy HTTP session: the client returns.
 
-        retry_ms: how long it waits before it does; else as long as it likes
+        retry_ms: how long it waits before it does; a second, unless told
 
-        Elsewhere, and where the client does not know how to come back, nothing happens.
+        Elsewhere, and before 2025-11-25, where a stream lasts until its answer, nothing
+        happens. Raises ValueError for what is less than nothing.
         """
+        wait = RETRY_MS if retry_ms is None else retry_ms
+        if wait < 0:
+            raise ValueError(f"retry_ms: expected milliseconds, got {show(retry_ms)}")
         if self._request.stream is not None:
-            self._request.stream.leave(retry_ms)
+            self._request.stream.leave(wait)
 
     # Asking
 
@@ -8432,22 +8462,20 @@ class Stream:
                 self.exchange = None
         exchange.finish()
 
-    def leave(self, retry_ms: int | None) -> None:
+    def leave(self, retry_ms: int) -> None:
         """End the response, if the client can come back for the answer, in so long."""
         with self._lock:
             exchange = self.exchange
             if exchange is None or self.state == self.COMPLETE:
                 return
-            # Nobody can come back who has seen no event's number.
-            is_numbered = self.kind == self.PRIMED or self._cursor > 0
-            can_return = is_numbered and self.kind != self.FINAL
-            if not can_return or not exchange.shell.can_leave:
+            # Before 2025-11-25, a server "SHOULD NOT close the SSE stream before sending
+            # the JSON-RPC response".
+            if self.kind != self.PRIMED or not exchange.shell.can_leave:
                 return
             self.state = self.LEAVING
-            if retry_ms is None:
-                self._prelude += b":\n\n"
-            else:
-                self._prelude += b"retry: %d\n\n" % retry_ms
+            # "it SHOULD send an SSE event with a standard retry field before closing
+            # the connection".
+            self._prelude += b"retry: %d\n\n" % retry_ms
         self.flush()
 
     def keep_alive(self) -> None:
@@ -8577,7 +8605,7 @@ class HttpConnection(Connection):
             # A late answer must not pass for one in the session that its client has
             # opened instead.
             first = int.from_bytes(os.urandom(6), "big")
-            self.protocol.next_id = itertools.count(first).__next__
+            self.protocol.number_from(first)
             self.listening = self.open_stream()
             self.listening.known = True
 
@@ -8653,15 +8681,27 @@ class HttpConnection(Connection):
 
     def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
         """As a Connection does. Some errors have a status, if no event went before."""
-        has_status = request.modern and request.stream is not None
-        if has_status and message is not None and "error" in message:
-            code = message["error"]["code"]
-            request.stream.status = _ANSWER_STATUS.get(code, 200)
+        stream = request.stream
+        error = (message or {}).get("error")
+        if error is not None and request.modern and stream is not None:
+            stream.status = _ANSWER_STATUS.get(error["code"], 200)
+        if request.row.handshake and not self.one_stream:
+            self._end_handshake(stream, error is not None)
         return super()._end(request, message, cancelled)
+
+    def _end_handshake(self, stream: Stream, failed: bool) -> None:
+        # "MAY assign a session ID at initialization time, by including it in an
+        # MCP-Session-Id header on the HTTP response containing the InitializeResult".
+        if failed:
+            self.protocol.version = ""
+        elif self.session_id is not None and stream.exchange is not None:
+            stream.exchange.extra["Mcp-Session-Id"] = self.session_id
 
     def _stop(self, request: Request) -> None:
         super()._stop(request)
-        if request.stream is not None and request.batch is None:
+        # Of a batch, others may still be at work.
+        is_over = request.batch is None or request.batch.is_complete()
+        if request.stream is not None and is_over:
             request.stream.end()
 
     def take(self, message: object, exchange: Exchange) -> None:
@@ -8673,15 +8713,17 @@ class HttpConnection(Connection):
             error                     _ANSWER_STATUS     200                202
         a request, refused            the error's        200                202
         an `initialize`, refused      the error's        the error's        202
-        refused, its id unreadable    the error's        the error's        202
+        refused, its id unreadable    the error's        the error's        the error's
         a notification, an answer     202                202                202
-        one of those, refused         400                202                202
-        a batch, with requests        400                200                200
+        one of those, refused         400                400                400
+        a batch, with requests        400                200                202
         a batch, without              400                202                202
+        one of those, with something
+            refused                   400                400                400
         a batch, refused              400                400                400
         The status of an error is its http_status. What is 202 and has an answer gets it
         on the one stream. On a server that opens no sessions, a legacy message is
-        treated as in one, but a refused notification is 400.
+        treated as in one. An answer that comes too late is none that is refused.
         """
         if isinstance(message, list):
             self._take_batch(message, exchange)
@@ -8693,6 +8735,9 @@ class HttpConnection(Connection):
             self._serve_request(event, exchange)
         elif isinstance(event, Refusal) and self._tells_at_once(event):
             self._send_refusal(event, exchange)
+        elif isinstance(event, Answer) and event.why:
+            self._act(event)
+            self._send_refusal(Refusal(event.why), exchange)
         else:
             if isinstance(event, Request):
                 self._keep_request(event, exchange)
@@ -8728,6 +8773,17 @@ class HttpConnection(Connection):
             )
         request.kept = size
 
+    def _keep_batch(self, requests: list[Request], exchange: Exchange) -> None:
+        """The same, for those of a batch, of which each counts for a part of it. What
+        finds no room is answered with an error."""
+        for request in requests:
+            share = exchange.budget.taken // len(requests)
+            if self.budget.take(share):
+                request.kept = share
+            else:
+                error = InternalError("too many requests of this session wait")
+                self.cut_short(request, error_message(request.id, error))
+
     def _serve(self, request: Request) -> None:
         try:
             super()._serve(request)
@@ -8736,19 +8792,28 @@ class HttpConnection(Connection):
             request.kept = 0
 
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
-        stream = self.open_stream(exchange)
-        answered = False
+        # In HTTP+SSE, the answers go where all goes.
+        stream = None if self.one_stream else self.open_stream(exchange)
+        batch = Batch(stream, exchange.auth)
+        has_answers = False
         try:
-            requests = self._receive_batch(messages, stream, exchange.auth)
+            requests = self._receive_batch(messages, batch)
+            if stream is None:
+                self._keep_batch(requests, exchange)
             self.dispatch(requests)
-            answered = bool(requests) or stream.state == stream.COMPLETE
+            has_answers = bool(requests or batch.answers)
         finally:
-            if not answered:
+            if stream is not None and not has_answers:
                 self.replay.streams.pop(stream.name, None)  # nothing will complete it
-        if answered:
-            self.flush()
-        else:
+        if batch.refused and not has_answers:
+            # "If the server cannot accept the input, it MUST return an HTTP error".
+            raise InvalidRequest(batch.refused)
+        if stream is None or not has_answers:
             exchange.send(202, {})
+            return
+        if batch.is_complete() and not batch.answers:
+            stream.end()  # it has cancelled what it asked for
+        self.flush()
 
     def _serve_request(self, request: Request, exchange: Exchange) -> None:
         request.auth = exchange.auth
@@ -8761,9 +8826,12 @@ class HttpConnection(Connection):
             request.stream.end()  # it has no answer that would
 
     def _tells_at_once(self, refusal: Refusal) -> bool:
-        if self.session_id is None:
-            return True
-        return refusal.reply is not None and not self.one_stream
+        """Whether a refusal is what answers the POST."""
+        if refusal.is_late:
+            return False
+        # In HTTP+SSE, who asks waits for what comes on the stream.
+        is_answer = refusal.reply is not None and "id" in refusal.reply
+        return not (self.one_stream and is_answer)
 
     def _send_refusal(self, refusal: Refusal, exchange: Exchange) -> None:
         reply = refusal.reply or error_message(None, InvalidRequest(refusal.why))
@@ -8785,8 +8853,9 @@ def _told_version(message: object) -> Any:
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
 # HttpEndpoint decides everything, whoever carries the exchanges.
+_METHODS = "POST, GET, DELETE"  # of an endpoint with sessions
 _PREFLIGHT = {
-    "Access-Control-Allow-Methods": "POST, GET, DELETE",
+    "Access-Control-Allow-Methods": _METHODS,
     "Access-Control-Max-Age": "600",
     "Access-Control-Allow-Headers": "*, Authorization",
 }
@@ -9085,9 +9154,7 @@ class HttpEndpoint:
             return connection
         if not opening:
             return self._find_session(exchange)
-        connection = self._open_session(exchange)
-        exchange.extra["Mcp-Session-Id"] = str(connection.session_id)
-        return connection
+        return self._open_session(exchange)
 
     # What headers say must be what the body says: #server-validation. What a gateway has
     # let pass by them is what a handler gets.
@@ -9103,6 +9170,10 @@ class HttpEndpoint:
         if header and told is not None and header != told:
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
+            )
+        if told is None and not is_request and "mcp-session-id" in exchange.headers:
+            raise HeaderMismatch(
+                f"MCP-Protocol-Version: {show(header)}, but sessions are of others"
             )
         check_modern_version(header or told)
         if is_request:
@@ -9163,6 +9234,7 @@ class HttpEndpoint:
         Mostly all is there when `begin` returns; subscriptions/listen stays open.
         """
         self._serving[exchange] = connection
+        had_to_wait = False
         try:
             begin()
             had_to_wait = not exchange.wait(0)
@@ -9171,16 +9243,17 @@ class HttpEndpoint:
             while had_to_wait and not exchange.wait(COMMENT_SECONDS):
                 if exchange.stream is not None:
                     exchange.stream.keep_alive()
-            if had_to_wait and connection.session_id is None:
-                self.server.disconnected(connection)  # it may have listened
         finally:
             del self._serving[exchange]
             self._listening.pop(exchange, None)
             self._take_back(exchange)
-            connection.used = time.monotonic()
-            if exchange.state != exchange.OVER:
-                # The client has hung up, or its stream goes on elsewhere.
+            # The client has hung up, or its stream goes on elsewhere.
+            was_left = exchange.state != exchange.OVER
+            if was_left:
                 exchange.shell.close_connection = True
+            if connection.session_id is None and (had_to_wait or was_left):
+                self.server.disconnected(connection)  # it may have listened
+            connection.used = time.monotonic()
             if exchange.state == exchange.STREAMING:
                 with suppress(OSError):
                     exchange.write(b"", True)
@@ -9327,13 +9400,16 @@ class HttpEndpoint:
         last_id = exchange.headers.get("last-event-id", "0-")  # of `listening`
         name, _, number = last_id.rpartition("-")
         stream = connection.replay.streams.get(name)
-        if stream is None:
-            raise HttpError(404, "Last-Event-ID: no such stream, or no longer")
         after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
-        caught_up = after is not None and after >= stream.added
-        if caught_up and stream.state == stream.COMPLETE:
-            exchange.send(204, {})  # which tells event sources that nothing will come
-            return
+        is_over = stream is not None and stream.state == stream.COMPLETE
+        if stream is None or (is_over and after is not None and after >= stream.added):
+            # "The server MUST either return Content-Type: text/event-stream [...], or
+            # else return HTTP 405". Who got a stream without an end would ask for more.
+            raise HttpError(
+                405,
+                f"Last-Event-ID: {show(last_id)} is of no stream, or one that is over",
+                {"Allow": _METHODS},
+            )
         stream.attach(exchange, after, b":\n\n")
         self._serve(connection, exchange, stream.flush)
 

@@ -7722,7 +7722,6 @@ class TestHttpServer:
         assert (
             session.post(request("ping"), MCP_Protocol_Version="1999-01-01")[0] == 400
         )
-        assert session.post({"jsonrpc": "2.0", "id": 99, "result": {}})[0] == 202
         assert session.post(request("no/such"))[2]["error"]["code"] == -32601
         assert session.send("DELETE")[0] in (200, 204)
         for found in (
@@ -7733,7 +7732,7 @@ class TestHttpServer:
             assert found[0] == 404
 
     def test_a_failed_handshake_leaves_no_session(self, server):
-        """A refused initialize is forgotten,
+        """A refused initialize has no session's id, and is forgotten,
         so that nobody can fill the server with those.
         """
         before = living(mcp_lite.HttpConnection)
@@ -7742,9 +7741,153 @@ class TestHttpServer:
                 {},
                 {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}},
             ):
-                assert "error" in Web(http).post(request("initialize", params))[2]
+                _, headers, body = Web(http).post(request("initialize", params))
+                assert "error" in body and body["id"] == 1
+                assert "Mcp-Session-Id" not in headers
             eventually(lambda: living(mcp_lite.HttpConnection) <= before)
             assert Web(http).open().post(request("ping"))[0] == 200
+
+    @pytest.mark.parametrize("version", LEGACY)
+    def test_a_wrong_version_is_refused(self, web, version):
+        """What is not the session's revision is 400, whatever is sent with it;
+        and nothing of it is done.
+        """
+        session = Web(web).open(version)
+        others = {*EVERY, "1999-01-01", "x"} - {version}
+        note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+        answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
+        for other in others:
+            sent = {"MCP_Protocol_Version": other}
+            for message in (request("ping"), note, answer):
+                assert session.post(message, **sent)[0] == 400
+            for method in ("GET", "DELETE"):
+                status, _, body = session.send(method, **sent)
+                assert (status, "id" in body) == (400, False)
+        for known in (version, None):
+            assert session.post(note, MCP_Protocol_Version=known)[0] == 202
+            assert session.post(request("ping"), MCP_Protocol_Version=known)[0] == 200
+            with session.stream(MCP_Protocol_Version=known):
+                pass
+        assert session.send("DELETE", MCP_Protocol_Version=None)[0] == 200
+
+    @pytest.mark.parametrize("stateless", [False, True])
+    def test_a_version_that_nobody_speaks(self, server, stateless):
+        """It is refused by name, with those that are spoken, in any message."""
+        note = {"jsonrpc": "2.0", "method": "notifications/x", "params": {}}
+        told = modern(_meta={mcp_lite.META_VERSION: "2099-01-01"})
+        unknown = {"MCP_Protocol_Version": "2099-01-01"}
+        with server.start_http(stateless=stateless) as http:
+            web = Web(http)
+            for message, headers, code in (
+                (request("tools/list", told), {}, -32022),
+                (request("tools/list"), unknown, -32022),
+                (note, unknown, -32022),
+                ({**note, "params": told}, {}, -32022),
+                ({**note, "params": told}, {"MCP_Protocol_Version": None}, -32022),
+                ({**note, "params": told}, {"MCP_Protocol_Version": MODERN}, -32020),
+                ({**note, "params": modern()}, {"Mcp_Method": "x"}, -32020),
+            ):
+                status, _, body = web.post(message, **headers)
+                assert (status, body["error"]["code"]) == (400, code)
+                assert ("id" in body) == ("id" in message)
+                if code == -32022:
+                    assert body["error"]["data"]["supported"] == [MODERN]
+            sent = {**note, "params": modern()}
+            for headers in ({}, {"MCP_Protocol_Version": None, "Mcp_Method": None}):
+                assert web.post(sent, **headers)[0] == 202
+
+    @pytest.mark.parametrize("version", [*LEGACY, "HTTP+SSE", "stateless"])
+    @pytest.mark.parametrize(
+        "message",
+        [
+            {"jsonrpc": "2.0", "method": "notifications/x", "params": []},
+            {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add"}},
+            {"jsonrpc": "2.0", "method": "notifications/message", "params": {}},
+            {"jsonrpc": "2.0", "id": 99, "result": {}},
+            {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "x"}},
+            {"jsonrpc": "2.0", "error": {"code": 1, "message": "x"}},
+            {"jsonrpc": "2.0", "id": None, "method": "ping"},
+            {"jsonrpc": "2.0", "id": 1.5, "result": {}},
+            {"jsonrpc": "2.0"},
+            5,
+        ],
+    )
+    def test_what_is_refused_without_an_answer(self, server, version, message):
+        """ "If the server cannot accept the input, it MUST return an HTTP error status
+        code"; its error has no id.
+        """
+        with contextlib.ExitStack() as stack:
+            stateless = version == "stateless"
+            web = Web(stack.enter_context(server.start_http(stateless=stateless)))
+            path = "/mcp"
+            if version == "HTTP+SSE":
+                path = next_event(stack.enter_context(web.stream(path="/sse")))["data"]
+                params = {
+                    "protocolVersion": "2024-11-05",
+                    "capabilities": {},
+                    "clientInfo": {"name": "t", "version": "0"},
+                }
+                web.send("POST", request("initialize", params, 0), path=path)
+            elif not stateless:
+                web.open(version)
+            sent = json.dumps(message).encode()
+            status, _, body = web.send("POST", sent, path=path)
+            assert (status, "id" in body) == (400, False)
+            assert body["error"]["code"] == -32600 and body["error"]["message"]
+            if version == "2025-03-26":
+                good = {"jsonrpc": "2.0", "method": "notifications/x"}
+                status, _, body = web.post(json.dumps([good, message]).encode())
+                is_answered = isinstance(body, list)
+                assert status == (200 if is_answered else 400)
+                for each in body if is_answered else [body]:
+                    assert "error" in each and "id" not in each
+
+    def test_a_late_answer_is_taken(self, server):
+        """Who answers twice, or what was cancelled, did nothing wrong;
+        an answer that is none is 400, and ends its question.
+        """
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            try:
+                return str(ctx.elicit("who?", {"type": "object", "properties": {}}))
+            except McpError as error:
+                return f"failed: {error.message}"
+
+        with server.start_http() as http:
+            for version in ("2025-06-18", "2025-11-25"):
+                session = Web(http).open(version, {"elicitation": {}})
+                with session.stream("POST", call_legacy("ask")) as response:
+                    asked = next_message(response)
+                    answer = {"jsonrpc": "2.0", "id": asked["id"]}
+                    good = {**answer, "result": {"action": "decline"}}
+                    assert [session.post(good)[0] for _ in range(3)] == [202] * 3
+                    assert "decline" in str(next_message(response))
+                to_come = {**good, "id": asked["id"] + 1}
+                assert session.post(to_come)[0] == 400
+                with session.stream("POST", call_legacy("ask")) as response:
+                    asked = next_message(response)
+                    bad = {**answer, "id": asked["id"], "result": []}
+                    status, _, body = session.post(bad)
+                    assert (status, "id" in body) == (400, False)
+                    assert "failed: not a valid answer" in str(next_message(response))
+
+    def test_errors_have_the_id_of_what_they_answer(self, web):
+        """A request that could be read has an answer with its id; nothing else has."""
+        session = Web(web).open()
+        lost = {"Mcp_Session_Id": None}
+        for message, headers, status, known in (
+            (request("ping", id=7), lost, 400, 7),
+            (request("ping", id="seven"), {"Mcp_Method": "x"}, 400, "seven"),
+            ({"jsonrpc": "1.0", "id": 7, "method": "ping"}, {}, 200, 7),
+            (request("ping", id=7), {"Content_Type": "text/plain"}, 415, None),
+            ({"jsonrpc": "2.0", "id": 7, "result": {}}, lost, 400, None),
+            ({"jsonrpc": "2.0", "id": [7], "method": "ping"}, {}, 400, None),
+            ({"jsonrpc": "2.0", "method": "notifications/x"}, lost, 400, None),
+            (b'{"jsonrpc": "2.0", "id": 7, "method": "ping"', {}, 400, None),
+        ):
+            found, _, body = session.post(message, **headers)
+            assert (found, body.get("id"), "error" in body) == (status, known, True)
 
     def test_a_handshake_with_wrong_headers_leaves_no_session(self, server):
         """A HeaderMismatch is no handshake."""
@@ -7839,6 +7982,73 @@ class TestHttpServer:
             )
             assert body["error"]["code"] == -32600
 
+    def test_a_batch_that_cancels_itself(self, server):
+        """It has no answer to come, and so its response ends at once."""
+        server.add_tool(lambda: "never", name="never", description="x")
+        cancel = {
+            "jsonrpc": "2.0",
+            "method": "notifications/cancelled",
+            "params": {"requestId": 1},
+        }
+        with server.start_http(max_connections=5) as http:
+            session = Web(http).open("2025-03-26")
+            batch = [call_legacy("never", 1), cancel]
+            status, headers, body = session.post(json.dumps(batch).encode())
+            assert (status, headers["Content-Type"]) == (200, "text/event-stream")
+            assert body == b""
+            batch.append(request("ping", id=2))
+            status, _, body = session.post(json.dumps(batch).encode())
+            assert (status, [each["id"] for each in body]) == (200, [2])
+
+    def test_a_batch_that_is_cancelled_later(self, server):
+        """By another POST: its response ends, too."""
+        started = threading.Semaphore(0)
+
+        @server.tool
+        def endless(ctx: Context) -> str:
+            ctx.on_cancel(lambda: None)
+            started.release()
+            ctx.sleep(600)
+            return "never"
+
+        with server.start_http() as http:
+            session = Web(http).open("2025-03-26")
+            batch = [call_legacy("endless", 1), call_legacy("endless", 2)]
+            found = []
+            thread = threading.Thread(
+                target=lambda: found.append(session.post(json.dumps(batch).encode())),
+                daemon=True,
+            )
+            thread.start()
+            assert started.acquire(timeout=SECONDS) and started.acquire(timeout=SECONDS)
+            for each in (1, 2):
+                assert not found
+                cancel = {"method": "notifications/cancelled"}
+                params = {"requestId": each}
+                assert (
+                    session.post({"jsonrpc": "2.0", **cancel, "params": params})[0]
+                    == 202
+                )
+            thread.join(SECONDS)
+            assert [answer[0] for answer in found] == [200]
+
+    def test_a_batch_over_the_old_transport(self, web):
+        """Its answers come on the one stream, as all do."""
+        with web.stream(path="/sse") as response:
+            path = next_event(response)["data"]
+            params = {
+                "protocolVersion": "2025-03-26",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "0"},
+            }
+            web.send("POST", request("initialize", params, 0), path=path)
+            assert next_message(response)["id"] == 0
+            batch = [call_legacy("add", 1, a=1), request("ping", id=2)]
+            sent = json.dumps(batch).encode()
+            assert web.send("POST", sent, path=path)[::2] == (202, b"")
+            answers = json.loads(next_event(response)["data"])
+            assert sorted(each["id"] for each in answers) == [1, 2]
+
     def test_questions_in_a_session(self, web):
         """A question comes on its request's stream.
 
@@ -7872,7 +8082,7 @@ class TestHttpServer:
             events = events_of(response)
         assert (events[0]["data"], len(events)) == ("", 6)
         assert len({event["id"] for event in events}) == 6
-        assert session.send("GET", Last_Event_ID=events[-1]["id"])[0] == 204
+        assert session.send("GET", Last_Event_ID=events[-1]["id"])[0] == 405
         for at, event in enumerate(events[:-1]):
             with session.stream(Last_Event_ID=event["id"]) as response:
                 again = events_of(response)
@@ -8117,6 +8327,38 @@ class TestHttpServer:
                 assert next_message(old)["id"] == 6
             eventually(lambda: http.endpoint._kept.taken == 0)
 
+    @pytest.mark.parametrize("version", LEGACY[1:])
+    def test_a_stream_that_a_handler_closes(self, server, version):
+        """The client is always told when to come back; before 2025-11-25
+        the stream stays open, as it should there.
+        """
+
+        @server.tool
+        def poll(ctx: Context) -> str:
+            ctx.progress(1)
+            ctx.close_stream()
+            return "waited"
+
+        @server.tool
+        def wrong(ctx: Context) -> str:
+            try:
+                ctx.close_stream(-1)
+            except ValueError as error:
+                return str(error)
+            return "closed"
+
+        with server.start_http() as http:
+            session = Web(http).open(version)
+            call = call_legacy("poll", meta={"progressToken": 1})
+            with session.stream("POST", call) as response:
+                events = events_of(response)
+            told = [event["retry"] for event in events if "retry" in event]
+            answers = [event for event in events if "waited" in str(event)]
+            is_new = version >= "2025-11-25"
+            assert told == (["1000"] if is_new else [])
+            assert len(answers) == (0 if is_new else 1)
+            assert "retry_ms: expected" in str(session.post(call_legacy("wrong"))[2])
+
     def test_what_is_kept_is_bounded(self, web, monkeypatch):
         """A stream keeps the last of its events, a session the last of its streams."""
         monkeypatch.setattr(mcp_lite, "MAX_EVENTS", 3)
@@ -8137,8 +8379,20 @@ class TestHttpServer:
             6,
             None,
         ]
-        assert session.send("GET", Last_Event_ID=first[0])[0] == 404
-        assert session.send("GET", Last_Event_ID="rubbish")[0] in (400, 404)
+        assert session.send("GET", Last_Event_ID=first[0])[0] == 405
+
+    @pytest.mark.parametrize("version", LEGACY[1:])
+    def test_a_stream_that_is_over_is_no_lost_session(self, web, version):
+        """Who comes back for nothing is told 405: a 404 would end its session."""
+        session = Web(web).open(version)
+        call = call_legacy("count", to=1, meta={"progressToken": 1})
+        with session.stream("POST", call) as response:
+            last = [event["id"] for event in events_of(response) if "id" in event][-1]
+        for last_id in (last, "rubbish", "99-0", "-", "0", "\u00b2-1"):
+            status, headers, body = session.send("GET", Last_Event_ID=last_id)
+            assert (status, headers["Allow"]) == (405, "POST, GET, DELETE")
+            assert "Last-Event-ID" in body["error"]["message"]
+        assert session.post(request("ping"))[0] == 200
 
     @pytest.mark.parametrize(
         "last_id",
@@ -9713,6 +9967,17 @@ class MemoryShell(mcp_lite.Shell):
         return self._lines.get(timeout=SECONDS)
 
 
+class LeavingShell(MemoryShell):
+    """Its client hangs up as soon as it has heard anything, and that is seen at once."""
+
+    endpoint = None
+
+    def write(self, events, ending):
+        super().write(events, ending)
+        self.left = True
+        self.endpoint.look_after()
+
+
 class TestShell:
     """A shell of one's own, written from the docstring of Shell alone."""
 
@@ -9724,9 +9989,9 @@ class TestShell:
         yield endpoint
         endpoint.close(True)
 
-    def begin(self, endpoint, method, message=None, **headers):
+    def begin(self, endpoint, method, message=None, shell=None, **headers):
         """A shell, and the thread on which its exchange is answered."""
-        shell = MemoryShell()
+        shell = shell or MemoryShell()
         fields = {
             "host": "localhost",
             "accept": "text/event-stream, application/json",
@@ -9808,6 +10073,38 @@ class TestShell:
         thread.join(SECONDS)
         assert not thread.is_alive()
         assert self.send(endpoint, "GET", **session).status == 404
+
+    def test_who_has_left_at_once(self, server, endpoint):
+        """Who hangs up after the first words of a subscription is forgotten."""
+        shell = LeavingShell()
+        shell.endpoint = endpoint
+        headers = {
+            "mcp_protocol_version": MODERN,
+            "mcp_method": "subscriptions/listen",
+        }
+        self.send(endpoint, "POST", LISTEN, shell, **headers)
+        assert shell.left and not endpoint._serving
+        assert server._endpoint._subscriptions == []
+
+    def test_a_handshake_that_its_handler_refuses(self, server):
+        """It opens no session, and is told no id of one."""
+
+        class Refuser(mcp_lite.Endpoint):
+            def serve_request(self, connection, request):
+                error = mcp_lite.InternalError("not today")
+                connection.respond(request, mcp_lite.error_message(request.id, error))
+
+        endpoint = mcp_lite.HttpEndpoint(
+            Refuser(), server._endpoint.log, 4, path="/mcp", stateless=False
+        )
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "0"},
+        }
+        shell = self.send(endpoint, "POST", request("initialize", params))
+        assert "not today" in str(shell.readline())
+        assert "Mcp-Session-Id" not in shell.headers and not endpoint._sessions
 
     def test_who_has_left(self, server, endpoint):
         """look_after() asks the shell, and cancels what its client has asked for."""
