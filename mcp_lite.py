@@ -445,7 +445,7 @@ class McpError(Exception):
     def from_wire(error: Json) -> McpError:
         """The exception for {"code", "message", "data"}.
 
-        By its code, or NotFound by its words or data.
+        By its code, or NotFound and MissingCapability by their words or data.
         """
         code = error.get("code")
         text = error.get("message")
@@ -458,7 +458,10 @@ class McpError(Exception):
             text = show(text)
 
         kind = ERRORS.get(code, McpError)
-        names_uri = isinstance(data, dict) and "uri" in data
+        members = data if isinstance(data, dict) else {}
+        if kind is InvalidRequest and "requiredCapabilities" in members:
+            kind = MissingCapability
+        names_uri = "uri" in members
         if code in MAYBE_NOT_FOUND and (names_uri or re.match(NOT_FOUND_TEXT, text)):
             kind = NotFound
         error_of_kind = McpError.__new__(kind)
@@ -514,7 +517,10 @@ class HeaderMismatch(_CodedError, code=-32020, status=400):
 
 
 class MissingCapability(_CodedError, code=-32021, status=400):
-    """The client did not declare what is needed: `data` has "requiredCapabilities"."""
+    """The client did not declare what is needed: `data` has "requiredCapabilities".
+
+    In a legacy session its code is that of InvalidRequest.
+    """
 
 
 class UnsupportedVersion(_CodedError, code=-32022, status=400):
@@ -537,6 +543,47 @@ NOT_FOUND_TEXT = (
     r"(?is).{,300}?(unknown (tool|resource|prompt)\b"
     r"|\b(tool|resource|prompt) .{,99}not found)"
 )
+# The codes that the specification has given a meaning, the revisions that have it, and
+# what goes in their place in others. A handler may have its code from another server.
+CodeRule = namedtuple("CodeRule", "since until instead")
+_STANDARD = CodeRule(OLDEST, "9999-12-31", InternalError.code)
+_NEVER = CodeRule("9999-12-31", "", InternalError.code)
+CODES = {
+    ParseError.code: _STANDARD,
+    InvalidRequest.code: _STANDARD,
+    MethodNotFound.code: _STANDARD,
+    InvalidParams.code: _STANDARD,
+    InternalError.code: _STANDARD,
+    # "Implementations of this protocol version MUST NOT emit these codes":
+    # basic/index.md#error-codes. Resource not found, and URL elicitation required.
+    -32002: CodeRule(OLDEST, LAST_LEGACY, InvalidParams.code),
+    -32042: CodeRule("2025-11-25", "2025-11-25", InternalError.code),
+    MissingCapability.code: CodeRule(FIRST_MODERN, "9999-12-31", InvalidRequest.code),
+    # "MUST use defined codes only with their specified meanings": when a handler runs,
+    # headers and revision were found to be right, and nobody has cancelled.
+    HeaderMismatch.code: _NEVER,
+    UnsupportedVersion.code: _NEVER,
+    RequestCancelled.code: _NEVER,
+}
+# JSON-RPC keeps these for itself, and since the modern era MCP those.
+_JSON_RPC_CODES = range(-32768, -32099)
+_MCP_CODES = range(-32099, -32019)
+# Beyond, a reader that takes numbers for doubles has another code.
+_EXACT = 1 << 53
+
+
+def fit_code(code: object, version: str) -> int:
+    """The code of a handler's error, or in its place one that this revision has."""
+    if type(code) is not int or abs(code) >= _EXACT:
+        return InternalError.code
+    rule = CODES.get(code)
+    if rule is not None:
+        return code if rule.since <= version <= rule.until else rule.instead
+    if code in _JSON_RPC_CODES or (code in _MCP_CODES and version >= FIRST_MODERN):
+        return InternalError.code
+    return code
+
+
 # Only modern servers know these codes: who answers with one is no legacy server.
 MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
 
@@ -11618,7 +11665,9 @@ class ServerEndpoint(Endpoint):
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
         except BaseException as error:
-            message = error_message(request.id, self._to_mcp_error(request, error))
+            failure = self._to_mcp_error(request, error)
+            message = error_message(request.id, failure)
+            message["error"]["code"] = fit_code(failure.code, request.version)
         connection.respond(request, message)
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:

@@ -235,7 +235,7 @@ def add_plain_tools(server):
         if how == "tool":
             raise ToolError("try tomorrow", ["one", Image(PNG)])
         if how == "protocol":
-            raise McpError(-32050, "no", {"why": 1})
+            raise McpError(1050, "no", {"why": 1})
         if how == "exit":
             raise SystemExit(3)
         if how == "deep":
@@ -4061,6 +4061,50 @@ class TestServerOnTheWire:
             is_known = version >= "2025-06-18"
             assert all(("lastModified" in each) == is_known for each in kept)
 
+    @pytest.mark.parametrize("version", EVERY)
+    def test_no_code_leaves_that_the_revision_forbids(self, version):
+        """What a handler raises has the code of its own, unless the revision keeps that
+        for something else: then one that it has, with the same text and data.
+        """
+        server = Server("s")
+
+        @server.prompt
+        def fail(code: str) -> str:
+            raise McpError(json.loads(code), "no", {"why": 1})
+
+        @server.prompt
+        def cancel() -> str:
+            raise Cancelled("a call to elsewhere")
+
+        legacy = version in LEGACY
+        is_asked_by_url = version == "2025-11-25"
+        frame = dict if legacy else modern
+        with LocalWire(server) as wire:
+            if legacy:
+                wire.open(version)
+
+            def leaves_as(code):
+                params = frame(name="fail", arguments={"code": json.dumps(code)})
+                error = wire.ask("prompts/get", params)["error"]
+                assert (error["message"], error["data"]) == ("no", {"why": 1})
+                return error["code"]
+
+            for code in (-32700, -32600, -32601, -32602, -32603, 1, 0, -1, -31999):
+                assert leaves_as(code) == code
+            for code in (-32769, 2**53 - 1, -(2**53) + 1, -32000, -32001, -32019):
+                assert leaves_as(code) == code
+            for code in (-32020, -32022, -32800, -32100, -32768, -32604, -32699):
+                assert leaves_as(code) == -32603
+            for code in (2**53, -(10**30), 1.0, True, None, "1", [1]):
+                assert leaves_as(code) == -32603
+            assert leaves_as(-32002) == (-32002 if legacy else -32602)
+            assert leaves_as(-32021) == (-32600 if legacy else -32021)
+            assert leaves_as(-32042) == (-32042 if is_asked_by_url else -32603)
+            for code in (-32023, -32050, -32099):
+                assert leaves_as(code) == (code if legacy else -32603)
+            found = wire.ask("prompts/get", frame(name="cancel"))
+            assert found["error"]["code"] == -32603
+
     def test_definitions_have_what_their_revision_knows(self):
         """No titles, icons or output schemas for those who do not know them."""
         for version, known in (
@@ -4325,7 +4369,9 @@ class TestServerOnTheWire:
             assert last["result"]["structuredContent"] == {"result": [1, "A", "B"]}
 
     def test_a_question_needs_its_capability(self):
-        """-32021 with what is missing, in both eras."""
+        """-32021 with what is missing, or -32600 in a session: no legacy revision has
+        that code.
+        """
         with Wire() as wire:
             wire.open()
             for params, capabilities in (
@@ -4342,7 +4388,8 @@ class TestServerOnTheWire:
                     ),
                 ):
                     found = wire.ask("tools/call", each)
-                    assert found["error"]["code"] == -32021
+                    is_modern = "_meta" in each
+                    assert found["error"]["code"] == (-32021 if is_modern else -32600)
                     assert found["error"]["data"] == {
                         "requiredCapabilities": capabilities
                     }
@@ -4519,7 +4566,7 @@ class TestEverywhere:
             ]
             with pytest.raises(McpError, match="no") as refused:
                 client.call("fail", how="protocol")
-            assert (refused.value.code, refused.value.data) == (-32050, {"why": 1})
+            assert (refused.value.code, refused.value.data) == (1050, {"why": 1})
             for how, said in (
                 ("other", "KeyError: 'other'"),
                 ("exit", "SystemExit: 3"),
@@ -12583,7 +12630,7 @@ class TestInsideHosts:
             if what == "told":
                 raise ToolError("told")
             if what == "code":
-                raise McpError(-32050, "no")
+                raise McpError(1050, "no")
             return {"what": what}
 
         server.resource("x://broken")(lambda: 1 // 0)
@@ -12593,7 +12640,7 @@ class TestInsideHosts:
                 client.call("work", what="told")
             with pytest.raises(McpError, match="no") as caught:
                 client.call("work", what="code")
-            assert caught.value.code == -32050
+            assert caught.value.code == 1050
             with pytest.raises(InternalError):
                 client.read("x://broken")
         for thread in threads:
