@@ -6641,7 +6641,7 @@ def _fit_elicitation(params: Json, version: str) -> Json:
         check_uri("url", params.get("url"), "https", "http")
         return params
     form = params.get("requestedSchema")
-    check_elicitation_schema(form)
+    check_elicitation_schema(form, SENT)
     if version >= _LISTS_SINCE or not isinstance(form, dict):
         return params
     fields = {
@@ -6696,13 +6696,13 @@ def elicitation_schema(schema: object) -> tuple[Json, Callable[[Any], Any]]:
     for what elicitation does not allow.
     """
     if isinstance(schema, dict):
-        check_elicitation_schema(schema)
+        check_elicitation_schema(schema, SENT)
         return schema, lambda content: content
     form = describe_hint(schema, {})
     fields = form.get("properties", {})
     for name, field in fields.items():
         fields[name] = _as_field(field)
-    check_elicitation_schema(form)
+    check_elicitation_schema(form, SENT)
     return form, lambda content: form.convert(content, Allowance())
 
 
@@ -6717,12 +6717,24 @@ def _as_field(field: Json) -> Json:
     return field
 
 
-def check_elicitation_schema(schema: object) -> None:
-    """Raise ValueError unless it is a form.
+def check_elicitation_schema(schema: Any, kind: str) -> None:
+    """Raise ValueError unless it is a form, of the kind TAKEN or SENT.
 
-    That is "flat objects with primitive properties only": client/elicitation.md.
+    That is "flat objects with primitive properties only": client/elicitation.md. The
+    defaults must fit: a user who accepts a form may not have seen them.
     """
-    errors = FORM.errors(schema)
+    errors = _form(kind).errors(schema)
+    if not errors:
+        fields = schema["properties"]
+        defaults = {
+            name: field["default"]
+            for name, field in fields.items()
+            if "default" in field
+        }
+        try:
+            errors = Schema({**schema, "required": []}).errors(defaults)
+        except ValueError as error:
+            errors = [str(error)]
     if errors:
         raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
 
@@ -6813,10 +6825,7 @@ FORM_FORMATS = ("email", "uri", "date", "date-time")
 # What elicitation allows as a form: a list is one of choices.
 _FIELD = {
     **_object(
-        "type",
-        type={"enum": ["string", "number", "integer", "boolean", "array"]},
-        format={"enum": list(FORM_FORMATS)},
-        oneOf={"type": "array", "items": _object("const", "title")},
+        "type", type={"enum": ["string", "number", "integer", "boolean", "array"]}
     ),
     "if": _object(type={"const": "array"}),
     "then": _object(
@@ -6827,14 +6836,36 @@ _FIELD = {
         },
     ),
 }
-FORM = Schema(
-    _object(
-        "type",
-        "properties",
-        type={"const": "object"},
-        properties={"type": "object", "additionalProperties": _FIELD},
+# What asserts something, and no form has: "other advanced JSON Schema features are
+# intentionally not supported".
+_NOT_IN_FORMS = (
+    "$ref $dynamicRef allOf anyOf not if then else const multipleOf exclusiveMinimum "
+    "exclusiveMaximum uniqueItems contains prefixItems properties patternProperties "
+    "additionalProperties propertyNames required dependentRequired dependentSchemas "
+    "unevaluatedProperties unevaluatedItems"
+).split()
+_SENT_FIELD = {
+    "allOf": [_FIELD],
+    "properties": {
+        "format": {"enum": list(FORM_FORMATS)},
+        "oneOf": {"type": "array", "items": _object("const", "title")},
+        **dict.fromkeys(_NOT_IN_FORMS, False),
+    },
+}
+# Forms as we take them, where a client may leave out what it cannot show; and as we
+# send them.
+TAKEN = "taken"
+SENT = "sent"
+_FIELDS = {TAKEN: _FIELD, SENT: _SENT_FIELD}
+
+
+@lru_cache(maxsize=None)
+def _form(kind: str) -> Schema:
+    """The schema of forms of a kind. Made when it is needed: it takes a millisecond."""
+    fields = {"type": "object", "additionalProperties": _FIELDS[kind]}
+    return Schema(
+        _object("type", "properties", type={"const": "object"}, properties=fields)
     )
-)
 
 
 # requestState: what it holds for, and how it is sealed
@@ -13162,7 +13193,7 @@ class ClientEndpoint(Endpoint):
         schema: Any = params.get("requestedSchema")
         if params.get("mode", "form") == "form":
             try:
-                check_elicitation_schema(schema)
+                check_elicitation_schema(schema, TAKEN)
             except ValueError as error:
                 raise InvalidParams(str(error)) from None
 
@@ -13956,7 +13987,8 @@ class Client:
         meta: the request's `_meta`, with what every request carries added
 
         See server/tools.md. Raises NotFound, InvalidParams, Timeout, and InternalError
-        for a structured result that the tool's outputSchema forbids.
+        for a structured result that the tool's outputSchema forbids, or that would take
+        too much work to check, and for an outputSchema that cannot be used.
         """
         deadline = self._deadline()
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
@@ -14152,31 +14184,42 @@ class Client:
         raise InternalError(f"{method}: nextCursor: one more, after {MAX_PAGES} pages")
 
     def _check_structured(self, tool: str, value: object, deadline: float) -> None:
-        """Raise InternalError for a value that the tool's outputSchema forbids."""
+        """Raise InternalError for a value that the tool's outputSchema forbids, and for
+        an outputSchema that cannot be used; Timeout when the call's time ends first.
+        """
         try:
-            schema = self._output_schema(tool, deadline)
-            errors = [] if schema is None else schema.errors(value)[:5]
+            schemas = self._output_schemas(deadline)
         except Exception as error:
             # The tool has run: its result is worth more than the check.
             told = error_text(error)
             self._log.warning(f"the result of {tool} is not checked: {told}")
             return
+        schema = schemas.get(tool)
+        if schema is None:
+            return
+        try:
+            if not isinstance(schema, Schema):
+                schema = schemas[tool] = Schema(schema, deadline)
+            errors = schema.errors(value, Allowance(deadline))[:5]
+        except ValueError as error:
+            # basic/index.md: "They MUST handle unsupported dialects gracefully by
+            # returning an appropriate error", and an external $ref "SHOULD be rejected
+            # rather than silently treated as permissive".
+            raise InternalError(
+                f"{tool}: its outputSchema cannot be used: {error}"
+            ) from None
         if errors:
             told = "; ".join(errors)
             raise InternalError(
                 f"{tool}: the structured result does not match the outputSchema: {told}"
             )
 
-    def _output_schema(self, tool: str, deadline: float) -> Any:
-        """The Schema of a tool's results, or None. May read the list of tools first."""
+    def _output_schemas(self, deadline: float) -> dict[str, Any]:
+        """The outputSchema of each tool, or None. May read the list of tools first."""
         if self._endpoint.output_schemas is None:
             self._read_tools(deadline)
         # A notification may have made it None again.
-        schemas = self._endpoint.output_schemas or {}
-        schema = schemas.get(tool)
-        if isinstance(schema, dict):
-            schema = schemas[tool] = Schema(schema)
-        return schema
+        return self._endpoint.output_schemas or {}
 
     # Hearing of changes
     def subscribe(self, uri: str) -> None:

@@ -5838,6 +5838,20 @@ class TestServerInProcess:
             "day": {"type": "string", "format": "date"},
         }
         assert convert({"at": "10:00:00"}) == Visit(datetime.time(10))
+        for format_ in ("email", "uri", "date", "date-time"):
+            field = {"type": "string", "format": format_, "pattern": "a", "title": "A"}
+            mcp_lite.elicitation_schema({"type": "object", "properties": {"a": field}})
+        for field in (
+            {"type": "string", "format": "uuid"},
+            {"type": "number", "exclusiveMinimum": 0},
+            {"type": "string", "default": 1},
+            {"type": "string", "anyOf": [{"const": "a"}]},
+            {"type": "string", "pattern": "["},
+        ):
+            with pytest.raises(ValueError, match="requestedSchema: "):
+                mcp_lite.elicitation_schema(
+                    {"type": "object", "properties": {"a": field}}
+                )
         choice = {"type": "array", "items": {"enum": ["x"]}}
         mcp_lite.elicitation_schema(
             {"type": "object", "properties": {"a": choice, "b": {"type": "number"}}}
@@ -6808,6 +6822,77 @@ class TestClient:
                         client.call("x")
                 else:
                     assert client.call("x") == {}
+
+    @pytest.mark.parametrize(
+        "schema, said",
+        [
+            ({"$schema": "http://x/y"}, "dialect .http://x/y. is not supported"),
+            ({"$ref": "http://x/y"}, "nothing is fetched"),
+            ({"pattern": "["}, "pattern"),
+            ({"$defs": {str(n): {"minLength": 1} for n in range(99999)}}, "too much"),
+        ],
+    )
+    def test_an_output_schema_that_cannot_be_used_is_told(self, schema, said):
+        """Nothing passes unchecked because the schema is one that we do not know."""
+        answers = {
+            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
+            "tools_call": {"content": [], "structuredContent": {}},
+        }
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            for _ in range(2):
+                with pytest.raises(InternalError, match=f"x: its outputSchema.*{said}"):
+                    client.call_tool("x")
+
+    def test_checking_a_result_is_bounded_in_work_and_time(self):
+        """What takes too long is an error, and what ends after the call's time is a
+        Timeout.
+        """
+        answers = {
+            "tools_list": {
+                "tools": [
+                    {"name": "x", "outputSchema": {"pattern": "." * 1000 + "!"}},
+                    {"name": "y", "outputSchema": {"enum": [*range(90000)]}},
+                ]
+            },
+            "tools_call": {"content": [], "structuredContent": "a" * 10**6},
+        }
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            with pytest.raises(InternalError, match="x: .*too much work"):
+                client.call_tool("x")
+            with pytest.raises(Timeout):
+                client._check_structured("y", 1, time.monotonic())
+
+    @pytest.mark.parametrize(
+        "field, said",
+        [
+            ({"type": "string", "default": 7}, "a: expected string, got 7"),
+            (
+                {"type": "string", "pattern": "(a|b)*c", "default": "ab" * 10**6},
+                "too much work",
+            ),
+            ({"type": "string", "pattern": "["}, "pattern"),
+            ({"type": "string", "$ref": "http://x/y"}, "nothing is fetched"),
+        ],
+    )
+    def test_a_form_is_judged_before_the_user_sees_it(self, field, said):
+        """With its defaults, of which some may be hidden, in bounded work."""
+        replies = []
+
+        def call(message, read, write):
+            form = {"type": "object", "properties": {"a": field}, "required": ["a"]}
+            params = {"message": "m", "requestedSchema": form}
+            write(request("elicitation/create", params, "q"))
+            replies.append(read())
+            return {"content": []}
+
+        asked = []
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, on_elicit=asked.append
+        ) as client:
+            client.call("x")
+        assert asked == []
+        assert replies[0]["error"]["code"] == -32602
+        assert re.search(said, replies[0]["error"]["message"])
 
     def test_questions_outside_the_schema_are_rejected(self):
         """A legacy server that asks for nested data,
