@@ -158,8 +158,10 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     (yours)          your program      run, serve; calls, progress      by itself
     server-reader    Pump              reads; serves a lone request     end of input
     reader           Client            reads                            end of output
-    worker, client,  Connection, when  handlers; callbacks that answer  idle, or close()
-      http-worker    needed            questions
+    worker, client   Connection, when  handlers; callbacks that answer  idle, or close()
+                     needed            questions
+    http-worker,     Crew, when        handlers of batches, and over    idle, or close()
+      http-helper    needed            HTTP+SSE; writes that might block
     ...-helper       Connection, when  writes that might block;         idle, or close()
                      needed            on_cancel functions
     ...-errands      Connection, for   what Ctrl-C must not interrupt:  close()
@@ -178,6 +180,7 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
 What guards what. Locks are leaves: none is held while another is taken (but see
 Budget), during I/O, or while your code runs.
     Workers._lock         jobs and threads; a lock of its own wakes each idle worker
+    Crew._lock            jobs of many conversations, and whose turn it is
     Connection._lock      the outgoing queue, the end of a request, batches; over HTTP,
                           the streams
     HttpEndpoint._lock    sessions
@@ -390,6 +393,8 @@ BODY_SECONDS = 60.0  # for all of a body to arrive
 SEND_SECONDS = 30.0  # for a client to take what is written
 MAX_CONNECTIONS = 256  # each with a thread
 MAX_REFUSED = 32  # more connections, which are told that there are too many
+# Workers for all sessions together, for each that one may have: see Crew.
+CREW_FACTOR = 4
 # More threads, at work on what nobody waits for any more: no thread can be stopped.
 MAX_ABANDONED = 256
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
@@ -5485,6 +5490,103 @@ def _do_and_tell(job: Job, outcome: SimpleQueue[Any]) -> None:
         outcome.put((None, error))
 
 
+class Crew:
+    """Workers that many conversations share, each by a Lane of its own.
+
+    No more work at once than its budget has; and of a Lane, than that one's has, which
+    is a part of it. The jobs of a Lane wait there. Lanes take turns.
+    """
+
+    def __init__(self, name: str, limit: int, log: _Log) -> None:
+        self.budget = Budget(limit)
+        self._workers = Workers(name, limit, do_nothing, log, TIDY_SECONDS)
+        self._lock = threading.Lock()
+        # Those with jobs, by turns; guarded by _lock, as their jobs are.
+        self._lanes: OrderedDict[Lane, None] = OrderedDict()
+
+    def add(self, lane: Lane, job: Job) -> None:
+        """Have a job done when it is its turn. Never blocks."""
+        with self._lock:
+            if lane.closed:
+                return
+            lane.jobs.append(job)
+            self._lanes.setdefault(lane)
+        self._call_workers()
+
+    def leave(self, lane: Lane, drop: bool) -> None:
+        """Take no more jobs of a lane; if asked to, drop those that wait."""
+        with self._lock:
+            lane.closed = True
+            if drop:
+                lane.jobs.clear()
+                self._lanes.pop(lane, None)
+
+    def close(self) -> None:
+        """Take no more jobs; idle workers end."""
+        self._workers.close(0.0)
+
+    def _call_workers(self) -> None:
+        while True:
+            with self._lock:
+                turn = self._take_turn_locked()
+            if turn is None:
+                return
+            self._workers.submit(turn)
+
+    def _take_turn_locked(self) -> Job | None:
+        """The next job for which there is a worker."""
+        for lane in self._lanes:
+            if lane.budget.take(1):
+                del self._lanes[lane]
+                job = lane.jobs.popleft()
+                if lane.jobs:
+                    self._lanes[lane] = None  # as the last
+                return partial(self._run, lane, job)
+        return None
+
+    def _run(self, lane: Lane, job: Job) -> None:
+        try:
+            job()
+        finally:
+            lane.budget.give_back(1)
+            self._call_workers()
+            lane.between()
+
+
+class Lane:
+    """A conversation's way to the workers of a Crew. It is asked as Workers are.
+
+    Of what waits at its end, some must still be done, unless it `drops` that.
+    """
+
+    def __init__(self, crew: Crew, budget: Budget, between: Job, drops: bool) -> None:
+        self.crew = crew
+        self.budget = budget
+        self.between = between
+        self.drops = drops
+        # Both are guarded by the crew's lock.
+        self.jobs: deque[Job] = deque()
+        self.closed = False
+
+    def __len__(self) -> int:
+        """How many jobs wait."""
+        return len(self.jobs)
+
+    def submit(self, job: Job) -> None:
+        """Have a worker do the job. Never blocks. After close() the job is dropped."""
+        self.crew.add(self, job)
+
+    def nudge(self) -> None:
+        """Have a worker come by, for its between(). Never blocks."""
+        if not self.jobs:
+            self.submit(do_nothing)
+
+    def close(self, seconds: float) -> bool:
+        """Take no more jobs, and block until all are done; returns whether they are."""
+        self.crew.leave(self, self.drops)
+        return wait_until(lambda: not (self.jobs or self.budget.taken), seconds)
+
+
 class Budget:
     """What may be had at once, bytes mostly: of a session, of who asks, of them all.
 
@@ -5914,7 +6016,7 @@ class Connection:
         self._trace = trace
         self._framer = LineFramer(max_message)
         # By kind. Made when needed: most HTTP requests need none.
-        self._pools: dict[str, Workers] = {}
+        self._pools: dict[str, Workers | Lane] = {}
         # What follows is guarded by _lock, and so is the end of a request.
         self._lock = threading.Lock()
         # What waits to be written: a line, and whether it may be dropped.
@@ -5936,27 +6038,30 @@ class Connection:
         return not self.answers_only
 
     @property
-    def workers(self) -> Workers:
+    def workers(self) -> Workers | Lane:
         """The threads for user code: handlers, and callbacks that answer questions."""
         return self._pool("", self._max_workers)
 
     @property
-    def helpers(self) -> Workers:
+    def helpers(self) -> Workers | Lane:
         """The threads for what must not wait until a handler is done.
 
         They write what might block, and call what is to be called on a cancellation.
         """
         return self._pool("-helper", MAX_WORKERS)
 
-    def _pool(self, kind: str, limit: int) -> Workers:
+    def _pool(self, kind: str, limit: int) -> Workers | Lane:
         if kind in self._pools:
             return self._pools[kind]
-        fresh = Workers(self._name + kind, limit, self.flush, self.log)
+        fresh = self._make_pool(kind, limit)
         # Another thread may have been faster.
         pool = self._pools.setdefault(kind, fresh)
         if self.state == self.OVER:
             pool.close(0.0)
         return pool
+
+    def _make_pool(self, kind: str, limit: int) -> Workers | Lane:
+        return Workers(self._name + kind, limit, self.flush, self.log)
 
     # Reading: feed() and receive() run no user code.
     def feed(self, data: bytes) -> list[Request]:
@@ -8295,11 +8400,13 @@ class Party:
     It lasts as long as somebody refers to it: a session, or an exchange.
     """
 
-    def __init__(self, kept: Budget, abandoned: Budget) -> None:
+    def __init__(self, kept: Budget, abandoned: Budget, workers: Budget) -> None:
         # What is kept for it, in bytes.
         self.kept = Budget(kept.limit, kept, fair=True)
         # Threads that are with handlers of which it does not await the end.
         self.abandoned = Budget(abandoned.limit // 2, abandoned, fair=True)
+        # The workers that are at work for its sessions.
+        self.workers = Budget(workers.limit, workers, fair=True)
 
 
 class Stream:
@@ -8711,6 +8818,14 @@ class HttpConnection(Connection):
         """As a Connection does: a modern request has a stream, a session another."""
         return request.modern or self.session_id is not None
 
+    def _make_pool(self, kind: str, limit: int) -> Workers | Lane:
+        """A share of the endpoint's workers, which are few, however many sessions."""
+        if kind:
+            helpers = self._http.helpers
+            return Lane(helpers, Budget(limit, helpers.budget), self.flush, False)
+        budget = Budget(limit, self.party.workers)
+        return Lane(self._http.workers, budget, self.flush, True)
+
     def listens(self, exchange: Exchange) -> bool:
         """Whether an exchange that is still open is there for what may come."""
         in_flight = list(self.protocol.in_flight.values())
@@ -9038,6 +9153,10 @@ class HttpEndpoint:
         # The others are for calls.
         self._max_listening = max_connections - (max_connections + 3) // 4
         self._may_be_abandoned = Budget(MAX_ABANDONED)
+        # For handlers of requests that last longer than their exchange; and to write,
+        # which may block as many as there are connections.
+        self.workers = Crew("mcp-http-worker", CREW_FACTOR * max_workers, log)
+        self.helpers = Crew("mcp-http-helper", max_connections, log)
         # What a party has of those, by what it has called.
         self._abandoned_by: WeakValueDictionary[tuple[Party, str], Budget]
         self._abandoned_by = WeakValueDictionary()
@@ -9085,7 +9204,8 @@ class HttpEndpoint:
         with self._lock:
             party = self._parties.get(who)
             if party is None:
-                party = self._parties[who] = Party(self._kept, self._may_be_abandoned)
+                party = Party(self._kept, self._may_be_abandoned, self.workers.budget)
+                self._parties[who] = party
         return party
 
     def _refuse(self, exchange: Exchange, error: McpError) -> None:
@@ -9589,6 +9709,9 @@ class HttpEndpoint:
                 self._close_session(connection)
             else:
                 connection.cancel_all()
+        if final:
+            self.workers.close()
+            self.helpers.close()
 
 
 # What may be allowed, and how an error describes it.

@@ -4985,6 +4985,51 @@ class TestServerInProcess:
         lone = mcp_lite.Budget(1, mcp_lite.Budget(1), fair=True)
         assert lone.take(1)
 
+    def test_lanes_take_turns(self):
+        """One conversation with many jobs does not hold up another that has one;
+        a job that fails holds up none.
+        """
+        crew = mcp_lite.Crew("mcp-test", 1, mcp_lite._Log())
+        one, other = (
+            mcp_lite.Lane(
+                crew, mcp_lite.Budget(1, crew.budget), mcp_lite.do_nothing, drops=False
+            )
+            for _ in range(2)
+        )
+        gate = threading.Event()
+        done = []
+        one.submit(lambda: gate.wait(SECONDS) and done.append("first"))
+        one.submit(lambda: done.append(1 / 0))
+        one.submit(lambda: done.append("third"))
+        other.submit(lambda: done.append("other"))
+        assert (len(one), len(other)) == (2, 1)
+        gate.set()
+        assert one.close(SECONDS) and other.close(SECONDS)
+        assert done == ["first", "other", "third"]
+        one.submit(lambda: done.append("late"))
+        assert len(one) == 0 and crew.budget.taken == 0
+        crew.close()
+
+    def test_what_waits_in_a_lane_ends_with_it(self):
+        """If it drops that; else it is done."""
+        crew = mcp_lite.Crew("mcp-test", 1, mcp_lite._Log())
+        gate = threading.Event()
+        done = []
+        lanes = [
+            mcp_lite.Lane(
+                crew, mcp_lite.Budget(1, crew.budget), mcp_lite.do_nothing, drops=drops
+            )
+            for drops in (False, True)
+        ]
+        lanes[0].submit(lambda: gate.wait(SECONDS))
+        for lane in lanes:
+            lane.submit(functools.partial(done.append, lane.drops))
+            lane.close(0.0)
+        gate.set()
+        eventually(lambda: crew.budget.taken == 0)
+        assert done == [False]
+        crew.close()
+
     def test_workers_end_while_one_begins(self):
         """A thread that is just being started is no obstacle."""
         interval = sys.getswitchinterval()
@@ -9440,6 +9485,42 @@ class TestHttpServer:
                 assert sock.recv(1) == b""
             socks[0].sendall(head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet"))
             assert b"hello Bo" in socks[0].recv(1000)
+
+    def test_sessions_share_their_workers(self):
+        """However many there are; and one principal's leave some for another's."""
+        claims = {"a": {"sub": "ann"}, "b": {"sub": "bob"}}
+        server = Server("shared", max_workers=2)
+        add_plain_tools(server)
+        gate = threading.Event()
+        at_work = []
+
+        @server.tool
+        def deaf() -> str:
+            at_work.append(threading.current_thread())
+            return str(gate.wait(SECONDS))
+
+        batch = [call_legacy("deaf", n) for n in range(4)]
+        found = []
+        with server.start_http(verify=claims.get) as http:
+
+            def work():
+                web = Web(http, Authorization="Bearer a").open("2025-03-26")
+                found.append(len(web.post(batch)[2]))
+
+            threads = [threading.Thread(target=work) for _ in range(5)]
+            for thread in threads:
+                thread.start()
+            eventually(lambda: len(http.endpoint._serving) == 5)
+            eventually(lambda: len(at_work) == 4)
+            bob = Web(http, Authorization="Bearer b").open("2025-03-26")
+            assert len(bob.post([call_legacy("add", a=1)])[2]) == 1
+            assert len(at_work) == 4
+            gate.set()
+            for thread in threads:
+                thread.join(SECONDS)
+            assert found == [4] * 5
+            assert len(at_work) == 20 and len(set(at_work)) <= 8
+            eventually(lambda: http.endpoint.workers.budget.taken == 0)
 
     @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
     def test_who_listens_makes_room(self, server, version):
