@@ -338,6 +338,11 @@ MAX_QUEUED = 10_000
 # Requests that wait for a worker: beyond, they are refused. Answers that wait for a
 # reader: beyond, it is taken for dead.
 MAX_BACKLOG = 10_000
+# The same in bytes. While so much waits for a reader, no other handler begins; when
+# there is eight times as much, of what is said unasked, it is taken for dead.
+MAX_UNSENT = 32 << 20
+MAX_WAITING = 64 << 20  # of requests that wait for a worker, as they came
+LINE_COST = 100  # what Python takes for one, beside its bytes
 MAX_BATCH = 1_000  # members of a batch
 # Of an integer that a header mirrors: up to there, a float tells each from the next.
 MAX_INTEGER = (1 << 53) - 1
@@ -4875,6 +4880,8 @@ class Request:
     progress = float("-inf")
     # In 2025-03-26: the batch that it came in.
     batch: Batch | None = None
+    # In bytes, as it came, where that is known.
+    size = 0
     # Over HTTP: what its answer is written to, and the claims of its token; and what is
     # kept for it in bytes, if it lasts longer than its POST.
     stream: Any = None
@@ -4901,6 +4908,86 @@ class Request:
         self.client_info = session.peer_info
         self.cancel_inboxes: list[SimpleQueue[Any]] = []
         self.callbacks: list[Job] = []
+
+
+class Waiter:
+    """Who waits for what becomes of a request of ours.
+
+        new --request(), hold()--> open --its last answer, abandon(), fail()--> over
+                                   ^  |
+                                   '--'  an answer that is not the last one
+
+    `inbox` gets any number of ("progress", params), then one ("answer", Answer); or
+    ("cancelled", None) where the wait is to end.
+
+        goes_on(answer)  says of each answer whether it is not the last one: then this
+                         stays open, and is asked again, under another id, by request()
+        on_end(answer)   is called with the last one, or what stands for it
+    Both run on the reading thread, as a rule, so they must not block.
+    """
+
+    # It is open, or over.
+    begun = False
+    # Of the latest request; 0 is nobody's.
+    id: RequestId = 0
+    # That request may have left, and is not answered.
+    sent = False
+
+    def __init__(
+        self,
+        method: str,
+        wants_progress: bool = False,
+        *,
+        goes_on: Callable[[Answer], bool] | None = None,
+        on_end: Callback = None,
+    ) -> None:
+        self.method = method
+        self.wants_progress = wants_progress
+        self.goes_on = goes_on
+        self.on_end = on_end
+        self.inbox: SimpleQueue[Any] = SimpleQueue()
+
+    def finish(self, answer: Answer) -> None:
+        """Hand over the last answer. Called once, by whoever has ended this."""
+        if self.on_end is not None:
+            self.on_end(answer)
+        self.inbox.put(("answer", answer))
+
+
+def _no_answer(waiter: Waiter, seconds: float, is_overdue: bool) -> Timeout:
+    if is_overdue:
+        return Timeout(f"{waiter.method}: no answer by the deadline for all of it")
+    return Timeout(f"{waiter.method}: no answer within {seconds:g} seconds")
+
+
+class Batch:
+    """Messages that came as one array, and whose answers leave as one: in 2025-03-26.
+
+        being read --the last message was acted on--> complete when no request is open
+
+    What changes is guarded by the connection's lock.
+    """
+
+    def __init__(self, stream: Any = None, auth: Json | None = None) -> None:
+        # Over HTTP, as each Request in it has them.
+        self.stream = stream
+        self.auth = auth
+        self.is_read = False
+        self.open: list[Request] = []
+        # Encoded; what was cancelled has none.
+        self.answers: list[bytes] = []
+        # Why a message was refused that has no answer.
+        self.refused = ""
+
+    def is_complete(self) -> bool:
+        """Whether no more answers will come."""
+        return self.is_read and not self.open
+
+    def encode_if_complete(self) -> bytes | None:
+        """The answers as one array. None while one is to come, or if there are none."""
+        if not self.is_complete() or not self.answers:
+            return None
+        return b"[" + b",".join(self.answers) + b"]"
 
 
 # What else may come. A notification, with its row of METHODS.
@@ -5875,86 +5962,6 @@ def encode_answer(message: Json, log: _Log) -> bytes:
     return json.dumps(error_message(message.get("id"), failure)).encode("ascii")
 
 
-class Waiter:
-    """Who waits for what becomes of a request of ours.
-
-        new --request(), hold()--> open --its last answer, abandon(), fail()--> over
-                                   ^  |
-                                   '--'  an answer that is not the last one
-
-    `inbox` gets any number of ("progress", params), then one ("answer", Answer); or
-    ("cancelled", None) where the wait is to end.
-
-        goes_on(answer)  says of each answer whether it is not the last one: then this
-                         stays open, and is asked again, under another id, by request()
-        on_end(answer)   is called with the last one, or what stands for it
-    Both run on the reading thread, as a rule, so they must not block.
-    """
-
-    # It is open, or over.
-    begun = False
-    # Of the latest request; 0 is nobody's.
-    id: RequestId = 0
-    # That request may have left, and is not answered.
-    sent = False
-
-    def __init__(
-        self,
-        method: str,
-        wants_progress: bool = False,
-        *,
-        goes_on: Callable[[Answer], bool] | None = None,
-        on_end: Callback = None,
-    ) -> None:
-        self.method = method
-        self.wants_progress = wants_progress
-        self.goes_on = goes_on
-        self.on_end = on_end
-        self.inbox: SimpleQueue[Any] = SimpleQueue()
-
-    def finish(self, answer: Answer) -> None:
-        """Hand over the last answer. Called once, by whoever has ended this."""
-        if self.on_end is not None:
-            self.on_end(answer)
-        self.inbox.put(("answer", answer))
-
-
-def _no_answer(waiter: Waiter, seconds: float, is_overdue: bool) -> Timeout:
-    if is_overdue:
-        return Timeout(f"{waiter.method}: no answer by the deadline for all of it")
-    return Timeout(f"{waiter.method}: no answer within {seconds:g} seconds")
-
-
-class Batch:
-    """Messages that came as one array, and whose answers leave as one: in 2025-03-26.
-
-        being read --the last message was acted on--> complete when no request is open
-
-    What changes is guarded by the connection's lock.
-    """
-
-    def __init__(self, stream: Any = None, auth: Json | None = None) -> None:
-        # Over HTTP, as each Request in it has them.
-        self.stream = stream
-        self.auth = auth
-        self.is_read = False
-        self.open: list[Request] = []
-        # Encoded; what was cancelled has none.
-        self.answers: list[bytes] = []
-        # Why a message was refused that has no answer.
-        self.refused = ""
-
-    def is_complete(self) -> bool:
-        """Whether no more answers will come."""
-        return self.is_read and not self.open
-
-    def encode_if_complete(self) -> bytes | None:
-        """The answers as one array. None while one is to come, or if there are none."""
-        if not self.is_complete() or not self.answers:
-            return None
-        return b"[" + b",".join(self.answers) + b"]"
-
-
 class Connection:
     """One conversation: a Protocol, its Endpoint, and the Transport that carries it.
 
@@ -6021,6 +6028,10 @@ class Connection:
         self._lock = threading.Lock()
         # What waits to be written: a line, and whether it may be dropped.
         self._outbox: list[tuple[bytes, bool]] = []
+        # What that takes, in bytes.
+        self._unsent = 0
+        # What the requests take that wait for a worker.
+        self._waiting = 0
         # A thread is writing.
         self._writing = False
         # OVER is written without the lock: after that, it is final.
@@ -6092,7 +6103,10 @@ class Connection:
                 return self._receive_batch(message, Batch())
         except McpError as error:
             return self._receive_nonsense(line or b"", error)
-        return self._act(self.protocol.receive(message))
+        ready = self._act(self.protocol.receive(message))
+        for request in ready:
+            request.size = len(line)
+        return ready
 
     def _receive_nonsense(self, line: bytes, error: McpError) -> list[Request]:
         """Take a line that is no message. A server says so, a client only logs it."""
@@ -6193,13 +6207,27 @@ class Connection:
             )
         for request in requests:
             workers = self.workers
-            if len(workers) < MAX_BACKLOG:
+            if len(workers) < MAX_BACKLOG and self._may_wait(request):
                 workers.submit(partial(self._serve, request))
             else:
                 refused = InternalError("too many requests wait")
                 self.cut_short(request, error_message(request.id, refused))
 
+    def _may_wait(self, request: Request) -> bool:
+        """Count a request among those that wait for a worker, if there is room."""
+        with self._lock:
+            if self._waiting and self._waiting + request.size > MAX_WAITING:
+                return False
+            self._waiting += request.size
+            return True
+
     def _serve(self, request: Request) -> None:
+        # The peer is slow to read, and there is enough for it already.
+        while self._unsent > MAX_UNSENT and self.state == self.OPEN:
+            self.flush()
+            time.sleep(0.02)
+        with self._lock:
+            self._waiting -= request.size
         # Nobody runs what was cancelled while it was queued.
         if not request.cancelled:
             self.endpoint.serve_request(self, request)
@@ -6302,9 +6330,14 @@ class Connection:
         Over HTTP: it goes to this stream, if there is one, and as an answer ends it.
         """
         before = len(self._outbox)
-        if before >= MAX_QUEUED:
+        size = len(data) + LINE_COST
+        if before >= MAX_QUEUED or self._unsent + size > MAX_UNSENT:
             self._outbox = [line for line in self._outbox if not line[1]]
+            self._unsent = sum(len(line) + LINE_COST for line, _ in self._outbox)
+            if droppable and self._unsent + size > MAX_UNSENT:
+                return before + 1 - len(self._outbox)
         self._outbox.append((data, droppable))
+        self._unsent += size
         return before + 1 - len(self._outbox)
 
     def _queue_batch_locked(self, batch: Batch) -> None:
@@ -6366,6 +6399,11 @@ class Connection:
             dropped = self._queue_locked(data, stream, droppable=droppable)
         if dropped:
             self.log.warning(f"{dropped} notifications dropped: the reader is slow")
+        if self._unsent > 8 * MAX_UNSENT:
+            self._lose_output(
+                OSError(f"{self._unsent} bytes wait, and the peer does not read")
+            )
+            return False
         if block and self.transport.may_write(len(data) + 1):
             self.flush()
         else:
@@ -6381,6 +6419,7 @@ class Connection:
                     return
                 lines = self._outbox
                 self._outbox = []
+                self._unsent = 0
                 self._writing = True
             try:
                 if self._trace is not None:
@@ -6401,6 +6440,7 @@ class Connection:
                 self.state = self.UNHEARD
                 self.reason = ConnectionClosed(f"cannot write: {error}")
             self._outbox = []
+            self._unsent = 0
         if is_first:
             self.endpoint.output_lost(self)
 
