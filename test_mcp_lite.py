@@ -3379,6 +3379,24 @@ class UnixServer:
             assert not thread.is_alive()
 
 
+class Stuck(mcp_lite.Transport):
+    """To a peer that does not read before the gate opens."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.written = []
+
+    def may_write(self, size):
+        return False
+
+    def write(self, data):
+        assert self.gate.wait(SECONDS)
+        self.written.append(data)
+
+    def answers(self):
+        return [json.loads(line) for line in b"".join(self.written).splitlines()]
+
+
 class Half(mcp_lite.Transport):
     """One direction in memory: it `feeds` the connection at its far end."""
 
@@ -15341,6 +15359,92 @@ class TestFaults:
             finally:
                 gate.set()
         assert heard[0] == 0 and len(heard) <= mcp_lite.MAX_QUEUED + 1
+
+    def test_answers_that_nobody_reads(self, monkeypatch):
+        """While many bytes wait for the peer, no other handler begins; when it reads at
+        last, every answer comes.
+        """
+        monkeypatch.setattr(mcp_lite, "MAX_UNSENT", 250_000)
+        server = Server("s", max_workers=2)
+        begun = []
+
+        @server.tool
+        def large() -> str:
+            begun.append(1)
+            return "x" * 100_000
+
+        transport = Stuck()
+        connection = server.connect(transport)
+        try:
+            for n in range(60):
+                message = request("tools/call", modern(name="large"), n)
+                data = json.dumps(message).encode() + b"\n"
+                connection.dispatch(connection.feed(data))
+            # One is being written, and three wait.
+            eventually(lambda: len(begun) >= 4)
+            mcp_lite.wait_until(lambda: len(begun) == 60, 0.5)
+            transport.gate.set()
+            eventually(lambda: len(transport.answers()) == 60)
+            assert {answer["id"] for answer in transport.answers()} == set(range(60))
+            assert max(map(len, transport.written)) < 250_000 + 3 * 102_000
+        finally:
+            transport.gate.set()
+            server.disconnect(connection, SECONDS)
+
+    def test_requests_that_wait_are_counted_in_bytes(self, monkeypatch):
+        """Those for which there is no room are refused, the others are served."""
+        monkeypatch.setattr(mcp_lite, "MAX_WAITING", 1_000_000)
+        server = Server("s", max_workers=1)
+        gate = threading.Event()
+
+        @server.tool
+        def held(text: str) -> str:
+            assert gate.wait(SECONDS)
+            return "held"
+
+        transport = Stuck()
+        transport.gate.set()
+        connection = server.connect(transport)
+        try:
+            for n in range(20):
+                held = modern(name="held", arguments={"text": "x" * 100_000})
+                data = json.dumps(request("tools/call", held, n)).encode() + b"\n"
+                connection.dispatch(connection.feed(data))
+            eventually(lambda: len(transport.answers()) >= 10)
+            gate.set()
+            eventually(lambda: len(transport.answers()) == 20)
+            answers = transport.answers()
+            refused = [each["error"] for each in answers if "error" in each]
+            assert 10 <= len(refused) <= 11
+            assert {each["message"] for each in refused} == {"too many requests wait"}
+        finally:
+            gate.set()
+            server.disconnect(connection, SECONDS)
+
+    def test_what_is_said_unasked_to_who_does_not_read(self, monkeypatch):
+        """Progress and logs are dropped; of what may not be, some is kept, and then the
+        peer is taken for dead.
+        """
+        monkeypatch.setattr(mcp_lite, "MAX_UNSENT", 100_000)
+        server = Server("s")
+        transport = Stuck()
+        connection = server.connect(transport)
+        most = 0
+        try:
+            for number in range(3_000):
+                text = str(number) * 300
+                connection.notify("notifications/message", {"data": text})
+                assert connection._unsent < 110_000
+            assert connection.state == connection.OPEN
+            for number in range(3_000):
+                uri = f"x://{number}/{'x' * 1000}"
+                connection.notify("notifications/resources/updated", {"uri": uri})
+                most = max(most, connection._unsent)
+            assert connection.state == connection.UNHEARD and most < 900_000
+            assert "does not read" in str(connection.reason)
+        finally:
+            transport.gate.set()
+            server.disconnect(connection, SECONDS)
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
     def test_more_requests_than_may_wait(self, tmp_path):
