@@ -2275,7 +2275,11 @@ class _Compiler:
             uri, anchor, pointer = _parse_reference(text, base)
             schema = self._named[uri, anchor]
             for step in pointer:
-                schema = schema[int(step) if isinstance(schema, list) else step]
+                is_list = isinstance(schema, list)
+                # RFC 6901: no sign, no zeros in front; and none takes long to convert.
+                if is_list and not re.fullmatch("0|[1-9][0-9]{0,8}", step):
+                    raise LookupError(step)
+                schema = schema[int(step) if is_list else step]
         except (LookupError, TypeError, ValueError):
             raise ValueError(
                 f"$ref {show(text)} is not in this document, and nothing is fetched"
@@ -3413,7 +3417,7 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
     # A wrapped value, and an object that happens to look like one, differ in the text
     # beside them: it is the value's JSON without the wrapping.
     with suppress(LookupError, ValueError, TypeError, RecursionError):
-        if equality_key(json.loads(blocks[0]["text"])) == equality_key(value):
+        if equality_key(_decoder.decode(blocks[0]["text"])) == equality_key(value):
             return value
     return value["result"]
 
@@ -6117,7 +6121,9 @@ class Connection:
         with suppress(ValueError, RecursionError, McpError):
             check_cost(line)
             text = line.decode("utf-8", "replace")
-            message = object_or_empty(json.loads(text))
+            # Of what made it none, only what takes no time is left out: long integers.
+            value = json.loads(text, parse_int=lambda digits: int(digits[:MAX_DIGITS]))
+            message = object_or_empty(value)
             if "id" in message:
                 return self._act(self.protocol.refuse(message, error))
         # What would take too much is not decoded for that.

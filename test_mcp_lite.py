@@ -1212,6 +1212,9 @@ class TestSchema:
             {"type": "strin"},
             {"$ref": "http://a.example/x"},
             {"$ref": "#/a"},
+            {"$ref": "#/allOf/-1", "allOf": [{}]},
+            {"$ref": "#/allOf/00", "allOf": [{}]},
+            {"$ref": "#/allOf/" + "9" * 5000, "allOf": [{}]},
             {"pattern": "("},
             {"required": "a"},
             {"enum": 1},
@@ -6997,6 +7000,8 @@ class TestClient:
             b'{"jsonrpc":"2.0","id":%d,"result":{"x":NaN}}\n',
             b'{"jsonrpc":"2.0","id":%d,"result":{"x":"\xff"}}\n',
             b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":Infinity}}\n',
+            b'{"jsonrpc":"2.0","result":{"x":1e400},"id":%d}\n',
+            b'{"jsonrpc":"2.0","result":{"x":' + b"9" * 5000 + b'},"id":%d}\n',
         ],
     )
     def test_an_answer_that_is_not_json(self, answer):
