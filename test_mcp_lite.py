@@ -16504,7 +16504,7 @@ class TestSoak:
         with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
             sock.sendall(
                 b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
-                b"Expect: 100-continue\r\n\r\n"
+                b"Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n"
             )
             assert sock.recv(100).startswith(b"HTTP/1.1 100 ")
             sock.sendall(b"half")

@@ -1,9 +1,10 @@
-"""Minutes of mixed load with faults, and every call's outcome accounted for.
+"""Minutes of mixed load with faults and foes, and every call's outcome accounted for.
 
 Every transport and every revision take part. Teaches: a test of endurance is
 bookkeeping. Each call ends in exactly one of a right answer (its value is checked), a
 failure that this program asked for, or a LOSS; what was not open before is not open
-after.
+after. Who attacks the servers meanwhile is not accounted for: what the limits of the
+servers are for is that nobody else notices.
 
 Run: python3 examples/soak.py [minutes, else 1] [seed, else 1]
 It ends with 0 and a last line "ok: ...", or with 1 and "FAILED: ...".
@@ -23,6 +24,7 @@ import signal
 import socket
 import statistics
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -49,6 +51,9 @@ FORM = {
     "properties": {"name": {"type": "string"}},
     "required": ["name"],
 }
+# The address of who means harm: a server gives each address its share. Where the system
+# has no such one, they stay away.
+FOE = "127.0.0.2"
 CHILD = [sys.executable, os.path.abspath(__file__), "--serve"]
 # What no answer is equal to.
 NEVER = object()
@@ -129,10 +134,11 @@ class Soak(logging.Handler):
         self.seed = seed
         self.stop = threading.Event()
         self.running = []
-        # Guards the four that follow.
+        # Guards the five that follow.
         self.counts = threading.Lock()
         self.calls = 0
         self.failures = 0
+        self.attacks = 0
         self.losses = []
         self.answered = set()
         self.server = build_server(self.running)
@@ -183,6 +189,9 @@ class Soak(logging.Handler):
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+
+    def connect_foe(self):
+        return socket.create_connection(("127.0.0.1", self.port), 5.0, (FOE, 0))
 
     def restarted_since(self, mark):
         return mark % 2 == 1 or self.restarts != mark
@@ -526,29 +535,45 @@ def visits(soak, dice, place, turn):
             Visit(soak, place, version, dice).run()
 
 
-def raw_call(name, arguments):
-    """The bytes of a modern tools/call over HTTP."""
+def raw_post(message, *lines, host="localhost", size=None):
+    """The bytes of a POST, with these lines in its head. `size` may be a lie."""
+    body = json.dumps(message)
+    lines = (
+        "POST /mcp HTTP/1.1",
+        f"Host: {host}",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        f"Content-Length: {size or len(body)}",
+        *lines,
+    )
+    head = "".join(line + "\r\n" for line in lines)
+    return (head + "\r\n" + body).encode()
+
+
+def modern_message(method, number=1, **params):
     meta = {
         "progressToken": 1,
         "io.modelcontextprotocol/protocolVersion": mcp_lite.NEWEST,
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    params = {"name": name, "arguments": arguments, "_meta": meta}
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    body = json.dumps(call)
+    params["_meta"] = meta
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def raw_modern(message, *lines, **options):
+    """The bytes of a modern request over HTTP."""
     lines = (
-        "POST /mcp HTTP/1.1",
-        "Host: localhost",
-        "Content-Type: application/json",
-        f"Mcp-Name: {name}",
-        "Accept: application/json, text/event-stream",
-        "Mcp-Method: tools/call",
-        "Connection: close",
         f"MCP-Protocol-Version: {mcp_lite.NEWEST}",
-        f"Content-Length: {len(body)}",
+        f"Mcp-Method: {message['method']}",
+        *lines,
     )
-    head = "".join(line + "\r\n" for line in lines)
-    return (head + "\r\n" + body).encode()
+    return raw_post(message, *lines, **options)
+
+
+def raw_call(name, arguments):
+    """The bytes of a modern tools/call over HTTP, the last on its connection."""
+    message = modern_message("tools/call", name=name, arguments=arguments)
+    return raw_modern(message, f"Mcp-Name: {name}", "Connection: close")
 
 
 def hang_ups(soak, dice):
@@ -588,7 +613,7 @@ def slow_readers(soak, dice):
     """Raw sockets that take their time with an answer, and get all of it."""
     while not soak.stop.is_set():
         mark = soak.restarts
-        text = "y" * dice.choice((1_000_000, 5_000_000))
+        text = "y" * dice.choice((1_000_000, 4_000_000))
         answer = b""
         with contextlib.suppress(OSError), soak.connect() as sock:
             # Far less than the answer.
@@ -602,6 +627,158 @@ def slow_readers(soak, dice):
             soak.book(failures=1)
         else:
             soak.book(loss=f"a slow reader got {len(answer)} bytes: {answer[:200]!r}")
+
+
+# Attacks. Each lasts a moment. What they are told does not matter; what others notice
+# of them is a LOSS there.
+
+
+def crowd(soak, count, data, seconds):
+    """So many sockets that each send this, and read nothing, for a while."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            sock = stack.enter_context(soak.connect_foe())
+            # It may be refused before all is sent.
+            with contextlib.suppress(OSError):
+                sock.sendall(data)
+        soak.stop.wait(seconds)
+
+
+def converse(soak, *requests):
+    """Send requests on one socket, taking what is answered to each."""
+    with soak.connect_foe() as sock:
+        for data in requests:
+            sock.sendall(data)
+            if soak.stop.is_set() or not sock.recv(1 << 16):
+                return
+
+
+def silent_sockets(soak, dice):
+    crowd(soak, 300, b"", 2.0)
+
+
+def bodies_for_another_host(soak, dice):
+    large = raw_post({"text": "x" * 200_000}, host="foe.example", size=4_000_000)
+    crowd(soak, 30, large, 1.0)
+
+
+def many_sessions(soak, dice):
+    converse(soak, *[OPENING] * 1000)
+
+
+def abandoned_calls(soak, dice):
+    """Calls in a session run on when their caller has hung up."""
+    with soak.connect_foe() as sock:
+        sock.sendall(OPENING)
+        head = sock.recv(1 << 16).decode().partition("\r\n\r\n")[0]
+    fields = [line for line in head.split("\r\n") if "session-id" in line.lower()]
+    for number in range(20):
+        message = modern_message("tools/call", number, name="wait", arguments={})
+        del message["params"]["_meta"]
+        crowd(soak, 1, raw_post(message, *fields), 0.0)
+
+
+def huge_ids(soak, dice):
+    converse(soak, raw_modern(modern_message("server/discover", "9" * 1_000_000)))
+
+
+def slow_senders(soak, dice):
+    data = raw_call("add", {"a": 1, "b": 2})
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(soak.connect_foe()) for _ in range(20)]
+        for sock in sockets:
+            sock.sendall(data[: dice.randrange(len(data))])
+        for sock in sockets * 3:
+            soak.stop.wait(0.05)
+            sock.sendall(b" ")
+
+
+def lies_in_headers(soak, dice):
+    call = modern_message("tools/call", name="leave", arguments={})
+    lies = (
+        "Mcp-Name: add",
+        "Mcp-Name: =?base64?YWRk?=",
+        "Mcp-Name: leave\r\nMcp-Name: add",
+        "Transfer-Encoding: chunked",
+        "Content-Length: 0",
+        "Mcp-Session-Id: x\0y",
+        "Last-Event-ID: 0-" + "9" * 5000,
+    )
+    converse(soak, raw_modern(call, dice.choice(lies)))
+
+
+def unread_streams(soak, dice):
+    """Subscriptions to all that changes, and answers of many events."""
+    wanted = {"toolsListChanged": True, "resourceSubscriptions": ["note://foe"]}
+    listen = modern_message("subscriptions/listen", notifications=wanted)
+    crowd(soak, 30, raw_modern(listen), 1.0)
+    crowd(soak, 10, raw_call("tell", {"to": 3000, "token": "x" * 10_000}), 1.0)
+
+
+OPENING = raw_post(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": mcp_lite.LAST_LEGACY,
+            "capabilities": {},
+            "clientInfo": {"name": "foe", "version": "x" * 10_000},
+        },
+    }
+)
+ATTACKS = (
+    silent_sockets,
+    bodies_for_another_host,
+    many_sessions,
+    abandoned_calls,
+    huge_ids,
+    slow_senders,
+    lies_in_headers,
+    unread_streams,
+)
+
+
+def foes(soak, dice):
+    """One attack on the HTTP server after the other."""
+    while not soak.stop.wait(0.1):
+        # It has just restarted, or has had enough of us.
+        with contextlib.suppress(OSError):
+            dice.choice(ATTACKS)(soak, dice)
+        soak.attacks += 1
+
+
+def stdio_foes(soak, dice):
+    """Servers that hear nonsense, and whose answers nobody reads for a while.
+
+    They end in time all the same, as a server does at the end of its input.
+    """
+    nonsense = (
+        b"\xff\0" * 1000,
+        b"[" * 100_000,
+        b"[" + b"{}," * 1000 + b"{}]",
+        b"x" * (65 << 20),
+        json.dumps(modern_message("server/discover", "9" * 1_000_000)).encode(),
+        json.dumps(modern_message("tools/list")).encode(),
+    )
+    while not soak.stop.wait(1.0):
+        with subprocess.Popen(
+            CHILD,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as child:
+            # It may have ended by itself.
+            with contextlib.suppress(OSError):
+                child.stdin.write(dice.choice(nonsense) + b"\n")
+                child.stdin.flush()
+                soak.stop.wait(0.5)
+            try:
+                child.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                soak.book(loss="a server on stdio does not end with its input")
+        soak.attacks += 1
 
 
 def restarts(soak, dice):
@@ -699,7 +876,7 @@ def start_workers(soak):
     """All threads of a run, at work."""
     places = ("memory", "stdio", "http", "sse", "http", "memory", "stdio", "http")
     jobs = [(visits, place, turn) for turn, place in enumerate(places)]
-    jobs += [(hang_ups,), (slow_readers,), (restarts,)]
+    jobs += [(hang_ups,), (slow_readers,), (restarts,), (foes,), (stdio_foes,)]
     workers = []
     for job in jobs:
         name = f"soak {job}"
@@ -724,6 +901,7 @@ def watch(soak):
             print(
                 f"{elapsed:6.1f} s {soak.calls:8} calls "
                 f"{soak.failures:7} expected failures {len(soak.losses):3} losses "
+                f"{soak.attacks:4} attacks "
                 f"{memory():6.1f} MiB {threading.active_count():4} threads "
                 f"{descriptors():4} descriptors",
                 flush=True,
