@@ -10070,7 +10070,15 @@ class _SocketShell(Shell, _RequestHandler):
         ):
             self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         chunked = head.size is None
-        body = self._read_chunks(keep) if chunked else self._read(head.size, 0, keep)
+        try:
+            body = (
+                self._read_chunks(keep) if chunked else self._read(head.size, 0, keep)
+            )
+        except HttpError:
+            if self.server.closing.is_set():
+                # It was cut short here: that is no fault of the client's.
+                raise ConnectionAbortedError("closed before all was there") from None
+            raise
         self._left = 0
         self._go_on()
         return body
