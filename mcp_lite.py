@@ -1380,13 +1380,8 @@ class Pattern:
             self._plain = re.compile("".join(pieces), re.ASCII)
             if any(piece == "|" or _REPEAT.fullmatch(piece) for piece in pieces):
                 self._automaton = _Automaton(pieces, spend, memory)
-        except (
-            re.error,
-            ArithmeticError,
-            ValueError,
-            RecursionError,
-            Warning,
-        ) as error:
+        # Of what is hardly a pattern, some Pythons make "invalid SRE code".
+        except (re.error, ArithmeticError, ValueError, RuntimeError, Warning) as error:
             raise ValueError(f"pattern {show(pattern)}: {error}") from None
         self._size = len(pieces)
         self._anchored = pieces[:1] == ["^"]
@@ -1761,8 +1756,9 @@ class _Run:
         self.spend = allowance.spend
         # Where the value at hand is, as in _Failure.
         self.path: Any = None
-        # The URIs of the documents entered, the outermost first.
-        self.scope: tuple[str, ...] = ()
+        # The URIs of the documents entered, the outermost first. A dict, as it compares
+        # hashes: URIs may be long.
+        self.scope: dict[str, None] = {}
         # The keys of the members of the value at hand that were evaluated so far, or
         # None if no subschema asks for them. Those that the subschema at hand has
         # evaluated begin at `start`.
@@ -1789,7 +1785,9 @@ class _Run:
         if tracks and outer is None:
             self.evaluated = []
         start = len(self.evaluated or ())
-        self.scope = scope if uri in scope else (*scope, uri)
+        if uri not in scope:
+            self.spend(len(scope))
+            self.scope = {**scope, uri: None}
         for role, apply, argument, expects in rows:
             if tracks:
                 self.start = start
