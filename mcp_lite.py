@@ -361,6 +361,8 @@ MAX_MIRRORED = 100  # arguments of a tool that headers mirror: more fit in no he
 
 # Work at once, and in a row.
 MAX_WORKERS = 32  # handlers at once
+# More threads, at work on what nobody waits for any more: no thread can be stopped.
+MAX_ABANDONED = 256
 MAX_LISTENERS = 1_000  # open subscriptions
 MAX_ROUNDS = 10  # times that a server may ask before it answers one call
 MAX_PAGES = 1_000  # pages of a list that a client follows
@@ -400,8 +402,6 @@ MAX_CONNECTIONS = 256  # each with a thread
 MAX_REFUSED = 32  # more connections, which are told that there are too many
 # Workers for all sessions together, for each that one may have: see Crew.
 CREW_FACTOR = 4
-# More threads, at work on what nobody waits for any more: no thread can be stopped.
-MAX_ABANDONED = 256
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
 
 # HTTP: bytes that are kept for clients.
@@ -4884,6 +4884,8 @@ class Request:
     batch: Batch | None = None
     # In bytes, as it came, where that is known.
     size = 0
+    # The worker that serves it now.
+    worker: Any = None
     # Over HTTP: what its answer is written to, and the claims of its token; and what is
     # kept for it in bytes, if it lasts longer than its POST.
     stream: Any = None
@@ -5367,6 +5369,8 @@ class Workers:
         self._lock = threading.Lock()
         self._backlog: deque[Job] = deque()
         self._threads: set[threading.Thread] = set()
+        # Those at work on what nobody waits for any more: others take their places.
+        self._abandoned: set[threading.Thread] = set()
         # The bells of the IDLE workers, the latest one last. So the caller can choose,
         # and it chooses the latest, which is still warm; a queue or condition for all
         # would wake the one that has waited longest, and so keep alive more than are
@@ -5409,12 +5413,26 @@ class Workers:
             self._on_its_way = True
             self._idle.pop().release()
             return None
-        if len(self._threads) >= self.limit:
+        if self._count_locked() >= self.limit:
             return None
         self._on_its_way = True
         newcomer = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._threads.add(newcomer)
         return newcomer
+
+    def _count_locked(self) -> int:
+        """How many threads there are, but for some MAX_ABANDONED."""
+        return len(self._threads) - min(len(self._abandoned), MAX_ABANDONED)
+
+    def abandon(self, worker: threading.Thread) -> None:
+        """Give a worker's place to another one: nobody waits for its job any more."""
+        with self._lock:
+            if worker not in self._threads:
+                return
+            self._abandoned.add(worker)
+            newcomer = self._call_one_locked()
+        if newcomer is not None:
+            self._start(newcomer)
 
     def _start(self, newcomer: threading.Thread) -> None:
         try:
@@ -5447,12 +5465,15 @@ class Workers:
     def _is_called(self, bell: threading.Lock) -> bool:
         """Wait until the bell rings. False when this worker may go."""
         has_rung = bell.acquire(timeout=self._patience)
+        me = threading.current_thread()
         with self._lock:
+            if me not in self._threads:
+                return False  # it was one too many
             uncalled = bell in self._idle
             if uncalled:
                 self._idle.remove(bell)
             if uncalled or (self.closed and not self._backlog):
-                self._threads.discard(threading.current_thread())
+                self._threads.discard(me)
                 return False
             self._on_its_way = False
         if not has_rung:
@@ -5464,8 +5485,15 @@ class Workers:
         return True
 
     def _next(self, bell: threading.Lock) -> Job | None:
-        """The next job. None when there is none: this worker is among the idle then."""
+        """The next job. None when there is none: this worker is among the idle then; or
+        it goes, because another one has taken its place."""
+        me = threading.current_thread()
         with self._lock:
+            self._abandoned.discard(me)
+            if self._count_locked() > self.limit:
+                self._threads.discard(me)
+                bell.release()
+                return None
             if not self._backlog:
                 if self.closed:
                     # Nobody else will call: it calls itself, to see that it may go.
@@ -5669,6 +5697,9 @@ class Lane:
         """Have a worker come by, for its between(). Never blocks."""
         if not self.jobs:
             self.submit(do_nothing)
+
+    def abandon(self, worker: threading.Thread) -> None:
+        """Nothing: over HTTP, who waits for a thread is known elsewhere."""
 
     def close(self, seconds: float) -> bool:
         """Take no more jobs, and block until all are done; returns whether they are."""
@@ -6232,9 +6263,12 @@ class Connection:
             time.sleep(0.02)
         with self._lock:
             self._waiting -= request.size
+        # In this order: who cancels it now finds the worker.
+        request.worker = threading.current_thread()
         # Nobody runs what was cancelled while it was queued.
         if not request.cancelled:
             self.endpoint.serve_request(self, request)
+        request.worker = None
 
     # Notifications about what is open here: whether it was, each returns.
     def _cancelled(self, params: Json) -> bool:
@@ -6314,6 +6348,9 @@ class Connection:
         """Tell the work on a request: its waits end, its callbacks are called."""
         for inbox in list(request.cancel_inboxes):
             inbox.put(("cancelled", None))
+        worker = request.worker
+        if worker is not None:
+            self.workers.abandon(worker)
         # Until none is left. Another thread may be at it: who pops one has it called.
         with suppress(IndexError):
             while True:

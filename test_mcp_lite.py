@@ -15365,6 +15365,61 @@ class TestFaults:
                 gate.set()
         assert heard[0] == 0 and len(heard) <= mcp_lite.MAX_QUEUED + 1
 
+    def test_handlers_that_ignore_their_cancellation(self):
+        """They run on, but hold no worker's place: others are served meanwhile, and
+        afterwards there are no more workers than before.
+        """
+        server = Server("s", max_workers=2)
+        gate = threading.Event()
+        begun = threading.Semaphore(0)
+
+        @server.tool
+        def deaf() -> str:
+            begun.release()
+            assert gate.wait(SECONDS)
+            return "late"
+
+        @server.tool(timeout=0.01)
+        def slow() -> str:
+            return deaf()
+
+        @server.tool
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        transport = Stuck()
+        transport.gate.set()
+        connection = server.connect(transport)
+
+        def send(message):
+            data = json.dumps(message).encode() + b"\n"
+            connection.dispatch(connection.feed(data))
+
+        try:
+            for n in range(10):
+                send(request("tools/call", modern(name="deaf"), n))
+                assert begun.acquire(timeout=SECONDS)
+                cancelled = {"requestId": n}
+                method = "notifications/cancelled"
+                send({"jsonrpc": "2.0", "method": method, "params": cancelled})
+            for n in range(10, 20):
+                send(request("tools/call", modern(name="slow"), n))
+                assert begun.acquire(timeout=SECONDS)
+                eventually(lambda n=n: len(transport.answers()) == n - 9)
+            for n in range(20, 30):
+                params = modern(name="add", arguments={"a": n, "b": 1})
+                send(request("tools/call", params, n))
+            eventually(lambda: len(transport.answers()) == 20)
+            assert len(connection.workers._threads) in (21, 22)
+            gate.set()
+            eventually(lambda: len(connection.workers._threads) == 2)
+            assert not connection.workers._abandoned
+            send(request("tools/call", modern(name="deaf"), 30))
+            eventually(lambda: transport.answers()[-1]["id"] == 30)
+        finally:
+            gate.set()
+            server.disconnect(connection, SECONDS)
+
     def test_answers_that_nobody_reads(self, monkeypatch):
         """While many bytes wait for the peer, no other handler begins; when it reads at
         last, every answer comes.
