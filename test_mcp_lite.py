@@ -4158,6 +4158,25 @@ class TestServerOnTheWire:
                 )["result"]
             )
 
+    def test_a_block_is_fitted_step_by_step(self, monkeypatch):
+        """What stands for a later kind may be of a later kind, too."""
+
+        def as_link(block):
+            return ResourceLink("x://y", "y", icons=[{"src": "data:,"}])
+
+        row = {"video": ("2025-11-25", as_link)}
+        monkeypatch.setattr(mcp_lite, "BLOCK_SINCE", {**mcp_lite.BLOCK_SINCE, **row})
+        video = {"type": "video", "_meta": {"x": 1}}
+        link = {"type": "resource_link", "uri": "x://y", "name": "y"}
+        text = {"type": "text", "text": "x://y"}
+        for version, fitted in (
+            ("2024-11-05", text),
+            ("2025-03-26", text),
+            ("2025-06-18", link),
+            ("2025-11-25", video),
+        ):
+            assert mcp_lite.fit_block(video, version) == fitted
+
     def test_listening_on_the_wire(self):
         """The acknowledgement first, each notification with the id, a graceful end."""
         with Wire() as wire:
