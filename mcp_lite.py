@@ -6725,9 +6725,9 @@ def needed_capability(
         raise ValueError(f"{method} is no question")
     if row.capability == ("elicitation",):
         return _needed_mode(params, declared, row.since)
-    blocks = [] if row.capability != ("sampling",) else _blocks_of(params)
-    kinds = {block.get("type") for block in blocks}
-    if "tools" in params or "toolChoice" in params or kinds & set(_TOOL_BLOCKS):
+    blocks = _blocks_of(params.get("messages"))
+    with_tools = any(block.get("type") in _TOOL_BLOCKS for block in blocks)
+    if "tools" in params or "toolChoice" in params or with_tools:
         return ("sampling", "tools"), "2025-11-25"
     return row.capability, row.since
 
@@ -6762,11 +6762,11 @@ SAMPLING_SINCE = {
 _LISTS_SINCE = "2025-11-25"
 
 
-def _blocks_of(params: Json) -> list[Json]:
-    """All blocks of a sampling request."""
+def _blocks_of(messages: object) -> list[Json]:
+    """All blocks of a conversation, as far as it is one."""
     blocks: list[Json] = []
-    for message in params.get("messages") or ():
-        content = message.get("content") if isinstance(message, dict) else None
+    for message in messages if isinstance(messages, list) else ():
+        content = object_or_empty(message).get("content")
         several = content if isinstance(content, list) else [content]
         blocks += [block for block in several if isinstance(block, dict)]
     return blocks
@@ -6775,41 +6775,50 @@ def _blocks_of(params: Json) -> list[Json]:
 def check_messages(messages: object) -> None:
     """Raise ValueError unless this is a conversation for a model.
 
+    See client/sampling.md#messages, and check_tool_turns.
+    """
+    if not isinstance(messages, list):
+        raise ValueError(f"messages: expected a list, got {show(messages)}")
+    for place, message in enumerate(messages):
+        errors = MESSAGE.errors(message)
+        if errors:
+            raise ValueError(f"messages[{place}]: " + "; ".join(errors[:5]))
+    check_tool_turns(messages)
+
+
+def check_tool_turns(messages: list[Any]) -> None:
+    """Raise ValueError unless the results of tools follow their uses.
+
     See client/sampling.md#message-content-constraints: "every assistant message
     containing `ToolUseContent` blocks MUST be followed by a user message that consists
     entirely of `ToolResultContent` blocks, with each tool use [...] matched".
     """
-    if not isinstance(messages, list):
-        raise ValueError(f"messages: expected a list, got {show(messages)}")
     # The ids of the tool uses that the next message must answer.
     used: list[Any] = []
-    where = ""
     for place, message in enumerate(messages):
         where = f"messages[{place}]"
-        errors = MESSAGE.errors(message)
-        if errors:
-            raise ValueError(f"{where}: " + "; ".join(errors[:5]))
-        content = message["content"]
-        blocks = content if isinstance(content, list) else [content]
-        kinds = [block["type"] for block in blocks]
+        blocks = _blocks_of([message])
+        uses = [block.get("id") for block in blocks if block.get("type") == "tool_use"]
         results = [
-            each["toolUseId"] for each in blocks if each["type"] == "tool_result"
+            block.get("toolUseId")
+            for block in blocks
+            if block.get("type") == "tool_result"
         ]
         if results and len(results) < len(blocks):
             raise ValueError(f"{where}: tool results stand alone in their message")
-        if sorted(used) != sorted(results):
+        if sorted(used, key=repr) != sorted(results, key=repr):
             raise ValueError(
                 f"{where}: expected the results of the tool uses {show(used)} of the "
                 f"message before, got {show(results)}"
             )
-        role = "assistant" if "tool_use" in kinds else "user"
-        if set(kinds) & set(_TOOL_BLOCKS) and message["role"] != role:
-            raise ValueError(f"{where}: role: expected {role}, got {message['role']}")
-        used = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        role = "assistant" if uses else "user"
+        if (uses or results) and message.get("role") != role:
+            raise ValueError(
+                f"{where}: role: expected {role}, got {show(message.get('role'))}"
+            )
+        used = uses
     if used:
-        raise ValueError(
-            f"{where}: no message with the results of {show(used)} follows"
-        )
+        raise ValueError(f"messages: the results of {show(used)} are missing")
 
 
 def fit_question(method: str, params: Json, version: str) -> Json:
@@ -6856,7 +6865,7 @@ def _fit_field(name: str, field: Json, version: str) -> Json:
 def _fit_sampling(params: Json, version: str) -> Json:
     messages: Any = params.get("messages")
     check_messages(messages)
-    for block in _blocks_of(params):
+    for block in _blocks_of(messages):
         if SAMPLING_SINCE[block["type"]] > version:
             raise ValueError(
                 f"messages: {block['type']} is since {SAMPLING_SINCE[block['type']]}; "
@@ -13391,6 +13400,12 @@ class ClientEndpoint(Endpoint):
         return {"roots": [encode_root(root) for root in roots]}
 
     def _sampling_create_message(self, params: Json) -> Any:
+        messages = params.get("messages")
+        try:
+            check_tool_turns(messages if isinstance(messages, list) else [])
+        except ValueError as error:
+            raise InvalidParams(str(error)) from None
+
         answer = (self._on_sample or do_nothing)(params)
         if not isinstance(answer, str):
             return answer

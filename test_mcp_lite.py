@@ -5634,7 +5634,7 @@ class TestServerInProcess:
             ([{"role": "user", "content": "x"}], r"messages\[0\].*content"),
             ([{"role": "user", "content": {"type": "text"}}], r"messages\[0\].*text"),
             ([{"role": "user", "content": {"type": "resource"}}], r"messages\[0\]"),
-            ([use("a")], "results of"),
+            ([use("a")], "results of .* missing"),
             ([use("a"), said], r"messages\[1\].*results"),
             ([use("a", "b"), results("a")], r"messages\[1\].*results"),
             ([use("a"), results("a", "b")], r"messages\[1\].*results"),
@@ -6978,6 +6978,41 @@ class TestClient:
         assert asked == []
         assert replies[0]["error"]["code"] == -32602
         assert re.search(said, replies[0]["error"]["message"])
+
+    def test_tool_results_out_of_order_are_rejected(self):
+        """-32602 where one is missing, or mixed with other content; the callback is not
+        called. What else a message holds is the callback's business.
+        """
+        text = {"type": "text", "text": "x"}
+        use = {"type": "tool_use", "id": "a", "name": "t", "input": {}}
+        result = {"type": "tool_result", "toolUseId": "a", "content": []}
+        uses = {"role": "assistant", "content": use}
+        unusual = {"role": "user", "content": [{"type": "hologram"}, 5]}
+        tried = (
+            ([uses], -32602),
+            ([uses, {"role": "user", "content": text}], -32602),
+            ([uses, {"role": "user", "content": [result, text]}], -32602),
+            ([{"role": "user", "content": result}], -32602),
+            ([uses, {"role": "user", "content": [result]}], None),
+            ([unusual, 5, {"role": "user"}], None),
+        )
+        replies = []
+
+        def call(message, read, write):
+            for messages, _ in tried:
+                params = {"messages": messages, "maxTokens": 1}
+                write(request("sampling/createMessage", params, "q"))
+                replies.append(read())
+            return {"content": []}
+
+        sampled = []
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, on_sample=lambda params: sampled.append(params) or "four"
+        ) as client:
+            client.call("x")
+        codes = [reply.get("error", {}).get("code") for reply in replies]
+        assert codes == [code for _, code in tried]
+        assert len(sampled) == 2
 
     def test_questions_outside_the_schema_are_rejected(self):
         """A legacy server that asks for nested data,
