@@ -14223,7 +14223,12 @@ class Client:
         result = call.result(timeout)
         is_structured = "structuredContent" in result and not result.get("isError")
         if is_structured and self._validate:
-            self._check_structured(name, result["structuredContent"], deadline)
+            self._check_structured(
+                name,
+                result["structuredContent"],
+                # The seconds start anew, as with each sign of life; the other does not.
+                min(deadline, time.monotonic() + (timeout or self.timeout)),
+            )
         return result
 
     def start_call(
