@@ -11716,8 +11716,8 @@ class Subscription:
 
         registered --acknowledge()--> telling --end(), or its client's--> over
 
-    What changes before the acknowledgement is kept: "MUST NOT send any notification on
-    the subscription before it".
+    What changes before the acknowledgement is kept, and an end waits for it: "MUST NOT
+    send any notification on the subscription before it".
     """
 
     def __init__(self, connection: Connection, request: Request, granted: Json) -> None:
@@ -11729,6 +11729,7 @@ class Subscription:
         self._is_telling = False
         # What has changed before: (method, URI) -> params, each once.
         self._early: dict[tuple[str, Any], Json] = {}
+        self._early_end: Json | None = None
 
     def is_open(self) -> bool:
         return self.connection.protocol.in_flight.get(self.request.id) is self.request
@@ -11752,6 +11753,8 @@ class Subscription:
                 self._is_telling = not early
             for (method, _), params in early.items():
                 self._send(method, params)
+        if self._early_end is not None:
+            self.end(self._early_end)
 
     def tell(self, method: str, params: Json | None) -> None:
         """Tell of a change."""
@@ -11764,6 +11767,10 @@ class Subscription:
 
     def end(self, result: Json) -> None:
         """End it with the result, "to signal a graceful end"."""
+        with self._lock:
+            if not self._is_telling:
+                self._early_end = result
+                return
         # "A server MUST send `notifications/cancelled` [...] when it tears down that
         # subscription stream": basic/patterns/cancellation.md; over HTTP "closing the
         # SSE response stream is itself the cancellation signal". It is about a request

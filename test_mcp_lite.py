@@ -4264,6 +4264,27 @@ class TestServerOnTheWire:
         found = [(each["method"], each["params"].get("uri")) for each in told]
         assert found == expected
 
+    def test_an_end_waits_for_the_acknowledgement(self, server, monkeypatch):
+        """Also one that comes from another thread while it is on its way."""
+        acknowledge = mcp_lite.Subscription.acknowledge
+
+        def slow(subscription):
+            connection = subscription.connection
+            connection.endpoint.input_ended(connection)
+            acknowledge(subscription)
+
+        monkeypatch.setattr(mcp_lite.Subscription, "acknowledge", slow)
+        listen = request("subscriptions/listen", modern(notifications={}), "s")
+        with LocalWire(server) as wire:
+            wire.send(listen)
+            told = [wire.read() for _ in range(3)]
+        assert [each.get("method") for each in told] == [
+            "notifications/subscriptions/acknowledged",
+            "notifications/cancelled",
+            None,
+        ]
+        assert told[2]["id"] == "s" and "result" in told[2]
+
     @pytest.mark.parametrize("version", EVERY)
     def test_a_capability_is_a_promise(self, version):
         """When the last tool, resource or prompt has gone, its list is empty;
