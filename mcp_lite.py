@@ -163,7 +163,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     http-worker,     Crew, when        handlers of batches, and over    idle, or close()
       http-helper    needed            HTTP+SSE; writes that might block
     ...-helper       Connection, when  writes that might block;         idle, or close()
-                     needed            on_cancel functions
+                     needed            on_cancel functions; the list
+                                       of tools before a first call
     ...-errands      Connection, for   what Ctrl-C must not interrupt:  close()
                      the main thread   sending, giving up
     callbacks        Client, when      on_log and on_notification, in   idle, or close()
@@ -10887,8 +10888,9 @@ class _ClientSession:
         POST tools/call                     200, the answer
 
     All but `initialize` carry the Mcp-Session-Id. A server that says nothing by itself
-    answers the first GET with 405, or with 404. Any other 404 tells that the session is
-    lost. Over HTTP+SSE there is one GET, before `initialize`, and no id.
+    answers the first GET with 405, or with 404. A POST that is answered with 404 tells
+    that the session is lost; after a GET that is, a ping finds out. Over HTTP+SSE there
+    is one GET, before `initialize`, and no id.
     """
 
     def __init__(self, session_id: str | None = None, opening: bytes = b"") -> None:
@@ -11201,7 +11203,7 @@ class HttpTransport(Transport):
             self._fail(post.request_id, error)
         except Exception as error:
             # http.client has exceptions of its own, beside OSError.
-            told = f"{show_url(self._url)}: {error_text(error)}"
+            told = f"{show_url(self._url)}: {error_text(error)[:500]}"
             self._fail(post.request_id, ConnectionClosed(told))
 
     def _fail(self, request_id: RequestId | None, error: Exception) -> None:

@@ -164,6 +164,10 @@ class Soak(logging.Handler):
             # One write, so that the lines of several threads do not mix.
             print(f"LOSS {loss:.500}\n", end="", flush=True)
 
+    def book_attack(self):
+        with self.counts:
+            self.attacks += 1
+
     def emit(self, record):
         """What the library logs as an error is its own failure."""
         self.book(loss="logged: " + record.getMessage())
@@ -745,7 +749,7 @@ def foes(soak, dice):
         # It has just restarted, or has had enough of us.
         with contextlib.suppress(OSError):
             dice.choice(ATTACKS)(soak, dice)
-        soak.attacks += 1
+        soak.book_attack()
 
 
 def stdio_foes(soak, dice):
@@ -778,7 +782,7 @@ def stdio_foes(soak, dice):
             except subprocess.TimeoutExpired:
                 child.kill()
                 soak.book(loss="a server on stdio does not end with its input")
-        soak.attacks += 1
+        soak.book_attack()
 
 
 def restarts(soak, dice):
