@@ -5061,8 +5061,10 @@ class Protocol:
 
     def next_id(self) -> int:
         """A new id for a request of ours."""
-        self._last_id = next(self._ids)
-        return self._last_id
+        # Not by way of self: another thread's would come between.
+        new_id = next(self._ids)
+        self._last_id = new_id
+        return new_id
 
     def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
         """Judge one decoded message. A Request that is returned is in flight."""

@@ -3116,6 +3116,22 @@ class TestProtocol:
             "server", lambda: declared or {"tools": {}, "logging": {}}
         )
 
+    def test_no_two_requests_have_one_id(self):
+        """Whichever threads ask for them: the answers would be mixed up."""
+        protocol = mcp_lite.Protocol("client", dict)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                runs = [
+                    pool.submit(lambda: [protocol.next_id() for _ in range(5000)])
+                    for _ in range(8)
+                ]
+                ids = [each for run in runs for each in run.result()]
+        finally:
+            sys.setswitchinterval(interval)
+        assert len(set(ids)) == len(ids) == 40_000
+
     def test_nothing_but_ping_before_initialize(self):
         """A request that is neither modern,
         ping nor initialize gets -32600 "not initialized".
