@@ -366,7 +366,9 @@ MAX_WORKERS = 32  # handlers at once
 MAX_ABANDONED = 256
 MAX_LISTENERS = 1_000  # open subscriptions
 MAX_ROUNDS = 10  # times that a server may ask before it answers one call
+MAX_QUESTIONS = 20  # that it may ask a client in one call, unless that allows more
 MAX_PAGES = 1_000  # pages of a list that a client follows
+MAX_TTL_MS = 86_400_000  # that a list is relied on: a day
 MAX_ITEMS = 100_000  # items of a list, of all its pages; in bytes, a MAX_MESSAGE
 MAX_COMPLETIONS = 100  # values of a completion, by its schema
 MAX_URI = 2_048  # characters of a URI that is matched with templates
@@ -1023,8 +1025,10 @@ class Method:
     # The method of the receiver's Endpoint that serves a request; of a notification
     # about an open request, the method of Connection.
     handler = ""
-    # What the receiver must have declared: a path into its capabilities.
+    # What the receiver must have declared: a path into its capabilities; and what it
+    # answers if it has not.
     capability: tuple[str, ...] = ()
+    undeclared: type[_CodedError] = MethodNotFound
     params: tuple[Member, ...] = ()
     # The revisions that have it.
     since = OLDEST
@@ -1233,6 +1237,7 @@ METHODS: dict[str, Method] = {
             "_roots_list",
             capability=("roots",),
             until=LAST_LEGACY,
+            inline=True,
         ),
         _request(
             "server",
@@ -1241,15 +1246,19 @@ METHODS: dict[str, Method] = {
             capability=("sampling",),
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
+            inline=True,
         ),
         _request(
             "server",
             "elicitation/create",
             "_elicitation_create",
             capability=("elicitation",),
+            # "with a mode not declared in client capabilities: `-32602`".
+            undeclared=InvalidParams,
             params=_typed_members({"message": str}),
             since="2025-06-18",
             until=LAST_LEGACY,
+            inline=True,
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
         _notification(
@@ -4933,6 +4942,8 @@ class Waiter:
 
     # It is open, or over.
     begun = False
+    # How many more questions the peer may ask while it is open: of a client's calls.
+    questions = 0
     # Of the latest request; 0 is nobody's.
     id: RequestId = 0
     # That request may have left, and is not answered.
@@ -5149,7 +5160,7 @@ class Protocol:
             raise MethodNotFound(f"{name}: no request to a {self.role} in {version}")
         if row.capability and not has_capability(self.capabilities(), row.capability):
             needed = ".".join(row.capability)
-            raise MethodNotFound(f"{name}: this {self.role} did not declare {needed}")
+            raise row.undeclared(f"{name}: this {self.role} did not declare {needed}")
 
         token = meta.get("progressToken")
         if token is not None and not is_id(token):
@@ -6822,6 +6833,28 @@ def check_tool_turns(messages: list[Any]) -> None:
         used = uses
     if used:
         raise ValueError(f"messages: the results of {show(used)} are missing")
+
+
+def check_question(method: str, params: Json) -> None:
+    """Raise ValueError or TypeError for a question that nobody is to be asked.
+
+    It is less strict than fit_question, for what other revisions may allow.
+    """
+    if params.get("mode") == "url":
+        check_uri("url", params.get("url"), "https", "http")
+    elif method == "elicitation/create":
+        check_elicitation_schema(params.get("requestedSchema"), TAKEN)
+    elif method == "sampling/createMessage":
+        messages: Any = params.get("messages")
+        messages = messages if isinstance(messages, list) else []
+        for place, message in enumerate(messages):
+            role = member_at(message, ["role"])
+            if isinstance(message, dict) and role not in ("user", "assistant"):
+                raise ValueError(
+                    f"messages[{place}]: role: expected user or assistant, "
+                    f"got {show(role)}"
+                )
+        check_tool_turns(messages)
 
 
 def fit_question(method: str, params: Json, version: str) -> Json:
@@ -12943,6 +12976,7 @@ class Call:
         # It tells that the server is still at it: then only the deadline ends the wait.
         wants_progress = on_progress is not None or client.total_timeout is not None
         self._waiter = Waiter(method, wants_progress, goes_on=self._go_on_after)
+        self._waiter.questions = client.max_questions
         if self._must_know_mirrors():
             self._connection.hold(self._waiter)
             client._when_mirrors_are_known(self._begin)
@@ -13047,6 +13081,8 @@ class Call:
                     f"{self._waiter.method}: the server asked more than "
                     f"{MAX_ROUNDS} times"
                 )
+            if time.monotonic() >= self._deadline:
+                raise Timeout(f"{self._waiter.method}: no time is left to go on")
             params = {**self._params, **step(result)}
             self._connection.request(self._waiter, params)
         except (ValueError, TypeError) as error:
@@ -13075,7 +13111,9 @@ class Call:
             wait_until(lambda: not self._is_open(), pause)
         else:
             endpoint = self._client._endpoint
-            members["inputResponses"] = endpoint.answer_all(self._connection, questions)
+            members["inputResponses"] = endpoint.answer_all(
+                self._connection, self._waiter, questions
+            )
         return members
 
     def _refuse_result(self, result: Json) -> Json:
@@ -13228,9 +13266,10 @@ class ClientEndpoint(Endpoint):
         on_sample: Callback,
         on_log: Callback,
         on_notification: Callback,
+        max_questions: int,
     ) -> None:
         self._log = log
-        self._roots = roots
+        self._roots = roots if callable(roots) else encode_roots(roots)
         self._on_elicit = on_elicit
         self._on_sample = on_sample
         self._on_log = on_log
@@ -13239,11 +13278,15 @@ class ClientEndpoint(Endpoint):
         self._callbacks: dict[Connection, Workers] = {}
         # Those that are open. Each adds and removes itself, on any thread.
         self.listenings: list[Listening] = []
-        # By a tool's name: its outputSchema, compiled once it was used; None when the
-        # list of tools must be read (again). A list of tools replaces it as a whole.
-        self.output_schemas: dict[str, Any] | None = None
-        # By a tool's name, from the latest list: what headers mirror of its arguments.
-        self.mirrors: dict[str, list[tuple[list[str], str]]] = {}
+        self._max_questions = max_questions
+        # That a session's server may ask outside of calls. Guarded by the connection's
+        # lock.
+        self._spare_questions = 0
+        # The latest list of them; and again, as long as nothing was heard of a change.
+        # How many changes were heard of.
+        self.tools: KnownTools | None = None
+        self.unchanged_tools: KnownTools | None = None
+        self.tools_changes = 0
         # A list was read, or was not to be had. Until then, first calls wait here to be
         # sent; who takes the one `errand` reads the list for all of them.
         self.knows_mirrors = False
@@ -13265,6 +13308,9 @@ class ClientEndpoint(Endpoint):
         """Have a thread for callbacks: one, so that they run in order."""
         callbacks = Workers("mcp-callbacks", 1, do_nothing, self._log)
         self._callbacks[connection] = callbacks
+        self._spare_questions = self._max_questions
+        self.tools = None
+        self.unchanged_tools = None
         self.knows_mirrors = False
         self.errand = [True]
 
@@ -13284,8 +13330,11 @@ class ClientEndpoint(Endpoint):
         connection.fail_pending(end)
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """What HTTP headers mirror of a tool's arguments, by the latest list."""
-        return self.mirrors.get(tool, [])
+        """What HTTP headers mirror of a tool's arguments, by the latest list.
+
+        If it is old, the server says so: see Call._read_tools_again.
+        """
+        return [] if self.tools is None else self.tools.mirrors.get(tool, [])
 
     def capabilities(self, version: str = NEWEST) -> Json:
         """What this client declares in a revision: a capability for each callback."""
@@ -13323,10 +13372,24 @@ class ClientEndpoint(Endpoint):
         if not row.acknowledges:
             self._tell_callbacks(connection, row, method, params)
 
+    def set_roots(self, roots: Any, connection: Connection | None) -> None:
+        """Replace the roots; a legacy server is told. Raises ValueError, TypeError."""
+        if self._roots is None and connection is not None:
+            # What was declared stays declared, and nothing else.
+            raise ValueError("roots: the client has connected without any")
+        self._roots = roots if callable(roots) else encode_roots(roots)
+        if connection is not None and connection.protocol.version < FIRST_MODERN:
+            with connection._lock:
+                # It is to ask for them again.
+                self._spare_questions = self._max_questions
+            connection.notify("notifications/roots/list_changed", None)
+
     def _note_change(self, method: str) -> None:
         kind = _CHANGED_LISTS.get(method)
+        if kind == "tools":
+            self.tools_changes += 1
+            self.unchanged_tools = None
         if kind is not None:
-            self.output_schemas = None
             # A session's server that started without any has some now.
             self.server_capabilities.setdefault(kind, {"listChanged": True})
 
@@ -13357,7 +13420,39 @@ class ClientEndpoint(Endpoint):
 
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
-        """Answer a question of a legacy server, on a worker."""
+        """Answer a ping; of a legacy server's questions, have a worker answer those
+        that it may ask. On the reading thread."""
+        if not request.row.capability:
+            connection.respond(request, result_message(request.id, {}))
+        elif self._charge(connection):
+            job = partial(self._answer_request, connection, request)
+            connection.workers.submit(job)
+        else:
+            refused = InvalidRequest(
+                f"{request.method}: more than {self._max_questions} questions in a "
+                "call, or outside of calls"
+            )
+            connection.respond(request, error_message(request.id, refused))
+
+    def _charge(self, connection: Connection) -> bool:
+        """Count a question of a legacy server. False if that is one too many.
+
+        It does not say which call it belongs to. So it is charged to the oldest one
+        that has any left; else to the session: a server may ask for the roots when it
+        begins, and when they have changed.
+        """
+        with connection._lock:
+            for waiter in connection._waiters:
+                if waiter.questions > 0:
+                    waiter.questions -= 1
+                    return True
+            self._spare_questions -= 1
+            return self._spare_questions >= 0
+
+    def _answer_request(self, connection: Connection, request: Request) -> None:
+        # Nobody is asked when it was cancelled, or all is over.
+        if request.cancelled:
+            return
         try:
             answer = self._answer(connection, request.method, request.params)
             message = result_message(request.id, answer)
@@ -13365,35 +13460,44 @@ class ClientEndpoint(Endpoint):
             message = error_message(request.id, error)
         connection.respond(request, message)
 
-    def answer_all(self, connection: Connection, questions: Any) -> Json:
-        """Answer a modern result's inputRequests: {key: answer}. Raises McpError.
+    def answer_all(
+        self, connection: Connection, waiter: Waiter, questions: Any
+    ) -> Json:
+        """Answer a modern result's inputRequests: {key: answer}, for this call.
 
-        One after the other, for there is one user.
+        One after the other, for there is one user; and none when the call is over.
+        Raises McpError, and Cancelled then.
         """
         if not _is_object_of_objects(questions):
             raise InternalError(
                 f"inputRequests: expected an object of requests, got {show(questions)}"
             )
+        waiter.questions -= len(questions)
+        if waiter.questions < 0:
+            raise InternalError(
+                f"{waiter.method}: the server asked more than {self._max_questions} "
+                "questions"
+            )
         answers = {}
         for key, question in questions.items():
+            if not connection.is_open(waiter):
+                raise Cancelled("the call is over")
             method = str(question.get("method"))
-            params = question.get("params") or {}
+            params = object_or_empty(question.get("params"))
             answers[key] = self._answer(connection, method, params)
         return answers
 
     def _answer(self, connection: Connection, method: str, params: Json) -> Json:
         """What a callback answers, checked. Raises McpError, whatever has failed."""
         row = method_row(method)
-        is_question = row.kind == "request" and row.sender != "client"
-        if not is_question or not has_capability(self.capabilities(), row.capability):
-            raise MethodNotFound(
-                f"{show(method)} is no question that this client declared to answer"
-            )
+        if row.kind != "request" or row.sender != "server":
+            raise MethodNotFound(f"{show(method)} is no question to a client")
+        version = connection.protocol.version
+        self._check_asked(row, params, version)
         try:
             with _answering(connection):
                 answer: Json = getattr(self, row.handler)(params)
-                _check_given_answer(method, params, answer)
-            return answer
+            return _check_given_answer(method, params, answer, version)
         except McpError:
             raise
         except BaseException as error:
@@ -13402,22 +13506,30 @@ class ClientEndpoint(Endpoint):
                 f"{method}: the client's callback raised {type(error).__name__}"
             ) from error
 
-    # The handlers that METHODS names: parameters to result.
-    def _ping(self, params: Json) -> Json:
-        return {}
+    def _check_asked(self, row: Method, params: Json, version: str) -> None:
+        """Raise unless this was declared, and is as it should be."""
+        declared = self.capabilities(version)
+        if not has_capability(declared, row.capability):
+            raise row.undeclared(
+                f"{row.name} is no question that this client declared to answer"
+            )
+        try:
+            needed, _ = needed_capability(row.name, params, declared)
+            if not has_capability(declared, needed):
+                raise ValueError(f"{'.'.join(needed)} was not declared")
+            check_question(row.name, params)
+        except (ValueError, TypeError) as error:
+            raise InvalidParams(f"{row.name}: {error}") from None
 
+    # The handlers that METHODS names: parameters to result.
     def _roots_list(self, params: Json) -> Json:
-        roots = self._roots() if callable(self._roots) else self._roots
-        return {"roots": [encode_root(root) for root in roots]}
+        roots = self._roots
+        return {"roots": encode_roots(roots()) if callable(roots) else roots}
 
     def _sampling_create_message(self, params: Json) -> Any:
-        messages = params.get("messages")
-        try:
-            check_tool_turns(messages if isinstance(messages, list) else [])
-        except ValueError as error:
-            raise InvalidParams(str(error)) from None
-
         answer = (self._on_sample or do_nothing)(params)
+        if isinstance(answer, dict):
+            return {"model": "unknown", **answer}
         if not isinstance(answer, str):
             return answer
         return {
@@ -13429,12 +13541,6 @@ class ClientEndpoint(Endpoint):
 
     def _elicitation_create(self, params: Json) -> Any:
         schema: Any = params.get("requestedSchema")
-        if params.get("mode", "form") == "form":
-            try:
-                check_elicitation_schema(schema, TAKEN)
-            except ValueError as error:
-                raise InvalidParams(str(error)) from None
-
         answer = (self._on_elicit or do_nothing)(params) or {"action": "cancel"}
         action = object_or_empty(answer).get("action")
         if schema is None or action != "accept":
@@ -13465,26 +13571,126 @@ def _answering(connection: Connection) -> Iterator[None]:
             connection.answering.discard(thread)
 
 
-def _check_given_answer(method: str, params: Json, answer: Json) -> None:
-    """Raise TypeError when a callback's answer is not what the question wants."""
+def _check_given_answer(method: str, params: Json, answer: Json, version: str) -> Json:
+    """A callback's answer, as it is sent. Raises TypeError when it is not what the
+    question wants, or this revision does not have it."""
     try:
-        check_answer("from a callback", method, params, answer)
+        answer = check_answer("from a callback", method, params, answer)
     except InvalidParams as error:
         raise TypeError(error.message) from None
+    # Of a message, if it is one; no other answer has content of this kind.
+    content: Any = answer["content"] if "role" in answer else []
+    blocks = content if isinstance(content, list) else [content]
+    for block in blocks:
+        since = SAMPLING_SINCE[block["type"]]
+        if isinstance(content, list):
+            since = max(since, _LISTS_SINCE)
+        if since > version:
+            raise TypeError(f"content: {show(content)} is not in {version}")
+    return answer
+
+
+def encode_roots(roots: Any) -> list[Json] | None:
+    """Roots as on the wire; None if there are none to declare.
+
+    Raises ValueError or TypeError for what is no list, and as encode_root does.
+    """
+    if isinstance(roots, (str, bytes, dict)):
+        raise ValueError(f"roots: expected a list, got {show(roots)}")
+    return None if roots is None else [encode_root(root) for root in roots]
 
 
 def encode_root(root: Any) -> Json:
-    """A root as on the wire, from a path, a URI, or {"uri", "name"}."""
+    """A root as on the wire, from a path, a URI, or {"uri", "name"}.
+
+    Raises ValueError for a URI that is none of a file, TypeError for what is no path.
+    """
     if isinstance(root, dict):
-        return root
+        return {**root, "uri": check_file_uri("roots: uri", root.get("uri"))}
     text = os.fspath(root)
     # One letter before the colon would be a Windows drive.
-    if re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
-        return {"uri": text}
+    if isinstance(text, str) and re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
+        return {"uri": check_file_uri("roots", text)}
     import pathlib
 
-    path = pathlib.Path(text).absolute()
+    path = pathlib.Path(os.path.abspath(text))
     return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+
+class KnownTools:
+    """What a list of tools says of them, as far as calls want to know that."""
+
+    def __init__(self, tools: list[Json], fresh_until: float, log: _Log) -> None:
+        # Those that may be called.
+        self.valid: list[Json] = []
+        # By a tool's name: what headers mirror of its arguments.
+        self.mirrors: dict[str, list[tuple[list[str], str]]] = {}
+        # By a tool's name: its outputSchema, compiled once it was used, or None.
+        self._schemas: dict[str, Any] = {}
+        # By time.monotonic().
+        self.fresh_until = fresh_until
+        for tool in tools:
+            name = str(tool.get("name"))
+            try:
+                self.mirrors[name] = header_parameters(tool.get("inputSchema"))
+            except ValueError as error:
+                # Over HTTP "MUST exclude the invalid tool"; elsewhere we may.
+                log.warning(f"the tool {show(name)} is left out: {error}")
+                continue
+            self.valid.append(tool)
+            self._schemas[name] = tool.get("outputSchema")
+
+    def is_fresh(self) -> bool:
+        """Whether it may be relied on: server/utilities/caching.md."""
+        return time.monotonic() < self.fresh_until
+
+    def errors_in(self, name: str, result: Json, deadline: float) -> list[str]:
+        """What is wrong with a tool's result, by its outputSchema. Raises Timeout."""
+        schema = self._schemas.get(name)
+        if schema is None:
+            return []
+        if "structuredContent" not in result:
+            # "Servers MUST provide structured results that conform to this schema."
+            return ["structuredContent: expected, but it is missing"]
+        if not isinstance(schema, Schema):
+            try:
+                schema = self._schemas[name] = Schema(schema, deadline)
+            except ValueError as error:
+                # basic/index.md: "They MUST handle unsupported dialects gracefully by
+                # returning an appropriate error", and an external $ref "SHOULD be
+                # rejected rather than silently treated as permissive".
+                return [f"it cannot be used: {error}"]
+        value = result["structuredContent"]
+        errors: list[str] = schema.errors(value, Allowance(deadline))
+        return errors[:5]
+
+
+def fresh_until(page: Json) -> float:
+    """When a page of a list that came just now is old, by time.monotonic().
+
+    "If `ttlMs` is absent, clients SHOULD assume a default of `0` (immediately stale)".
+    """
+    seconds = page.get("ttlMs")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        seconds = 0
+    return time.monotonic() + min(max(seconds, 0), MAX_TTL_MS) / 1000
+
+
+def _next_cursor(method: str, result: Json) -> str | None:
+    """Where the next page of a list begins; None after the last."""
+    cursor = result.get("nextCursor")
+    # "an empty string is a valid cursor"
+    if cursor is None or isinstance(cursor, str):
+        return cursor
+    raise InternalError(f"{method}: nextCursor: expected string, got {show(cursor)}")
+
+
+def _objects_in(result: Json, member: str) -> list[Json]:
+    """A member of a result that must be an array of objects, else InternalError."""
+    value = result.get(member)
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return value
+    raise InternalError(f"{member}: expected an array of objects, got {show(value)}")
 
 
 ###############################################################################
@@ -13629,6 +13835,7 @@ class Client:
         ssl_context: SSLContext | None = None,
         validate: bool = True,
         total_timeout: float | None = None,
+        max_questions: int = MAX_QUESTIONS,
     ) -> None:
         """Prepare to reach a server, by `with` or connect(). Raises ValueError.
 
@@ -13650,8 +13857,8 @@ class Client:
         version: the one revision to speak, or "auto"
         name: what the server is told of this client
         client_version: what the server is told of its version
-        roots: what the server may work on: a list of paths, URIs or {"uri":, "name":},
-            or a function that returns one
+        roots: what the server may work on: a list of paths, URIs of files, or {"uri":,
+            "name":}, or a function that returns one; see set_roots()
         on_elicit: on_elicit(params) answers a question to the user by {"action":,
             "content":}, where the form's defaults are filled in, or None for "cancel"
         on_sample: on_sample(params) has a model answer: the wire's result, or its text
@@ -13663,6 +13870,8 @@ class Client:
             True writes them to stderr
         ssl_context: an ssl.SSLContext, for https
         validate: whether a tool's structured results must match its outputSchema
+        max_questions: how many questions a server may ask in a call; in a legacy
+            session, as many again outside of calls
 
         `roots`, `on_elicit` and `on_sample` are declared as capabilities when given.
         They run on workers, so they may call the client; what they raise is an error
@@ -13678,6 +13887,7 @@ class Client:
         check_headers({**target_headers, **(headers or {})})
         self.timeout = timeout
         self.total_timeout = total_timeout
+        self.max_questions = max_questions
         self._target = target
         self._headers = headers or {}
         self._env = env or {}
@@ -13699,6 +13909,7 @@ class Client:
             on_sample=on_sample,
             on_log=on_log,
             on_notification=on_notification,
+            max_questions=max_questions,
         )
         # What subscribe() has opened, by URI.
         self._subscriptions: dict[str, Listening] = {}
@@ -14125,6 +14336,16 @@ class Client:
         # Modern: each later request carries it.
         self._log_level = level
 
+    def set_roots(self, roots: Any) -> None:
+        """Change what the server may work on; in a legacy session, it is told so.
+
+        roots: as Client has them
+
+        Raises ValueError for what is no root of files, and when the server cannot have
+        heard of any: it was connected to without roots.
+        """
+        self._endpoint.set_roots(roots, self._connection)
+
     def _require_connection(self) -> Connection:
         conversation = self._conversation
         if conversation is None:
@@ -14232,14 +14453,12 @@ class Client:
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
         call = self._start("tools/call", params, on_progress, deadline)
         result = call.result(timeout)
-        is_structured = "structuredContent" in result and not result.get("isError")
-        if is_structured and self._validate:
-            self._check_structured(
-                name,
-                result["structuredContent"],
-                # The seconds start anew, as with each sign of life; the other does not.
-                min(deadline, time.monotonic() + (timeout or self.timeout)),
-            )
+        _objects_in(result, "content")
+        if self._validate and not result.get("isError"):
+            # The seconds start anew, as with each sign of life; the other does not.
+            patience = self.timeout if timeout is None else timeout
+            until = min(deadline, time.monotonic() + patience)
+            self._check_result(name, result, until)
         return result
 
     def start_call(
@@ -14265,23 +14484,20 @@ class Client:
 
     def _read_tools(self, deadline: float) -> list[Json]:
         """Every tool; and remember what calls of them want to know."""
+        endpoint = self._endpoint
+        changes = endpoint.tools_changes
         tools = []
-        mirrors = {}
-        for tool in self._read_pages("tools/list", deadline):
-            name = str(tool.get("name"))
-            try:
-                mirrors[name] = header_parameters(tool.get("inputSchema"))
-                tools.append(tool)
-            except ValueError as error:
-                # Over HTTP "MUST exclude the invalid tool"; elsewhere we may.
-                told = show(tool.get("name"))
-                self._log.warning(f"the tool {told} is left out: {error}")
-        self._endpoint.output_schemas = {
-            str(tool.get("name")): tool.get("outputSchema") for tool in tools
-        }
-        self._endpoint.mirrors = mirrors
-        self._endpoint.knows_mirrors = True
-        return tools
+        until = float("inf")
+        for page in self._read_pages("tools/list", deadline):
+            tools += page["tools"]
+            until = min(until, fresh_until(page))
+        known = KnownTools(tools, until, self._log)
+        endpoint.tools = known
+        # Unless they have changed while they were read.
+        if endpoint.tools_changes == changes:
+            endpoint.unchanged_tools = known
+        endpoint.knows_mirrors = True
+        return known.valid
 
     def _when_mirrors_are_known(self, begin: Job) -> None:
         """Have begin() called when the list of tools was read, which one thread does
@@ -14313,15 +14529,15 @@ class Client:
 
     def list_resources(self) -> list[Json]:
         """Every resource: [{"uri", "name", ...}]. Raises as list_tools."""
-        return self._read_pages("resources/list", self._deadline())
+        return self._read_list("resources/list")
 
     def list_resource_templates(self) -> list[Json]:
         """Every template: [{"uriTemplate", "name", ...}]. Raises as list_tools."""
-        return self._read_pages("resources/templates/list", self._deadline())
+        return self._read_list("resources/templates/list")
 
     def list_prompts(self) -> list[Json]:
         """Every prompt: [{"name", "arguments", ...}]. Raises as list_tools."""
-        return self._read_pages("prompts/list", self._deadline())
+        return self._read_list("prompts/list")
 
     def read_resource(self, uri: str) -> Json:
         """Read a resource: {"contents": [{"uri", "mimeType", "text" or "blob"}]}.
@@ -14393,14 +14609,18 @@ class Client:
             return values
         raise InternalError(f"completion.values: expected an array, got {show(values)}")
 
-    def _read_pages(self, method: str, deadline: float) -> list[Json]:
+    def _read_list(self, method: str) -> list[Json]:
+        pages = self._read_pages(method, self._deadline())
+        return [item for page in pages for item in page[METHODS[method].paged]]
+
+    def _read_pages(self, method: str, deadline: float) -> Iterator[Json]:
         """Every page of a list: server/utilities/pagination.md.
 
         However many there are, they take no longer than `timeout` together.
         """
         deadline = min(deadline, time.monotonic() + self.timeout)
         budget = Budget(MAX_MESSAGE)
-        items: list[Json] = []
+        items = 0
         seen: set[str] = set()
         cursor: str | None = None
         while len(seen) < MAX_PAGES:
@@ -14411,58 +14631,49 @@ class Client:
                 # JSON cannot say it: it has a lone surrogate.
                 raise InternalError(f"{method}: nextCursor: {error}") from None
             page = _objects_in(result, METHODS[method].paged)
-            items.extend(page)
-            is_small = budget.take(len(encode_json(page)))
-            if not is_small or len(items) > MAX_ITEMS:
+            items += len(page)
+            if items > MAX_ITEMS or not budget.take(len(encode_json(page))):
                 raise InternalError(
                     f"{method}: more than {MAX_ITEMS} items, or {MAX_MESSAGE} bytes"
                 )
+            yield result
             cursor = _next_cursor(method, result)
             if cursor is None:
-                return items
+                return
             if cursor in seen:
                 told = show(cursor)
                 raise InternalError(f"{method}: nextCursor: {told} came twice")
             seen.add(cursor)
         raise InternalError(f"{method}: nextCursor: one more, after {MAX_PAGES} pages")
 
-    def _check_structured(self, tool: str, value: object, deadline: float) -> None:
-        """Raise InternalError for a value that the tool's outputSchema forbids, and for
-        an outputSchema that cannot be used; Timeout when the call's time ends first.
-        """
-        try:
-            schemas = self._output_schemas(deadline)
-        except Exception as error:
-            # The tool has run: its result is worth more than the check.
-            told = error_text(error)
-            self._log.warning(f"the result of {tool} is not checked: {told}")
+    def _check_result(self, tool: str, result: Json, deadline: float) -> None:
+        """Raise InternalError for a result that the tool's outputSchema forbids."""
+        known = self._endpoint.unchanged_tools
+        if known is None and "structuredContent" in result:
+            known = self._known_anew(deadline)
+        known = known or self._endpoint.tools
+        if known is None:
+            # No list was read, and text alone is not worth another request.
             return
-        schema = schemas.get(tool)
-        if schema is None:
-            return
-        try:
-            if not isinstance(schema, Schema):
-                schema = schemas[tool] = Schema(schema, deadline)
-            errors = schema.errors(value, Allowance(deadline))[:5]
-        except ValueError as error:
-            # basic/index.md: "They MUST handle unsupported dialects gracefully by
-            # returning an appropriate error", and an external $ref "SHOULD be rejected
-            # rather than silently treated as permissive".
-            raise InternalError(
-                f"{tool}: its outputSchema cannot be used: {error}"
-            ) from None
+        errors = known.errors_in(tool, result, deadline)
+        # A result is never condemned by an old list.
+        if errors and not known.is_fresh():
+            known = self._known_anew(deadline)
+            errors = known.errors_in(tool, result, deadline)
         if errors:
             told = "; ".join(errors)
-            raise InternalError(
-                f"{tool}: the structured result does not match the outputSchema: {told}"
-            )
+            raise InternalError(f"{tool}: its outputSchema is not met: {told}")
 
-    def _output_schemas(self, deadline: float) -> dict[str, Any]:
-        """The outputSchema of each tool, or None. May read the list of tools first."""
-        if self._endpoint.output_schemas is None:
+    def _known_anew(self, deadline: float) -> KnownTools:
+        """The tools, read again; none when there is no list to be had."""
+        try:
             self._read_tools(deadline)
-        # A notification may have made it None again.
-        return self._endpoint.output_schemas or {}
+        except (McpError, ConnectionError, Timeout) as error:
+            # The tool has run: its result is worth more than the check.
+            told = error_text(error)
+            self._log.warning(f"a result is not checked, without its schema: {told}")
+            return KnownTools([], 0.0, self._log)
+        return self._endpoint.tools or KnownTools([], 0.0, self._log)
 
     # Hearing of changes
     def subscribe(self, uri: str) -> None:
@@ -14508,20 +14719,3 @@ def _send_opening(
     waiter = Waiter(method)
     waiter.inbox = inbox
     return connection.request(waiter, params)
-
-
-def _next_cursor(method: str, result: Json) -> str | None:
-    """Where the next page of a list begins; None after the last."""
-    cursor = result.get("nextCursor")
-    # "an empty string is a valid cursor"
-    if cursor is None or isinstance(cursor, str):
-        return cursor
-    raise InternalError(f"{method}: nextCursor: expected string, got {show(cursor)}")
-
-
-def _objects_in(result: Json, member: str) -> list[Json]:
-    """A member of a result that must be an array of objects, else InternalError."""
-    value = result.get(member)
-    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
-        return value
-    raise InternalError(f"{member}: expected an array of objects, got {show(value)}")

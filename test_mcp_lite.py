@@ -6862,6 +6862,328 @@ class TestClient:
                 client.call_tool("x")
             ended.set()
 
+    def test_a_modern_call_has_so_many_questions(self):
+        """max_questions over all rounds; the one too many ends the call."""
+        told = []
+        asked = []
+        ask = {"method": "roots/list"}
+        question = {"inputRequests": {"a": ask, "b": ask}, "requestState": "s"}
+
+        def roots():
+            asked.append(1)
+            return []
+
+        script = self.asking_server(question, told)
+        with fake_server(script) as target, Client(
+            target, roots=roots, max_questions=5
+        ) as client:
+            for calls in (1, 2):
+                with pytest.raises(InternalError, match="more than 5 questions"):
+                    client.call("x")
+                assert len(asked) == 4 * calls
+
+    def test_a_session_has_so_many_questions(self):
+        """max_questions for each open call, and as many outside of calls: a server may
+        ask for the roots when it begins. The others are refused, and none is queued.
+        """
+        answers = []
+
+        def ask(count, read, write):
+            for n in range(count):
+                write(request("roots/list", id=f"q{n}"))
+            while len(answers) < count:
+                message = read()
+                answers.append("error" in message and message["error"]["code"])
+            refused = len([each for each in answers if each == -32600])
+            answers.clear()
+            return refused
+
+        def call(message, read, write):
+            counts.append(ask(100, read, write))
+            return {"content": []}
+
+        counts = []
+        script = legacy_server(tools_call=call, tools_list={"tools": []})
+        with fake_server(script) as target, Client(
+            target, roots=[], max_questions=7
+        ) as client:
+            for _ in range(3):
+                client.call("x")
+            # Those outside of calls are spent on the first.
+            assert counts == [100 - 14, 100 - 7, 100 - 7]
+            # Until the server is to ask for them again.
+            client.set_roots(["/tmp"])
+            client.call("x")
+            assert counts[3] == 100 - 14
+
+    @pytest.mark.parametrize("how", ["cancel", "close", "total_timeout"])
+    def test_nothing_is_asked_after_the_end(self, how):
+        """Of two questions, the second is not asked when the call has ended meanwhile."""
+        told = []
+        asked = []
+        ask = {"method": "roots/list"}
+        question = {"inputRequests": {"a": ask, "b": ask}, "requestState": "s"}
+        waiting = threading.Event()
+        go_on = threading.Event()
+
+        def roots():
+            asked.append(1)
+            waiting.set()
+            assert go_on.wait(SECONDS)
+            return []
+
+        script = self.asking_server(question, told)
+        with fake_server(script) as target, Client(target, roots=roots) as client:
+            if how == "total_timeout":
+                client.total_timeout = 0.2
+            call = client.start_call("x")
+            assert waiting.wait(SECONDS)
+            if how == "close":
+                ending = threading.Thread(target=client.close)
+                ending.start()
+                with pytest.raises(ConnectionClosed):
+                    call.result(SECONDS)
+            elif how == "cancel":
+                call.cancel()
+            else:
+                # Answering counts.
+                with pytest.raises(Timeout, match="deadline"):
+                    call.result(SECONDS)
+            workers = client._connection and client._connection.workers
+            go_on.set()
+            if how == "close":
+                ending.join(SECONDS)
+            else:
+                eventually(lambda: len(workers._idle) == len(workers._threads))
+        assert asked == [1]
+        assert [each["method"] for each in told].count("tools/call") == 1
+
+    @pytest.mark.parametrize(
+        "version, options, method, params, code",
+        [
+            ("2025-11-25", {}, "elicitation/create", {"mode": "url"}, -32602),
+            ("2025-11-25", {}, "elicitation/create", {}, -32602),
+            (
+                "2025-06-18",
+                {"on_elicit": 1},
+                "elicitation/create",
+                {"mode": "url"},
+                -32602,
+            ),
+            (
+                "2025-11-25",
+                {"on_elicit": 1},
+                "elicitation/create",
+                {"mode": "x"},
+                -32602,
+            ),
+            (
+                "2025-11-25",
+                {"on_elicit": 1},
+                "elicitation/create",
+                {"mode": "url"},
+                -32602,
+            ),
+            ("2025-11-25", {}, "roots/list", {}, -32601),
+            (
+                "2025-06-18",
+                {"on_sample": 1},
+                "sampling/createMessage",
+                {"tools": []},
+                -32602,
+            ),
+            (
+                "2025-11-25",
+                {"on_sample": 1},
+                "sampling/createMessage",
+                {
+                    "messages": [
+                        {"role": "system", "content": {"type": "text", "text": ""}}
+                    ]
+                },
+                -32602,
+            ),
+            (
+                "2025-11-25",
+                {"on_sample": 1},
+                "sampling/createMessage",
+                {
+                    "messages": [
+                        {
+                            "role": "assistant",
+                            "content": {
+                                "type": "tool_use",
+                                "id": "1",
+                                "name": "n",
+                                "input": {},
+                            },
+                        }
+                    ]
+                },
+                -32602,
+            ),
+        ],
+    )
+    def test_questions_are_checked(self, version, options, method, params, code):
+        """Modes and tools that were not declared, roles, and tool uses without their
+        results are refused, and no callback is called.
+        """
+        told = []
+        base = {"message": "m", "messages": [], "maxTokens": 1}
+
+        def call(message, read, write):
+            write(request(method, {**base, **params}, "q"))
+            told.append(read())
+            return {"content": []}
+
+        def callback(params):
+            raise AssertionError("it is not asked")
+
+        script = legacy_server(version, tools_call=call, tools_list={"tools": []})
+        callbacks = dict.fromkeys(options, callback)
+        with fake_server(script) as target, Client(
+            target, version=version, **callbacks
+        ) as client:
+            client.call("x")
+        assert told[0]["error"]["code"] == code
+
+    def test_what_a_model_answers_is_of_the_revision(self):
+        """A list of blocks, or a tool use, is not sent before 2025-11-25."""
+        told = []
+        block = {"type": "text", "text": "four"}
+
+        def call(message, read, write):
+            write(
+                request("sampling/createMessage", {"messages": [], "maxTokens": 1}, "q")
+            )
+            told.append(read())
+            return {"content": []}
+
+        for version in ("2025-06-18", "2025-11-25"):
+            script = legacy_server(version, tools_call=call, tools_list={"tools": []})
+            with fake_server(script) as target, Client(
+                target,
+                version=version,
+                on_sample=lambda params: {"role": "assistant", "content": [block]},
+            ) as client:
+                client.call("x")
+        assert told[0]["error"]["code"] == -32603
+        expected = {"role": "assistant", "content": [block], "model": "unknown"}
+        assert told[1]["result"] == expected
+
+    def test_roots_are_of_files(self):
+        """Other URIs, and what is no list, are refused at once; the others come in
+        their normal form.
+        """
+        for wrong in ("/tmp", {"uri": "file:///"}, ["https://x/y"], [{"uri": "x"}]):
+            with pytest.raises(ValueError, match="roots"):
+                Client("server.py", roots=wrong)
+        server = build_server()
+        given = ["FILE://localhost/a/../b", {"uri": "file:///c/./d", "name": "n"}]
+        with Client(server, version="2025-11-25", roots=given) as client:
+            found = client.call("where")
+            assert found == [{"uri": "file:///b"}, {"uri": "file:///c/d", "name": "n"}]
+
+    def test_roots_may_change(self):
+        """A legacy server is told, and asks again; a modern one asks each time."""
+        for version in ("2025-11-25", MODERN):
+            told = []
+            server = build_server()
+            with Client(
+                server,
+                version=version,
+                roots=["/a"],
+                trace=lambda direction, line, told=told: told.append(line),
+            ) as client:
+                client.set_roots(["file:///b"])
+                assert client.call("where") == [{"uri": "file:///b"}]
+                with pytest.raises(ValueError, match="roots"):
+                    client.set_roots(["http://x/"])
+            changes = [line for line in told if b"roots/list_changed" in line]
+            assert len(changes) == (version < mcp_lite.FIRST_MODERN)
+        with Client(build_server()) as client, pytest.raises(
+            ValueError, match="without"
+        ):
+            client.set_roots([])
+
+    def test_a_missing_structured_result_is_told(self):
+        """By the outputSchema, once a list was read; not for what has failed."""
+        schema = {"type": "object"}
+        answers = {
+            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
+            "tools_call": {"content": [{"type": "text", "text": "t"}]},
+        }
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            client.list_tools()
+            with pytest.raises(InternalError, match="structuredContent: expected"):
+                client.call("x")
+        answers["tools_call"] = {"content": [], "isError": True}
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            client.list_tools()
+            assert client.call_tool("x")["isError"]
+
+    def test_a_schema_that_is_none_is_told(self):
+        """The caller sees why a result could not be checked."""
+        answers = {
+            "tools_list": {"tools": [{"name": "x", "outputSchema": {"$ref": "#/no"}}]},
+            "tools_call": {"content": [], "structuredContent": {}},
+        }
+        with fake_server(legacy_server(**answers)) as target, Client(
+            target
+        ) as client, pytest.raises(InternalError, match=r"x: .*outputSchema.*#/no"):
+            client.call("x")
+
+    @pytest.mark.parametrize(
+        "ttl, lists", [(None, 2), (0, 2), (-5, 2), (60_000, 1), ("x", 2)]
+    )
+    def test_no_result_is_judged_by_an_old_list(self, ttl, lists):
+        """One that does not match is judged by a list that is fresh, or read again."""
+        listed = []
+
+        def listing(message, read, write):
+            listed.append(message)
+            needed = ["old"] if len(listed) == 1 else ["new"]
+            schema = {"type": "object", "required": needed}
+            page = {"tools": [{"name": "x", "outputSchema": schema}]}
+            return page if ttl is None else {**page, "ttlMs": ttl}
+
+        script = legacy_server(
+            tools_list=listing,
+            tools_call={"content": [], "structuredContent": {"new": 1}},
+        )
+        with fake_server(script) as target, Client(target) as client:
+            client.list_tools()
+            if lists == 2:
+                assert client.call("x") == {"new": 1}
+            else:
+                with pytest.raises(InternalError, match="old: required"):
+                    client.call("x")
+        assert len(listed) == lists
+
+    def test_only_a_change_of_the_tools_makes_their_list_old(self):
+        """Other lists may change without it."""
+        listed = []
+
+        def listing(message, read, write):
+            listed.append(message)
+            return {"tools": [{"name": "x"}]}
+
+        def call(message, read, write):
+            kind = message["params"]["arguments"].get("changed")
+            if kind:
+                method = f"notifications/{kind}/list_changed"
+                write({"jsonrpc": "2.0", "method": method})
+            return {"content": [], "structuredContent": {}}
+
+        script = legacy_server(tools_list=listing, tools_call=call)
+        with fake_server(script) as target, Client(target) as client:
+            client.call("x")
+            assert len(listed) == 1
+            client.call("x", changed="prompts")
+            assert len(listed) == 1
+            client.call("x", changed="tools")
+            assert len(listed) == 2
+
     def test_a_result_of_unknown_type_is_invalid(self):
         """ "MUST be considered invalid"; a missing type is complete."""
         kinds = iter(["later", None])
@@ -6982,7 +7304,7 @@ class TestClient:
             with pytest.raises(InternalError, match="x: .*too much work"):
                 client.call_tool("x")
             with pytest.raises(Timeout):
-                client._check_structured("y", 1, time.monotonic())
+                client._check_result("y", {"structuredContent": 1}, time.monotonic())
 
     @pytest.mark.parametrize(
         "field, said",
@@ -7220,7 +7542,7 @@ class TestClient:
             "call call_tool close complete connect get_prompt instructions list_prompts "
             "list_resource_templates list_resources list_tools listen notify ping "
             "protocol_version read read_resource request server_capabilities server_info "
-            "set_log_level start_call subscribe unsubscribe".split()
+            "set_log_level set_roots start_call subscribe unsubscribe".split()
         )
         for kind, more in (
             (Client, ["__init__"]),
