@@ -372,6 +372,7 @@ MAX_TTL_MS = 86_400_000  # that a list is relied on: a day
 MAX_ITEMS = 100_000  # items of a list, of all its pages; in bytes, a MAX_MESSAGE
 MAX_COMPLETIONS = 100  # values of a completion, by its schema
 MAX_URI = 2_048  # characters of a URI that is matched with templates
+MAX_URIS = 256 << 10  # characters of all the URIs that one subscription is about
 MAX_STATE = 256 << 10  # bytes of `requestState`
 MAX_ASKED = 100  # questions to a client at once: one user is to answer them
 STATE_SECONDS = 600.0  # its life, and how long legacy questions wait for their answers
@@ -997,6 +998,20 @@ def error_message(request_id: RequestId | None, error: McpError) -> Json:
     Without an id when that could not be read: MCP's ids are never null.
     """
     return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
+
+
+def encode_answer(message: Json, report: Callable[[str], Any]) -> bytes:
+    """An answer as bytes. Never raises: what JSON cannot say becomes an error.
+
+    So there is an answer in any case: who waits for it would wait in vain.
+    """
+    try:
+        return encode_message(message)
+    except (ValueError, TypeError) as error:
+        report(f"an answer cannot be sent: {error}")
+    failure = InternalError("the answer is not valid JSON")
+    # Even the id may hold a lone surrogate: in ASCII it goes back as it came.
+    return json.dumps(error_message(message.get("id"), failure)).encode("ascii")
 
 
 ###############################################################################
@@ -5040,12 +5055,15 @@ class Protocol:
     capabilities: a function that gives what this side declares now
 
     The handshake of the legacy era opens a session: it sets `version`, `peer_info` and
-    `peer_capabilities`, then `initialized`. Modern requests leave no trace here; a
-    client of the modern era has its `version` set when it has found that out.
+    `peer_capabilities`, then `initialized`. Modern requests leave no trace here but
+    that there were some, `met_modern`; a client of the modern era has its `version` set
+    when it has found that out.
     """
 
     version = ""
     initialized = False
+    # A modern request has come: what comes without a session is meant to be another.
+    met_modern = False
     # What a server has declared in the handshake.
     declared: Json = {}
     # Before logging/setLevel "the server MAY decide".
@@ -5151,6 +5169,10 @@ class Protocol:
         ):
             self._admit_modern(request)
         elif self.role == "server" and not self.version and not row.early:
+            if self.met_modern:
+                # "A request missing any required field is malformed; the server MUST
+                # reject it with JSON-RPC error code -32602".
+                check_members(MODERN_META, meta, "_meta.")
             raise InvalidRequest(
                 f"{name}: not initialized; initialize, or send {NEWEST} _meta"
             )
@@ -5170,8 +5192,7 @@ class Protocol:
         if row.handshake:
             self._check_handshake(request)
 
-    @staticmethod
-    def _admit_modern(request: Request) -> None:
+    def _admit_modern(self, request: Request) -> None:
         """Take what a modern request says of itself in `_meta`."""
         meta = request.meta
         check_members(MODERN_META, meta, "_meta.")
@@ -5182,6 +5203,7 @@ class Protocol:
             raise InvalidParams(
                 f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
             )
+        self.met_modern = True
         request.modern = True
         request.version = version
         request.log_level = level
@@ -5995,20 +6017,6 @@ _ANSWER_HEAD = re.compile(
 )
 
 
-def encode_answer(message: Json, log: _Log) -> bytes:
-    """An answer as bytes. Never raises: what JSON cannot say becomes an error.
-
-    So there is an answer in any case: who waits for it would wait in vain.
-    """
-    try:
-        return encode_message(message)
-    except (ValueError, TypeError) as error:
-        log.error(f"an answer cannot be sent: {error}")
-    failure = InternalError("the answer is not valid JSON")
-    # Even the id may hold a lone surrogate: in ASCII it goes back as it came.
-    return json.dumps(error_message(message.get("id"), failure)).encode("ascii")
-
-
 class Connection:
     """One conversation: a Protocol, its Endpoint, and the Transport that carries it.
 
@@ -6230,7 +6238,7 @@ class Connection:
             if batch is not None and not refusal.is_late:
                 batch.refused = batch.refused or refusal.why
             return []
-        reply = encode_answer(refusal.reply, self.log)
+        reply = encode_answer(refusal.reply, self.log.error)
         if batch is None:
             self._send(reply, block=False)
         else:
@@ -6287,7 +6295,12 @@ class Connection:
     # Notifications about what is open here: whether it was, each returns.
     def _cancelled(self, params: Json) -> bool:
         request = find_by_id(self.protocol.in_flight, params.get("requestId"))
-        return request is not None and self.cut_short(request)
+        if request is None or not self.cut_short(request):
+            return False
+        # "Both parties SHOULD log cancellation reasons for debugging".
+        reason = show(params.get("reason"), 200)
+        self.log.debug(f"{request.method} was cancelled, the reason: {reason}")
+        return True
 
     def _cancel_request(self, params: Json) -> bool:
         request = find_by_id(self.protocol.in_flight, params.get("id"))
@@ -6342,7 +6355,7 @@ class Connection:
     def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
         """Take a request out of flight, and queue its answer. False if it was not."""
         # cancellation: "MUST NOT send any further messages for it"
-        answer = None if message is None else encode_answer(message, self.log)
+        answer = None if message is None else encode_answer(message, self.log.error)
         with self._lock:
             if not self.protocol.end(request):
                 return False
@@ -7622,6 +7635,10 @@ class Context:
         """Send the questions, and block until all are answered, or one fails."""
         until = time.monotonic() + STATE_SECONDS
         connection = self._connection
+        if not connection.protocol.initialized:
+            # lifecycle: "The server SHOULD NOT send requests other than pings and
+            # logging before receiving the `initialized` notification".
+            raise InvalidRequest("a question: not before notifications/initialized")
         waiters = {key: Waiter(method) for key, (method, _) in questions.items()}
         inboxes = [waiter.inbox for waiter in waiters.values()]
         answers = {}
@@ -9158,7 +9175,7 @@ class HttpConnection(Connection):
         # An error that answers a request of a session is 200, as its result would be.
         if self.protocol.version and "id" in reply:
             status = 200
-        exchange.send(status, _JSON, encode_answer(reply, self.log))
+        exchange.send(status, _JSON, encode_answer(reply, self.log.error))
 
 
 def _told_version(message: object) -> Any:
@@ -9336,7 +9353,7 @@ class HttpEndpoint:
 
     def _refuse(self, exchange: Exchange, error: McpError) -> None:
         self.log.debug(f"refused with {error.http_status}: {error}")
-        body = encode_answer(error_message(exchange.request_id, error), self.log)
+        body = encode_answer(error_message(exchange.request_id, error), self.log.error)
         headers = {**_JSON, **getattr(error, "headers", {})}
         with suppress(OSError):
             exchange.send(error.http_status, headers, body)
@@ -12179,11 +12196,11 @@ class ServerEndpoint(Endpoint):
             and has_capability(declared, change.capability)
         }
         uris = wanted.get("resourceSubscriptions", [])
+        where = "notifications.resourceSubscriptions"
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
-            raise InvalidParams(
-                "notifications.resourceSubscriptions: expected strings, "
-                f"got {show(uris)}"
-            )
+            raise InvalidParams(f"{where}: expected strings, got {show(uris)}")
+        if len(uris) + sum(map(len, uris)) > MAX_URIS:
+            raise InvalidParams(f"{where}: expected {MAX_URIS} characters at most")
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
             granted["resourceSubscriptions"] = uris
         return granted

@@ -3142,6 +3142,20 @@ class TestProtocol:
         assert "not initialized" in refused.reply["error"]["message"]
         assert isinstance(protocol.receive(request("ping")), mcp_lite.Request)
 
+    def test_metadata_missing_in_a_modern_conversation(self):
+        """Once a modern request has come, one without `_meta` is malformed: -32602
+        names what is missing; a handshake still opens a session.
+        """
+        protocol = self.server()
+        assert isinstance(protocol.receive(request("tools/list", modern())), object)
+        refused = protocol.receive(request("tools/list", id=2))
+        assert refused.reply["error"]["code"] == -32602
+        assert "protocolVersion" in refused.reply["error"]["message"]
+        hello = {"protocolVersion": LEGACY[-1], "capabilities": {}, "clientInfo": {}}
+        assert protocol.receive(request("initialize", hello, 3)).version == LEGACY[-1]
+        listing = protocol.receive(request("tools/list", id=4))
+        assert isinstance(listing, mcp_lite.Request) and not listing.modern
+
     def test_nothing_of_a_megabyte_is_sent_back_or_shown(self):
         """An id, a progress token or a method of 1 MB is refused, and quoted in part."""
         protocol = self.server()
@@ -15777,6 +15791,66 @@ class TestFaults:
             finally:
                 gate.set()
         assert heard[0] == 0 and len(heard) <= mcp_lite.MAX_QUEUED + 1
+
+    def test_no_question_before_the_session_is_open(self):
+        """A server asks only after `initialized`; the reason of a cancellation is for
+        its log.
+        """
+        server = Server("s")
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return str(ctx.elicit("name?", FORM))
+
+        @server.tool
+        def wait(ctx: Context) -> None:
+            ctx.sleep(SECONDS)
+
+        told = []
+        server._endpoint.log.debug = lambda text, error=None: told.append(text)
+        transport = Stuck()
+        transport.gate.set()
+        connection = server.connect(transport)
+
+        def send(message):
+            data = json.dumps(message).encode() + b"\n"
+            connection.dispatch(connection.feed(data))
+
+        def notify(method, **params):
+            send({"jsonrpc": "2.0", "method": method, "params": params})
+
+        try:
+            hello = {
+                "protocolVersion": LEGACY[-1],
+                "capabilities": {"elicitation": {"form": {}}},
+                "clientInfo": {"name": "c", "version": "1"},
+            }
+            send(request("initialize", hello))
+            send(request("tools/call", {"name": "ask"}, 2))
+            eventually(lambda: len(transport.answers()) == 2)
+            assert "initialized" in json.dumps(transport.answers()[1])
+            notify("notifications/initialized")
+            send(request("tools/call", {"name": "ask"}, 3))
+            eventually(lambda: len(transport.answers()) == 3)
+            assert transport.answers()[2]["method"] == "elicitation/create"
+            send(request("tools/call", {"name": "wait"}, 4))
+            notify("notifications/cancelled", requestId=4, reason="too\nslow")
+            assert any("tools/call" in text and "too" in text for text in told)
+            assert not any("\n" in text for text in told)
+        finally:
+            server.disconnect(connection, SECONDS)
+
+    def test_uris_of_a_subscription_are_bounded(self):
+        """In all, whatever their number is."""
+        server = Server("s")
+        for uris, fits in ((["x" * 1000] * 200, True), (["x" * 1000] * 300, False)):
+            params = {"resourceSubscriptions": uris}
+            declared = {"resources": {"subscribe": True}}
+            if fits:
+                assert server._endpoint._grant(params, declared) == params
+            else:
+                with pytest.raises(InvalidParams, match="262144 characters"):
+                    server._endpoint._grant(params, declared)
 
     def test_handlers_that_ignore_their_cancellation(self):
         """They run on, but hold no worker's place: others are served meanwhile, and
