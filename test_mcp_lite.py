@@ -2137,7 +2137,11 @@ class TestSignatures:
         (pathlib.Path, ["a.txt"], [1]),
         (pathlib.PurePath, ["a/b"], [None]),
         (typing.MutableSet[int], [[1, 2]], [[1, 1]]),
-        (decimal.Decimal, ["1.50", "-3", "1E+3"], ["a", 1.5, "NaN"]),
+        (
+            decimal.Decimal,
+            ["1.50", "-3", "1E+3", "1E-9999"],
+            ["a", 1.5, "NaN", "1E+10000"],
+        ),
         (bytes, ["aGk=", ""], ["a", "a?==", 1]),
         ("int", [1], ["a"]),
         ("list[int]", [[1]], [["a"]]),
