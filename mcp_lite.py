@@ -6808,7 +6808,7 @@ def check_messages(messages: object) -> None:
     if not isinstance(messages, list):
         raise ValueError(f"messages: expected a list, got {show(messages)}")
     for place, message in enumerate(messages):
-        errors = MESSAGE.errors(message)
+        errors = _schema_of(MESSAGE).errors(message)
         if errors:
             raise ValueError(f"messages[{place}]: " + "; ".join(errors[:5]))
     check_tool_turns(messages)
@@ -6968,7 +6968,7 @@ def check_elicitation_schema(schema: Any, kind: str) -> None:
     That is "flat objects with primitive properties only": client/elicitation.md. The
     defaults must fit: a user who accepts a form may not have seen them.
     """
-    errors = _form(kind).errors(schema)
+    errors = _schema_of(kind).errors(schema)
     if not errors:
         fields = schema["properties"]
         defaults = {
@@ -6989,7 +6989,7 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
 
     Raises InvalidParams naming the member that is wrong.
     """
-    errors = ANSWERS[method].errors(answer)
+    errors = _schema_of(method).errors(answer)
     is_filled_in = not errors and answer.get("action") == "accept"
     if is_filled_in and "requestedSchema" in params:
         form = Schema(params["requestedSchema"])
@@ -7041,30 +7041,7 @@ _BLOCK = {
     ],
 }
 _ROLE = {"enum": ["assistant", "user"]}
-MESSAGE = Schema(
-    _object("role", "content", role=_ROLE, content=_list_or_one(_BLOCK)),
-)
-# What answers a question, by its method: client/.
-ANSWERS = {
-    "ping": Schema(_object()),
-    "roots/list": Schema(
-        _object(
-            "roots",
-            roots={"type": "array", "items": _object("uri", uri={"type": "string"})},
-        )
-    ),
-    "elicitation/create": Schema(
-        _object("action", action={"enum": ["accept", "decline", "cancel"]})
-    ),
-    "sampling/createMessage": Schema(
-        _object(
-            "role",
-            "content",
-            role=_ROLE,
-            content=_list_or_one(_BLOCK),
-        )
-    ),
-}
+_MESSAGE = _object("role", "content", role=_ROLE, content=_list_or_one(_BLOCK))
 # "Supported formats": client/elicitation.md.
 FORM_FORMATS = ("email", "uri", "date", "date-time")
 # What elicitation allows as a form: a list is one of choices.
@@ -7097,20 +7074,42 @@ _SENT_FIELD = {
         **dict.fromkeys(_NOT_IN_FORMS, False),
     },
 }
-# Forms as we take them, where a client may leave out what it cannot show; and as we
-# send them.
-TAKEN = "taken"
-SENT = "sent"
-_FIELDS = {TAKEN: _FIELD, SENT: _SENT_FIELD}
+
+
+def _form(field: Json) -> Json:
+    """The schema of forms with such fields."""
+    fields = {"type": "object", "additionalProperties": field}
+    return _object("type", "properties", type={"const": "object"}, properties=fields)
+
+
+# A message of the model's conversation; and forms as we take them, where a client may
+# leave out what it cannot show, and as we send them.
+MESSAGE = "message"
+TAKEN = "form taken"
+SENT = "form sent"
+
+# The schemas of those, and of what answers a question, by its method: client/.
+_SCHEMAS = {
+    MESSAGE: _MESSAGE,
+    TAKEN: _form(_FIELD),
+    SENT: _form(_SENT_FIELD),
+    "ping": _object(),
+    "roots/list": _object(
+        "roots",
+        roots={"type": "array", "items": _object("uri", uri=_TEXT)},
+    ),
+    "elicitation/create": _object(
+        "action", action={"enum": ["accept", "decline", "cancel"]}
+    ),
+    "sampling/createMessage": _MESSAGE,
+}
 
 
 @lru_cache(maxsize=None)
-def _form(kind: str) -> Schema:
-    """The schema of forms of a kind. Made when it is needed: it takes a millisecond."""
-    fields = {"type": "object", "additionalProperties": _FIELDS[kind]}
-    return Schema(
-        _object("type", "properties", type={"const": "object"}, properties=fields)
-    )
+def _schema_of(name: str) -> Schema:
+    """One of them, compiled when it is needed: all together would take milliseconds of
+    every start."""
+    return Schema(_SCHEMAS[name])
 
 
 # requestState: what it holds for, and how it is sealed
