@@ -223,7 +223,7 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Literal, TypeVar, Union, overload
+    from typing import Any, Dict, Literal, Tuple, TypeVar, Union, overload
     from urllib.parse import SplitResult
 
     _RequestHandler = BaseHTTPRequestHandler
@@ -235,6 +235,7 @@ if TYPE_CHECKING:
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
+    _Event = Tuple[int, bytes, int]  # of a Stream
     # What a decorator gets, and gives back.
     Function = TypeVar("Function", bound=Callable[..., Any])
 else:
@@ -396,7 +397,8 @@ MAX_HEAD = 64 << 10  # bytes of a head
 MAX_IGNORED = 16 << 10  # bytes of a body's chunk extensions and trailers
 MAX_BODY = 4 << 20  # bytes of a body: as much as the official SDKs take
 # Bytes of a short body. It is read in any case: when much is kept already, as there are
-# no more of them than connections; and when nobody wants it, for the next request.
+# no more of them than connections (so they are not counted, nor are short answers); and
+# when nobody wants it, for the request that comes next.
 SHORT_BODY = 64 << 10
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 HEAD_SECONDS = 10.0  # for all of a head to arrive
@@ -5797,7 +5799,8 @@ class Budget:
     def close(self) -> None:
         """The same, and for good: nothing is counted here any more."""
         with self._lock:
-            self._add_locked(-self.taken)
+            if self.taken:
+                self._add_locked(-self.taken)
             self._closed = True
 
     def _has_room_locked(self, size: int) -> bool:
@@ -8346,6 +8349,8 @@ class Shell:
 
     # Where the client is, as party_address() says it: the share of who has no token.
     address = ""
+    # Set by the endpoint: whose exchanges it carries, as far as it has seen.
+    party: Party | None = None
 
     # Set by the endpoint: no other exchange may follow this one on its connection. That
     # is before start(), so that the client can be told, or before answer() returns.
@@ -8402,7 +8407,7 @@ class Exchange:
     # is over; and what makes room for more, or says that there is none.
     party: Party
     budget: Budget
-    make_room: Callable[[], bool] = bool
+    make_room: Callable[[Party], bool]
 
     def __init__(
         self,
@@ -8417,6 +8422,8 @@ class Exchange:
         self.path, _, self.query = target.partition("?")
         self.headers = headers
         self._body = body
+        # How much of it was read.
+        self.size = 0
         # The one that answers it.
         self.thread = threading.get_ident()
         self.state = self.OPENING
@@ -8426,7 +8433,7 @@ class Exchange:
         # The claims of its token.
         self.auth: Json | None = None
         # What it calls, if that is the user's: a method, and a name.
-        self.callee = ""
+        self.callee = ("", "")
         # The id in its body, for the error that may be its answer.
         self.request_id: RequestId | None = None
         # The latest stream that was written here.
@@ -8465,11 +8472,11 @@ class Exchange:
 
     def _keep(self, size: int) -> None:
         """Count a part of the body that is about to be held. Raises HttpError."""
-        if self.budget.taken + size <= SHORT_BODY:
-            self.budget.overdraw(size)
+        self.size += size
+        if self.size <= SHORT_BODY:
             return
-        while not self.budget.take(size):
-            if not self.make_room():
+        while not self.budget.take(self.size - self.budget.taken):
+            if not self.make_room(self.party):
                 raise HttpError(503, "too much is kept already", {"Retry-After": "1"})
 
     def parse_body(self) -> Any:
@@ -8540,10 +8547,13 @@ def party_address(address: str) -> str:
 class Party:
     """One of those who share an endpoint: a principal, or an address without a token.
 
-    It lasts as long as somebody refers to it: a session, or an exchange.
+    It lasts as long as somebody refers to it: a session, or a shell.
     """
 
-    def __init__(self, kept: Budget, abandoned: Budget, workers: Budget) -> None:
+    def __init__(
+        self, who: str, kept: Budget, abandoned: Budget, workers: Budget
+    ) -> None:
+        self.who = who
         # What is kept for it, in bytes.
         self.kept = Budget(kept.limit, kept, fair=True)
         # Threads that are with handlers of which it does not await the end.
@@ -8612,9 +8622,9 @@ class Stream:
         self.exchange: Exchange | None = None
         # Of the response, if the answer comes before any event.
         self.status = 200
-        # (number, message)
-        self._sent: deque[tuple[int, bytes]] = deque()
-        self._waiting: deque[tuple[int, bytes]] = deque()
+        # (number, message, what it takes of a budget)
+        self._sent: deque[_Event] = deque()
+        self._waiting: deque[_Event] = deque()
         self.added = 0
         self._cursor = 0
         # A client knows its name, and so can come back.
@@ -8627,15 +8637,20 @@ class Stream:
     def add_locked(self, message: bytes) -> int:
         """Queue a message. Returns how many were dropped for it, unsent."""
         dropped = 0
-        has_room = self._take_locked(len(message))
+        size = len(message)
+        alone = self.kind == self.FINAL and not self._waiting
+        if alone and self.state == self.COMPLETE and size <= SHORT_BODY:
+            # It leaves at once, and there are no more of these than connections.
+            size = 0
+        has_room = not size or self._take_locked(size)
         while self._waiting and (not has_room or len(self._waiting) >= MAX_QUEUED):
-            self._budget.give_back(len(self._waiting.popleft()[1]))
+            self._budget.give_back(self._waiting.popleft()[2])
             dropped += 1
-            has_room = has_room or self._budget.take(len(message))
+            has_room = has_room or self._budget.take(size)
         if not has_room:
-            self._budget.overdraw(len(message))
+            self._budget.overdraw(size)
         self.added += 1
-        self._waiting.append((self.added, message))
+        self._waiting.append((self.added, message, size))
         return dropped
 
     def _take_locked(self, size: int) -> bool:
@@ -8649,33 +8664,40 @@ class Stream:
         """Now the events up to this number count as sent, and the others wait."""
         self._cursor = number
         replay = self._replay
+        if replay is None:
+            self._drop_waiting_locked(number)
+            return
         while self._sent and self._sent[-1][0] > number:
             event = self._sent.pop()
             self._waiting.appendleft(event)
-            if replay is not None:
-                replay.budget.give_back(len(event[1]))
-            self._budget.overdraw(len(event[1]))
+            replay.budget.give_back(event[2])
+            self._budget.overdraw(event[2])
         while self._waiting and self._waiting[0][0] <= number:
             event = self._waiting.popleft()
-            self._budget.give_back(len(event[1]))
-            if replay is not None and replay.take_locked(len(event[1])):
+            self._budget.give_back(event[2])
+            if replay.take_locked(event[2]):
                 self._sent.append(event)
-        while replay is not None and len(self._sent) > MAX_EVENTS:
+        while len(self._sent) > MAX_EVENTS:
             self.drop_sent_locked(replay)
-        if replay is not None:
-            replay.touch_locked(self)
+        replay.touch_locked(self)
+
+    def _drop_waiting_locked(self, number: float) -> None:
+        """Forget the events up to this number that wait."""
+        while self._waiting and self._waiting[0][0] <= number:
+            size = self._waiting.popleft()[2]
+            if size:
+                self._budget.give_back(size)
 
     def drop_sent_locked(self, replay: Replay) -> bool:
         """Forget the oldest event that was sent. False if there is none."""
         if not self._sent:
             return False
-        replay.budget.give_back(len(self._sent.popleft()[1]))
+        replay.budget.give_back(self._sent.popleft()[2])
         return True
 
     def drop_all_locked(self) -> None:
         """Forget every event: nobody will come for them."""
-        while self._waiting:
-            self._budget.give_back(len(self._waiting.popleft()[1]))
+        self._drop_waiting_locked(float("inf"))
         while self._replay is not None and self.drop_sent_locked(self._replay):
             pass
 
@@ -8730,7 +8752,7 @@ class Stream:
         self,
         exchange: Exchange,
         prelude: bytes,
-        events: list[tuple[int, bytes]],
+        events: list[_Event],
         ending: bool,
     ) -> None:
         opening = exchange.state == exchange.OPENING
@@ -8747,7 +8769,7 @@ class Stream:
             self.known = True
         parts = [prelude]
         self.known = self.known or bool(events)
-        for number, message in events:
+        for number, message, _ in events:
             event_id = f"id: {self.name}-{number}\n"
             if self.kind == self.FINAL:
                 event_id = ""
@@ -8896,6 +8918,9 @@ class HttpConnection(Connection):
     `listening`, which only sessions have. All go there in HTTP+SSE: `one_stream`.
     """
 
+    # Of a session: the streams that a client may come back for.
+    replay: Replay
+
     def __init__(
         self,
         http: HttpEndpoint,
@@ -8923,13 +8948,12 @@ class HttpConnection(Connection):
         self.one_stream = one_stream
         # When the client was last heard.
         self.used = time.monotonic()
-        # Of a session: the streams that a client may come back for.
-        self.replay = Replay(self.budget)
         self._next_name = itertools.count().__next__
         # Streams that have something to write.
         self._dirty: list[Stream] = []
         self.listening: Stream | None = None
         if session_id is not None:
+            self.replay = Replay(self.budget)
             # A late answer must not pass for one in the session that its client has
             # opened instead.
             first = int.from_bytes(os.urandom(6), "big")
@@ -8946,7 +8970,7 @@ class HttpConnection(Connection):
             kind = Stream.PRIMED if is_primed else Stream.RESUMABLE
             # "Disconnection SHOULD NOT be interpreted as the client cancelling"
             lost = do_nothing
-        replay = None if kind == Stream.FINAL else self.replay
+        replay = self.replay if kind != Stream.FINAL else None
         name = str(self._next_name())
         stream = Stream(name, self._lock, kind, lost, self.budget, replay)
         if exchange is not None:
@@ -9089,7 +9113,7 @@ class HttpConnection(Connection):
         if not mirrored:
             return
         name = "" if mirrored == "uri" else request.params[mirrored]
-        exchange.callee = f"{request.method} {name}"
+        exchange.callee = (request.method, name)
         if not self._http.may_call(exchange):
             self.protocol.end(request)
             raise HttpError(
@@ -9101,7 +9125,7 @@ class HttpConnection(Connection):
     def _keep_request(self, request: Request, exchange: Exchange) -> None:
         """Count a request that lasts longer than its exchange. Raises HttpError."""
         request.auth = exchange.auth
-        size = exchange.budget.taken
+        size = exchange.size
         if not self.budget.take(size):
             self.protocol.end(request)
             raise HttpError(
@@ -9113,7 +9137,7 @@ class HttpConnection(Connection):
         """The same, for those of a batch, of which each counts for a part of it. What
         finds no room is answered with an error."""
         for request in requests:
-            share = exchange.budget.taken // len(requests)
+            share = exchange.size // len(requests)
             if self.budget.take(share):
                 request.kept = share
             else:
@@ -9139,7 +9163,7 @@ class HttpConnection(Connection):
             self.dispatch(requests)
             has_answers = bool(requests or batch.answers)
         finally:
-            if stream is not None and not has_answers:
+            if stream is not None and self.session_id and not has_answers:
                 self.replay.streams.pop(stream.name, None)  # nothing will complete it
         if batch.refused and not has_answers:
             # "If the server cannot accept the input, it MUST return an HTTP error".
@@ -9301,7 +9325,7 @@ class HttpEndpoint:
         self.workers = Crew("mcp-http-worker", CREW_FACTOR * max_workers, log)
         self.helpers = Crew("mcp-http-helper", max_connections, log)
         # What a party has of those, by what it has called.
-        self._abandoned_by: WeakValueDictionary[tuple[Party, str], Budget]
+        self._abandoned_by: WeakValueDictionary[Any, Budget]
         self._abandoned_by = WeakValueDictionary()
 
         # {path, or None for any: {method: what answers it}}
@@ -9324,7 +9348,7 @@ class HttpEndpoint:
             serve = self._admit(exchange)
             exchange.party = self._party_of(exchange)
             exchange.budget = Budget(self.kept_each, exchange.party.kept)
-            exchange.make_room = partial(self._make_room, exchange.party)
+            exchange.make_room = self._make_room
             try:
                 serve(exchange)
             finally:
@@ -9344,10 +9368,17 @@ class HttpEndpoint:
         who = exchange.shell.address
         if exchange.auth is not None:
             who = json.dumps(principal(exchange.auth), sort_keys=True, default=str)
+        party = exchange.shell.party
+        if party is None or party.who != who:
+            party = exchange.shell.party = self._find_party(who)
+        return party
+
+    def _find_party(self, who: str) -> Party:
         with self._lock:
             party = self._parties.get(who)
             if party is None:
-                party = Party(self._kept, self._may_be_abandoned, self.workers.budget)
+                workers = self.workers.budget
+                party = Party(who, self._kept, self._may_be_abandoned, workers)
                 self._parties[who] = party
         return party
 
@@ -9587,7 +9618,8 @@ class HttpEndpoint:
         finally:
             del self._serving[exchange]
             self._listening.pop(exchange, None)
-            self._take_back(exchange)
+            if self._abandoned:
+                self._take_back(exchange)
             # The client has hung up, or its stream goes on elsewhere.
             was_left = exchange.state != exchange.OVER
             if was_left:
