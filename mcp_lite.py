@@ -7619,7 +7619,7 @@ class Context:
         """Raise MissingCapability unless the client declared what a question needs.
 
         "If processing a request requires a capability the client did not include [...],
-        the server MUST return" -32021, says the modern era; we do so in both.
+        the server MUST return" -32021, says the modern era; to a session, see CODES.
         """
         declared = self.client_capabilities
         needed, since = needed_capability(method, params, declared)
