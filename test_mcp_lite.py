@@ -3128,13 +3128,13 @@ class TestProtocol:
         try:
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 runs = [
-                    pool.submit(lambda: [protocol.next_id() for _ in range(5000)])
+                    pool.submit(lambda: [protocol.next_id() for _ in range(50_000)])
                     for _ in range(8)
                 ]
                 ids = [each for run in runs for each in run.result()]
         finally:
             sys.setswitchinterval(interval)
-        assert len(set(ids)) == len(ids) == 40_000
+        assert len(set(ids)) == len(ids) == 400_000
 
     def test_nothing_but_ping_before_initialize(self):
         """A request that is neither modern,
