@@ -11425,8 +11425,9 @@ class HttpTransport(Transport):
         has: once, on the thread that notices first. The others wait for it. Raises on
         that thread, if none is to be had: ConnectionError, or what `initialize` gave.
         """
-        if any(other is not lost for other in list(self._renewals)):
-            # It was lost while it was being opened: that might go on for ever.
+        is_new = lost not in self._renewals
+        if is_new and len(self._renewals) >= MAX_FAILURES:
+            # Each was lost while it was being opened: that might go on for ever.
             return
         mine = threading.Event()
         done = self._renewals.setdefault(lost, mine)
