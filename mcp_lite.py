@@ -6101,7 +6101,7 @@ class Connection:
         # The threads whose callbacks answer questions.
         self.answering: set[int] = set()
         # What the main thread wants to be sent.
-        self._errands = Errands(name + "-errands")
+        self.errands = Errands(name + "-errands")
 
     def carries_changes(self, request: Request) -> bool:
         """Whether who sent this request can be told of changes later on."""
@@ -6436,7 +6436,7 @@ class Connection:
         if request is not None and not row.is_in(request.version):
             return
         data = encode_message(call_message(method, params))
-        self._errands.run(
+        self.errands.run(
             partial(self._send, data, row.droppable, request, block, progress)
         )
 
@@ -6534,7 +6534,7 @@ class Connection:
         data = encode_message(call_message(waiter.method, params, request_id))
         register = partial(self._register_locked, waiter, request_id)
         try:
-            if self._errands.run(
+            if self.errands.run(
                 partial(self._send, data, request=about, register=register)
             ):
                 return waiter
@@ -6564,7 +6564,7 @@ class Connection:
     def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
         """Register who waits for the answer to what is sent in another way; or without
         an id, for nothing but the end. Raises ConnectionClosed."""
-        if not self._errands.run(partial(self._hold, waiter, request_id)):
+        if not self.errands.run(partial(self._hold, waiter, request_id)):
             raise self._closed_error()
 
     def _hold(self, waiter: Waiter, request_id: RequestId | None) -> bool:
@@ -6644,7 +6644,7 @@ class Connection:
 
         False if it has ended before.
         """
-        return bool(self._errands.run(partial(self._abandon, waiter, reason)))
+        return bool(self.errands.run(partial(self._abandon, waiter, reason)))
 
     def _abandon(self, waiter: Waiter, reason: str | None) -> bool:
         if not self._release(waiter):
@@ -6734,7 +6734,7 @@ class Connection:
         self.state = self.OVER
         for pool in list(self._pools.values()):
             pool.close(seconds)
-        self._errands.close(seconds)
+        self.errands.close(seconds)
 
 
 ###############################################################################
@@ -13029,7 +13029,8 @@ class Call:
         self._waiter.questions = client.max_questions
         if self._must_know_mirrors():
             self._connection.hold(self._waiter)
-            client._when_mirrors_are_known(self._begin)
+            begin = partial(client._when_mirrors_are_known, self._begin)
+            self._connection.errands.run(begin)
         else:
             self._connection.request(self._waiter, params)
 
