@@ -11051,6 +11051,8 @@ class _Post:
         self.url: SplitResult | None = None
         # Its session was lost, and it is sent again in the next one.
         self.is_renewed = False
+        # The thread that writes sends it: nothing else is written meanwhile.
+        self.holds_up = False
 
 
 class _Rejection:
@@ -11197,6 +11199,7 @@ class HttpTransport(Transport):
             elif post.is_answer or post.request_id is not None:
                 self._workers.submit(partial(self._send, post))
             else:
+                post.holds_up = True
                 self._send(post)
                 # The first one is `initialized`: now the server may speak.
                 if self._is_legacy() and not self._session.get_was_sent:
@@ -11397,6 +11400,10 @@ class HttpTransport(Transport):
         # "When a client receives HTTP 404 in response to a request containing an
         # MCP-Session-Id, it MUST start a new session".
         if lost.id is None or post.row.handshake or post.is_renewed:
+            return False
+        if post.holds_up:
+            # What a new session is told has to be written: so a worker sees to it.
+            self._workers.submit(partial(self._send, _Post(post.line)))
             return False
         self._renew(lost, post.url)
         post.url = None

@@ -12154,6 +12154,29 @@ class TestHttpClient:
             methods = [member(each, "message", "method") for each in list(seen)]
             assert methods.count("initialize") == 1 + mcp_lite.MAX_FAILURES
 
+    def test_a_notification_that_finds_no_session(self, recorded):
+        """It is sent in the next one; and who sends it waits for nobody."""
+        http, seen = recorded
+        with Client(http.url, version="2025-11-25", timeout=5) as client:
+            client.set_log_level("error")
+            lose_sessions(http, seen)
+            client.notify("notifications/roots/list_changed")
+            assert client.call("greet", name="Bo") == "hello Bo"
+            notes = "notifications/roots/list_changed"
+            eventually(
+                lambda: (
+                    [
+                        headers["mcp-session-id"]
+                        for _, headers, message in list(seen)
+                        if member(message, "method") == notes
+                    ][-1:]
+                    == [client._connection.transport._session.id]
+                )
+            )
+        methods = [member(message, "method") for _, _, message in seen]
+        assert methods.count("initialize") == 2
+        assert methods.count("logging/setLevel") == 2
+
     def test_a_new_session_is_lost_as_well(self):
         """Though it is still being told what the lost one knew, another one is opened:
         whoever calls meanwhile is answered.
