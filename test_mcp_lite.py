@@ -10741,17 +10741,26 @@ class TestShell:
         assert not thread.is_alive()
         assert self.send(endpoint, "GET", **session).status == 404
 
-    def test_who_has_left_at_once(self, server, endpoint):
-        """Who hangs up after the first words of a subscription is forgotten."""
+    def test_who_has_left_at_once(self, server):
+        """Its endpoint hears of a client that hangs up after the first words."""
+        gone = []
+
+        class Talker(mcp_lite.Endpoint):
+            def serve_request(self, connection, request):
+                told = {"progressToken": 1, "progress": 1}
+                connection.notify("notifications/progress", told, request)
+
+            def disconnected(self, connection):
+                gone.append(connection)
+
         shell = LeavingShell()
-        shell.endpoint = endpoint
-        headers = {
-            "mcp_protocol_version": MODERN,
-            "mcp_method": "subscriptions/listen",
-        }
-        self.send(endpoint, "POST", LISTEN, shell, **headers)
-        assert shell.left and not endpoint._serving
-        assert server._endpoint._subscriptions == []
+        shell.endpoint = mcp_lite.HttpEndpoint(
+            Talker(), server._endpoint.log, 4, path="/mcp"
+        )
+        headers = {"mcp_protocol_version": MODERN, "mcp_method": "server/discover"}
+        message = request("server/discover", modern())
+        self.send(shell.endpoint, "POST", message, shell, **headers)
+        assert shell.left and len(gone) == 1
 
     def test_a_handshake_that_its_handler_refuses(self, server):
         """It opens no session, and is told no id of one."""
