@@ -8463,6 +8463,14 @@ class Exchange:
                 415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
             )
 
+    def check_empty(self) -> None:
+        """Raise HttpError if it has a body: that of a GET means nothing.
+
+        And behind one that nobody reads, it would not show that the client hangs up.
+        """
+        if self.body:
+            raise HttpError(400, f"{self.method}: expected no body")
+
     @property
     def body(self) -> bytes:
         """All of its body, which is read now. Raises HttpError, and OSError."""
@@ -9769,6 +9777,7 @@ class HttpEndpoint:
     def _get(self, exchange: Exchange) -> None:
         """Listen; or, with Last-Event-ID, go on with the stream of that event."""
         exchange.check_accept(EVENT_TYPE)
+        exchange.check_empty()
         connection = self._find_session(exchange)
         last_id = exchange.headers.get("last-event-id", "0-")  # of `listening`
         name, _, number = last_id.rpartition("-")
@@ -9792,6 +9801,7 @@ class HttpEndpoint:
 
     # HTTP+SSE: basic/transports.md of 2024-11-05
     def _get_sse(self, exchange: Exchange) -> None:
+        exchange.check_empty()
         connection = self._open_session(exchange, one_stream=True)
         stream = connection.listening
         assert stream is not None

@@ -7839,6 +7839,7 @@ def call_legacy(tool, id=1, meta=None, **arguments):
     )
 
 
+CHUNKED = "Transfer-Encoding: chunked\r\n\r\n"
 LISTEN = request(
     "subscriptions/listen", modern(notifications={"toolsListChanged": True}), 9
 )
@@ -9773,6 +9774,21 @@ class TestHttpServer:
             call_tool("greet", name="Bo"), "Mcp-Name: greet", "Connection: x, Close"
         )
         assert raw_http(web.port, data + data).count(b"HTTP/1.1 200 OK") == 1
+
+    @pytest.mark.parametrize("path", ["/mcp", "/sse"])
+    def test_a_stream_is_asked_for_without_a_body(self, web, path):
+        """Behind a body that nobody reads, nobody would see who hangs up."""
+        session = Web(web).open()
+        head = (
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+            f"Mcp-Session-Id: {session.session}\r\n"
+        )
+        for body in ("Content-Length: 2\r\n\r\n{}", CHUNKED + "2\r\n{}\r\n0\r\n\r\n"):
+            found = raw_http(web.port, (head + body).encode(), b"}}")
+            assert found.startswith(b"HTTP/1.1 400 ")
+        for body in ("Content-Length: 0\r\n\r\n", CHUNKED + "0\r\n\r\n"):
+            found = raw_http(web.port, (head + body).encode(), b"\r\n\r\n")
+            assert found.startswith(b"HTTP/1.1 200 ")
 
     def test_old_clients(self, web):
         """HTTP/1.0 gets no chunks: the end of the connection ends a stream;
