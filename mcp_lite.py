@@ -180,7 +180,8 @@ What guards what. Locks are leaves: none is held while another is taken (but see
 Budget), during I/O, or while your code runs.
     Workers._lock         jobs and threads; a lock of its own wakes each idle worker
     Crew._lock            jobs of many conversations, and whose turn it is
-    Connection._lock      the outgoing queue, the end of a request, batches; over HTTP,
+    Connection._lock      the outgoing queue, the end of a request of either side, and
+                          the questions that are left to it; batches; over HTTP,
                           the streams
     HttpEndpoint._lock    sessions
     HttpServer._lock      connections
@@ -190,7 +191,7 @@ Budget), during I/O, or while your code runs.
     UsedStates._lock      which states of modern requests were used
     Budget._lock          what is taken of a tree of budgets; it alone may be taken while
                           another one is held
-    Client._lock          who takes the connection from the client, and so ends it
+    Client._lock          the conversation: who takes it from the client ends it
 Two are held for longer, but nobody ever waits for them: Pump._reading, by who reads,
 and MainThread._running, by run_pending(), so that it is not entered again. What two
 threads might end at once is kept in a dict or a list. The one that removes it there
@@ -13698,6 +13699,12 @@ def _next_cursor(method: str, result: Json) -> str | None:
     raise InternalError(f"{method}: nextCursor: expected string, got {show(cursor)}")
 
 
+def _with_objects(result: Json, member: str) -> Json:
+    """The result, when that member is an array of objects, else InternalError."""
+    _objects_in(result, member)
+    return result
+
+
 def _objects_in(result: Json, member: str) -> list[Json]:
     """A member of a result that must be an array of objects, else InternalError."""
     value = result.get(member)
@@ -14465,8 +14472,7 @@ class Client:
         deadline = self._deadline()
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
         call = self._start("tools/call", params, on_progress, deadline)
-        result = call.result(timeout)
-        _objects_in(result, "content")
+        result = _with_objects(call.result(timeout), "content")
         if self._validate and not result.get("isError"):
             # The seconds start anew, as with each sign of life; the other does not.
             patience = self.timeout if timeout is None else timeout
@@ -14559,7 +14565,7 @@ class Client:
 
         Raises NotFound.
         """
-        return self.request("resources/read", {"uri": uri})
+        return _with_objects(self.request("resources/read", {"uri": uri}), "contents")
 
     def read(self, uri: str) -> str | bytes:
         """A resource's text, or its bytes.
@@ -14589,7 +14595,8 @@ class Client:
 
         Raises NotFound, InvalidParams.
         """
-        return self.request("prompts/get", {"name": name, "arguments": arguments or {}})
+        params = {"name": name, "arguments": arguments or {}}
+        return _with_objects(self.request("prompts/get", params), "messages")
 
     def complete(
         self,

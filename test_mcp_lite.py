@@ -7254,6 +7254,9 @@ class TestClient:
             ),
             (lambda c: c.list_tools(), {"tools_list": {"tools": [], "nextCursor": 7}}),
             (lambda c: c.list_prompts(), {"prompts_list": {}}),
+            (lambda c: c.call_tool("x"), {"tools_call": {"structuredContent": {}}}),
+            (lambda c: c.get_prompt("x"), {"prompts_get": {"messages": {}}}),
+            (lambda c: c.read_resource("x://y"), {"resources_read": {}}),
         ],
     )
     def test_lies_in_results_are_told(self, call, answers):
