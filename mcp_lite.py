@@ -573,7 +573,8 @@ CODES = {
     # basic/index.md#error-codes. Resource not found, and URL elicitation required.
     -32002: CodeRule(OLDEST, LAST_LEGACY, InvalidParams.code),
     -32042: CodeRule("2025-11-25", "2025-11-25", InternalError.code),
-    MissingCapability.code: CodeRule(FIRST_MODERN, "9999-12-31", InvalidRequest.code),
+    # Sessions have it, too: no legacy revision has another one for that, or forbids it.
+    MissingCapability.code: _STANDARD,
     # "MUST use defined codes only with their specified meanings": when a handler runs,
     # headers and revision were found to be right, and nobody has cancelled.
     HeaderMismatch.code: _NEVER,
@@ -741,7 +742,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _parse_integer(text: str) -> int:
-    # To convert digits takes the square of their number. Some Pythons have no limit.
+    # To convert digits takes the square of their number.
     if len(text) > MAX_DIGITS:
         raise ValueError(f"an integer of {len(text)} characters, over {MAX_DIGITS}")
     return int(text)
@@ -758,8 +759,12 @@ def _parse_float(text: str) -> float:
 _encoder = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
+# Most Pythons have this limit, and are twice as fast with integers without our help.
+_has_limit = 0 < getattr(sys, "get_int_max_str_digits", int)() <= MAX_DIGITS
 _decoder = json.JSONDecoder(
-    parse_constant=_refuse_constant, parse_int=_parse_integer, parse_float=_parse_float
+    parse_constant=_refuse_constant,
+    parse_int=None if _has_limit else _parse_integer,
+    parse_float=_parse_float,
 )
 
 # What is_id() wants.
@@ -7565,7 +7570,7 @@ class Context:
         """Raise MissingCapability unless the client declared what a question needs.
 
         "If processing a request requires a capability the client did not include [...],
-        the server MUST return" -32021, says the modern era; to a session, see CODES.
+        the server MUST return" -32021, says the modern era; a session gets the same.
         """
         declared = self.client_capabilities
         needed, since = needed_capability(method, params, declared)
