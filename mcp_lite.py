@@ -10891,6 +10891,9 @@ class _RoundTrip:
         response = self._response
         if response is None:
             return self._pool.give_back(self, False)
+        if response.length == 0:
+            # All of it was read; http.client may have left that open.
+            response.close()
         if not response.isclosed() and self.connection.sock is not None:
             self._read_rest(response)
         # http.client has closed the socket if the server said that it closes it.

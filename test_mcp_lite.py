@@ -11394,6 +11394,22 @@ class TestHttpClient:
                     call.result()
             assert len({each["connection"] for each in seen}) == 4
 
+    def test_an_answer_in_json_needs_no_timer(self, server, monkeypatch):
+        """Nothing is to come behind it: a call starts no thread to wait for that."""
+        timers = []
+        start_timer = mcp_lite.start_timer
+
+        def start_and_note(*arguments):
+            timers.append(arguments)
+            return start_timer(*arguments)
+
+        with server.start_http() as http, Client(http.url) as client:
+            client.call("greet", name="Bo")
+            monkeypatch.setattr(mcp_lite, "start_timer", start_and_note)
+            for _ in range(5):
+                client.call("greet", name="Bo")
+        assert timers == []
+
     def test_a_stream_s_connection_is_used_again(self):
         """A stream that ends with its answer leaves its connection
         for the next request.
