@@ -165,6 +165,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     ...-helper       Connection, when  writes that might block;         idle, or close()
                      needed            on_cancel functions; the list
                                        of tools before a first call
+    ...-errands      Connection, for   what Ctrl-C must not interrupt:  close()
+                     the main thread   sending, giving up
     callbacks        Client, when      on_log and on_notification, in   idle, or close()
                      needed            order
     stderr           Child             keeps its last lines             end of stderr
@@ -5565,40 +5567,89 @@ class Workers:
         return join_all(others, seconds)
 
 
-def uninterrupted(job: Job) -> Any:
-    """Do a job that Ctrl-C must not end half-way: it waits until the job is done.
+def on_main_thread() -> bool:
+    """Whether Ctrl-C may interrupt what runs now: see Errands."""
+    return threading.current_thread() is threading.main_thread()
+
+
+class Errands:
+    """What the main thread has done by a thread that no signal interrupts.
 
     Python calls the handlers of signals on the main thread, between any two of its
     steps: so there, Ctrl-C may raise KeyboardInterrupt between a flag and the `try`
     that would take it back; in some versions even at the end of a `with`, before the
-    lock is released. A program that goes on would find it set for ever, and no order of
-    statements helps. So as long as the main thread changes what others rely on, another
-    handler notes the signal:
+    lock is released. A program that goes on would find it set for ever. No order of
+    statements helps. So what others rely on, the main thread does not change by itself:
 
-        another handler stands there | the job | the one before stands there again
-                                         ^                                     ^
-                                         Ctrl-C is noted                it is raised
+        main thread                        errands
+        puts the job into a queue,
+        in one step, a call of C    --->   does it, all of it
+        waits, and may be interrupted      and goes on
 
-    Such jobs are short, and never block. Other threads are not interrupted.
+    Interrupted before, the job was never given; interrupted after, it is done as if
+    nothing had happened. Other threads are not interrupted, and do such jobs at once.
+
+    The thread is started by the first job. Should Ctrl-C come then, the next one starts
+    another: two do no harm, but that two jobs may change places.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return job()
-    import signal
 
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before):
-        return job()  # it is ignored, or ends the process, or is not Python's to tell
-    noted: list[Any] = []
+    # Between two looks whether there still is a thread.
+    LOOK_SECONDS = 1.0
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def run(self, job: Job) -> Any:
+        """Do a job, or on the main thread have it done, and block until it is.
+
+        Returns what it returns, and raises what it raises.
+        """
+        if self._closed or not on_main_thread():
+            return job()
+        outcome: SimpleQueue[Any] = SimpleQueue()
+        self._jobs.put(partial(_do_and_tell, job, outcome))
+        # It ends on close() only, or in the child of a fork.
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+        while True:
+            with suppress(Empty):
+                value, error = get_within(outcome, self.LOOK_SECONDS)
+                break
+            if self._closed and not self._thread.is_alive():
+                # It came too late: nobody else will do it.
+                return job()
+        if error is not None:
+            raise error
+        return value
+
+    def _run(self) -> None:
+        for job in iter(self._jobs.get, None):
+            job()
+            # Who waits keeps nothing alive.
+            del job
+        # There may be a second thread.
+        self._jobs.put(None)
+
+    def close(self, seconds: float) -> None:
+        """End the thread, and block until that has done what was given to it, for
+        `seconds` at most. Idempotent, from any thread."""
+        self._closed = True
+        self._jobs.put(None)
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            join_all([thread], seconds)
+
+
+def _do_and_tell(job: Job, outcome: SimpleQueue[Any]) -> None:
     try:
-        # Of an interpreter within another one, no thread is the main one.
-        with suppress(ValueError):
-            signal.signal(signal.SIGINT, lambda *told: noted.append(told))
-        return job()
-    finally:
-        with suppress(ValueError):
-            signal.signal(signal.SIGINT, before)
-        if noted:
-            before(*noted[-1])
+        outcome.put((job(), None))
+    except BaseException as error:
+        outcome.put((None, error))
 
 
 class Crew:
@@ -6055,6 +6106,8 @@ class Connection:
         self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions.
         self.answering: set[int] = set()
+        # What the main thread wants to be sent.
+        self.errands = Errands(name + "-errands")
 
     def carries_changes(self, request: Request) -> bool:
         """Whether who sent this request can be told of changes later on."""
@@ -6389,7 +6442,7 @@ class Connection:
         if request is not None and not row.is_in(request.version):
             return
         data = encode_message(call_message(method, params))
-        uninterrupted(
+        self.errands.run(
             partial(self._send, data, row.droppable, request, block, progress)
         )
 
@@ -6487,8 +6540,9 @@ class Connection:
         data = encode_message(call_message(waiter.method, params, request_id))
         register = partial(self._register_locked, waiter, request_id)
         try:
-            send = partial(self._send, data, request=about, register=register)
-            if uninterrupted(send):
+            if self.errands.run(
+                partial(self._send, data, request=about, register=register)
+            ):
                 return waiter
         except BaseException as error:
             # Ctrl-C may come when it has left, and the peer must hear of that.
@@ -6516,7 +6570,7 @@ class Connection:
     def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
         """Register who waits for the answer to what is sent in another way; or without
         an id, for nothing but the end. Raises ConnectionClosed."""
-        if not uninterrupted(partial(self._hold, waiter, request_id)):
+        if not self.errands.run(partial(self._hold, waiter, request_id)):
             raise self._closed_error()
 
     def _hold(self, waiter: Waiter, request_id: RequestId | None) -> bool:
@@ -6596,7 +6650,7 @@ class Connection:
 
         False if it has ended before.
         """
-        return bool(uninterrupted(partial(self._abandon, waiter, reason)))
+        return bool(self.errands.run(partial(self._abandon, waiter, reason)))
 
     def _abandon(self, waiter: Waiter, reason: str | None) -> bool:
         if not self._release(waiter):
@@ -6686,6 +6740,7 @@ class Connection:
         self.state = self.OVER
         for pool in list(self._pools.values()):
             pool.close(seconds)
+        self.errands.close(seconds)
 
 
 ###############################################################################
@@ -13001,7 +13056,7 @@ class Call:
         if self._must_know_mirrors():
             self._connection.hold(self._waiter)
             begin = partial(client._when_mirrors_are_known, self._begin)
-            uninterrupted(begin)
+            self._connection.errands.run(begin)
         else:
             self._connection.request(self._waiter, params)
 

@@ -13620,8 +13620,6 @@ class TestInsideHosts:
 
             coming = 0
             def interrupt(*ignored):
-                os.kill(os.getpid(), signal.SIGINT)
-            def raise_it(*ignored):
                 global coming
                 coming -= 1
                 seconds = random.uniform(1e-5, 3e-4) if coming else 0
@@ -13645,7 +13643,6 @@ class TestInsideHosts:
             http = server.start_http() if over == "http" else None
             target = {"memory": server, "stdio": SERVE, "http": http and http.url}[over]
             signal.signal(signal.SIGALRM, interrupt)
-            signal.signal(signal.SIGINT, raise_it)
             for _ in range(10):
                 with Client(target, version=revision, timeout=20) as client:
                     for number in range(30):
