@@ -14158,7 +14158,7 @@ class TestInsideHosts:
             assert text_of(wire.read()["result"]) == "hello\n"
             wire.send(
                 *[call_tool("add", n, a=n) for n in range(2, 100)],
-                call_tool("first", "x" * 200_000),
+                call_tool("add", 100, a="x" * 200_000),
             )
             assert len({wire.read()["id"] for n in range(99)}) == 99
             told.touch()
