@@ -347,7 +347,8 @@ MAX_UNSENT = 32 << 20
 MAX_WAITING = 64 << 20  # of requests that wait for a worker, as they came
 LINE_COST = 100  # what Python takes for one, beside its bytes
 MAX_BATCH = 1_000  # members of a batch
-# Of an integer that a header mirrors: up to there, a float tells each from the next.
+# Of an integer that others read, too, in a header, or as an error's code: many take it
+# for a float, which tells each from the next up to there.
 MAX_INTEGER = (1 << 53) - 1
 
 # What a peer's schema, value or pattern may cost.
@@ -586,13 +587,11 @@ CODES = {
 # JSON-RPC keeps these for itself, and since the modern era MCP those.
 _JSON_RPC_CODES = range(-32768, -32099)
 _MCP_CODES = range(-32099, -32019)
-# Beyond, a reader that takes numbers for doubles has another code.
-_EXACT = 1 << 53
 
 
 def fit_code(code: object, version: str) -> int:
     """The code of a handler's error, or in its place one that this revision has."""
-    if type(code) is not int or abs(code) >= _EXACT:
+    if type(code) is not int or abs(code) > MAX_INTEGER:
         return InternalError.code
     rule = CODES.get(code)
     if rule is not None:
@@ -4719,7 +4718,7 @@ def is_mirrored(text: str, value: object) -> bool:
     return (
         number is not None
         and isinstance(value, (int, float))
-        and abs(value) <= MAX_SAFE_INTEGER
+        and abs(value) <= MAX_INTEGER
         and int(number[1]) == value
     )
 
@@ -4749,8 +4748,6 @@ def _decode_header(text: str) -> str | None:
 
 _ENCODED_HEADER = r"=\?base64\?(.*)\?="
 _MIRRORED_INTEGER = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
-# A double holds each integer up to here, and not the next but one.
-MAX_SAFE_INTEGER = 2**53 - 1
 
 
 # The head of an HTTP request: RFC 9112
