@@ -146,12 +146,14 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     20. HTTP endpoint   one endpoint for every revision: who may ask, and status codes
     21. HTTP server     sockets and WSGI: the shells around the endpoint
     22. HTTP requests   a client's way to a server, and one request with its response
-    23. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    24. Features        what a server offers, its handlers, who is told of changes
-    25. Server          what you register with, and run
-    26. Calls           a call with its rounds, a subscription; hearing and answering
-    27. Targets         URLs, scripts and commands, as what reaches a server
-    27. Client          probing, calling, paging
+    23. Login           one try at getting tokens, by OAuth
+    24. Authorization   how a client is let in: what it shows, when that is refused
+    25. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    26. Features        what a server offers, its handlers, who is told of changes
+    27. Server          what you register with, and run
+    28. Calls           a call with its rounds, a subscription; hearing and answering
+    29. Targets         URLs, scripts and commands, as what reaches a server
+    30. Client          probing, calling, paging
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -176,7 +178,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     http             HttpServer        accepts; watches deadlines, and  close()
                                        who has left
     http-connection  HttpServer        reads requests, runs handlers    with it
-    posts            HttpTransport     one POST or stream each          idle, or close()
+    posts            HttpTransport     one POST or stream each; logs    idle, or close()
+                                       in where that is wanted
 
 What guards what. Locks are leaves: none is held while another is taken (but see
 Budget), during I/O, or while your code runs.
@@ -194,10 +197,13 @@ Budget), during I/O, or while your code runs.
     Budget._lock          what is taken of a tree of budgets; it alone may be taken while
                           another one is held
     Client._lock          the conversation: who takes it from the client ends it
-Two are held for longer, but nobody ever waits for them: Pump._reading, by who reads,
-and MainThread._running, by run_pending(), so that it is not entered again. What two
-threads might end at once is kept in a dict or a list. The one that removes it there
-ends it; the other one finds it gone, and does nothing.
+    _Access._turn         who gets tokens for a server
+Three are held for longer. For Pump._reading, held by who reads, and for
+MainThread._running, held by run_pending() so that it is not entered again, nobody ever
+waits. Who waits for _Access._turn, held through a login with all that the user does
+there, looks every now and then whether the client is still open. What two threads might
+end at once is kept in a dict or a list. The one that removes it there ends it; the
+other one finds it gone, and does nothing.
 """
 
 from __future__ import annotations
@@ -211,7 +217,7 @@ import sys
 import threading
 import time
 from collections import Counter, OrderedDict, deque, namedtuple
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache, partial
 from queue import Empty, SimpleQueue
@@ -251,6 +257,7 @@ else:
 __version__ = "0.1.0"
 __all__ = [
     "Audio",
+    "AuthorizationError",
     "Cancelled",
     "Client",
     "ConnectionClosed",
@@ -266,6 +273,7 @@ __all__ = [
     "MethodNotFound",
     "MissingCapability",
     "NotFound",
+    "OAuth",
     "Param",
     "ParseError",
     "RequestCancelled",
@@ -429,6 +437,22 @@ MAX_FAILURES = 3  # in a row, before a client gives up a broken stream
 MAX_EVENT_ID = 1 << 10  # bytes of an event's id, and of its type
 MAX_SESSION_ID = 4 << 10  # characters: some are tokens that are signed
 MAX_RECEIVED = 4 * MAX_MESSAGE  # bytes of all unfinished answers that a client reads
+
+# Authorization.
+LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
+AUTH_SECONDS = 20.0  # for each answer of an authorization server
+RENEW_SECONDS = 30.0  # before its end, that a token is renewed; a tenth of a short life
+MAX_REDIRECTS = 3  # that are followed to a document, on the same host
+MAX_REFUSALS = 3  # times that one request is sent again after a 401 or 403
+MAX_METADATA = 256 << 10  # bytes of what an authorization server answers
+MAX_CHALLENGE = (
+    8 << 10
+)  # characters of WWW-Authenticate, or of scopes, that are looked at
+MAX_TEXTS = 100  # scopes, methods and the like, in one list
+MAX_ISSUERS = 5  # authorization servers that are tried for one server
+MAX_TOKEN = 16 << 10  # characters of a token: it has to fit into a head
+MAX_BROWSER = 16  # connections of a browser that comes back
+MAX_STORE = 4 << 20  # bytes of a file with tokens
 
 
 ###############################################################################
@@ -654,6 +678,28 @@ class ConnectionClosed(ConnectionError):
         self.stderr = stderr
 
 
+class AuthorizationError(ConnectionError):
+    """A server, or its authorization server, does not let this client in.
+
+    message: what is wanted, or went wrong
+    url: of whoever said so, without its query; "" where nobody did
+    http_status: what it said, or None
+    challenge: the parameters of its WWW-Authenticate, and their "scheme"
+    """
+
+    def __init__(
+        self,
+        message: str,
+        url: str = "",
+        http_status: int | None = None,
+        challenge: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.url = url
+        self.http_status = http_status
+        self.challenge = challenge or {}
+
+
 class _InputRequired(BaseException):
     """Leaves a handler, past its own `except Exception`, until the client has answered
     what `result` asks."""
@@ -730,6 +776,15 @@ def error_text(error: object) -> str:
     with suppress(Exception):
         return f"{type(error).__name__}: {error}"
     return type(error).__name__
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets, or the credentials in these headers."""
+    for secret in secrets:
+        for word in secret.split():
+            if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
+                text = text.replace(word, "***")
+    return text
 
 
 ###############################################################################
@@ -6620,7 +6675,7 @@ class Connection:
                 kind, item = get_within(waiter.inbox, left)
             except Empty:
                 is_overdue = time.monotonic() >= deadline
-                if is_overdue or not self._is_asked_elsewhere():
+                if is_overdue or not self.is_asked_elsewhere():
                     raise _no_answer(waiter, seconds, is_overdue) from None
                 until = time.monotonic() + seconds
                 continue
@@ -6638,7 +6693,7 @@ class Connection:
                 on_progress(*told)
             until = time.monotonic() + seconds
 
-    def _is_asked_elsewhere(self) -> bool:
+    def is_asked_elsewhere(self) -> bool:
         """Whether another thread answers a question of the peer's: it waits for us."""
         return bool(self.answering) and threading.get_ident() not in self.answering
 
@@ -6738,6 +6793,22 @@ class Connection:
         for pool in list(self._pools.values()):
             pool.close(seconds)
         self.errands.close(seconds)
+
+
+@contextmanager
+def answering(connection: Connection) -> Iterator[None]:
+    """Inside, this thread answers a question of the peer's.
+
+    The time of a call that another thread waits for starts anew if it ends meanwhile.
+    """
+    thread = threading.get_ident()
+    with connection._lock:
+        connection.answering.add(thread)
+    try:
+        yield
+    finally:
+        with connection._lock:
+            connection.answering.discard(thread)
 
 
 ###############################################################################
@@ -9252,7 +9323,9 @@ class HttpEndpoint:
                            of the request; what else it raises is 503, if it is an
                            OSError, or 500. Without it nobody is asked for a token
         resource_metadata  the document that tells clients where tokens come from (RFC
-                           9728), served under /.well-known/
+                           9728): {"resource": this server's URL,
+                           "authorization_servers": [URLs], "scopes_supported": [...]},
+                           served at both places under /.well-known/
         allowed_hosts      names of this host beside those of the loopback; "*" is any
         allowed_origins    sites whose pages may call, and read the answers, such as
                            "https://example.com"; "*" is any
@@ -9268,8 +9341,8 @@ class HttpEndpoint:
         max_sessions       sessions at a time; for one more, who has the most loses the
                            one that was used longest ago; if all are in use, 503
         session_seconds    how long a session is kept that nobody uses
-    Raises ValueError for resource_metadata without the URL of the resource, and for
-    hosts and origins that none can be.
+    Raises ValueError for resource_metadata without those URLs, and for hosts and
+    origins that none can be.
 
     It has in its care `_sessions`, by id, until their clients delete them, or they were
     idle for long; and `_serving`, the exchanges that are being served, each by a thread
@@ -9306,9 +9379,7 @@ class HttpEndpoint:
         self.kept_each = max(MAX_KEPT_EACH, 2 * max_body)
         self._verify = verify
         self._metadata = resource_metadata
-        self._metadata_url = ""
-        if resource_metadata is not None:
-            self._metadata_url = _metadata_url(resource_metadata.get("resource"))
+        self._metadata_url = _check_metadata(resource_metadata)
         self._hosts = {"localhost", "127.0.0.1", "[::1]"}
         self._hosts.update(_parse_allowed("allowed_hosts", allowed_hosts, *_HOSTS))
         self._origins = _parse_allowed(
@@ -9345,6 +9416,8 @@ class HttpEndpoint:
             methods["GET"] = self._get
             methods["DELETE"] = self._delete
         self._routes = {None if path is None else path.rstrip("/"): methods}
+        for place in _metadata_places(self._metadata_url, path):
+            self._routes[place] = dict.fromkeys(("GET", "HEAD"), self._get_metadata)
         if legacy_sse and path is not None and not stateless:
             self._routes["/sse"] = {"GET": self._get_sse}
             self._routes["/messages"] = {"POST": self._post_message}
@@ -9406,14 +9479,15 @@ class HttpEndpoint:
         self._check_host(exchange.headers.get("host", ""))
         self._check_origin(exchange)
         path = exchange.path
-        if path.startswith(_WELL_KNOWN) and self._metadata is not None:
-            return self._get_metadata
         route = self._routes.get(path.rstrip("/"), self._routes.get(None))
         if route is None:
             raise HttpError(404, f"nothing at {show(path)}")
-        if exchange.method in route:
-            exchange.auth = self._authorize(exchange.headers)
-            return route[exchange.method]
+        serve = route.get(exchange.method)
+        if serve is not None:
+            # Who has no token yet must find out where to get one.
+            if serve != self._get_metadata:
+                exchange.auth = self._authorize(exchange.headers)
+            return serve
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
             # A browser asks for a page of an allowed origin.
@@ -9475,17 +9549,22 @@ class HttpEndpoint:
         return claims
 
     def _scope_challenge(self, scope: str) -> HttpError:
-        # RFC 6749, section 3.3, says which characters a scope has.
-        problem = {"error": "insufficient_scope"}
-        tokens = re.findall(r"[!#-\[\]-~]+", scope)
-        if tokens:
-            problem["scope"] = " ".join(tokens)
-        return self._challenge(403, problem)
+        return self._challenge(403, {"error": "insufficient_scope"}, scope)
 
-    def _challenge(self, status: int, problem: dict[str, str]) -> HttpError:
+    def _challenge(
+        self, status: int, problem: dict[str, str], scope: str = ""
+    ) -> HttpError:
         """The refusal that tells a client which token would do, and where to get it."""
         if self._metadata is not None:
             problem["resource_metadata"] = self._metadata_url
+            # "SHOULD include a `scope` parameter": what is needed, else what there is.
+            supported = self._metadata.get("scopes_supported")
+            if not scope and isinstance(supported, list):
+                scope = " ".join(map(str, supported))
+        # RFC 6749, section 3.3, says which characters a scope has.
+        tokens = re.findall(r"[!#-\[\]-~]+", scope)
+        if tokens:
+            problem["scope"] = " ".join(tokens)
         parameters = [f'{name}="{value}"' for name, value in problem.items()]
         challenge = f"Bearer {', '.join(parameters)}".strip()
         return HttpError(
@@ -9935,13 +10014,38 @@ def _host_name(host: str) -> str:
     return (host.rpartition(":")[0] or host).lower()
 
 
-def _metadata_url(resource: object) -> str:
-    """Where the metadata of a resource are: RFC 9728, section 3.1."""
-    parts = re.match("(https?://[^/]*)(.*)", str(resource))
-    if parts is None:
+def _metadata_places(url: str, path: str | None) -> set[str]:
+    """Where metadata are served: "at the path of the server's MCP endpoint [...] or at
+    the root". Seen from outside, as in their URL, the path may be another one."""
+    if not url:
+        return set()
+    outside = url[url.index(_WELL_KNOWN) :]
+    inside = _WELL_KNOWN + (path or "").rstrip("/")
+    return {_WELL_KNOWN, inside, outside}
+
+
+def _check_metadata(metadata: Json | None) -> str:
+    """Where these metadata of a resource are: RFC 9728, section 3.1; "" without any.
+    Raises ValueError for those that no client could use."""
+    if metadata is None:
+        return ""
+    resource = metadata.get("resource")
+    parts = re.fullmatch(r'(https?://[^/"\\?#]+)([^"\\?#]*)', str(resource))
+    if parts is None or not re.fullmatch("[!-~]+", parts[0]):
         raise ValueError(
             "resource_metadata: resource: expected this server's URL, "
             f"got {show(resource)}"
+        )
+    # "MUST include the `authorization_servers` field containing at least one".
+    issuers = metadata.get("authorization_servers")
+    are_urls = isinstance(issuers, list) and all(
+        isinstance(each, str) and each.startswith(("https://", "http://"))
+        for each in issuers
+    )
+    if not issuers or not are_urls:
+        raise ValueError(
+            "resource_metadata: authorization_servers: expected a list of their URLs, "
+            f"got {show(issuers)}"
         )
     return parts[1] + _WELL_KNOWN + parts[2].rstrip("/")
 
@@ -10642,7 +10746,7 @@ def check_headers(headers: dict[str, str]) -> None:
 _HEADER_TEXT = "[\t -~\x80-\xff]*"
 
 
-def merge_headers(*parts: Headers) -> Headers:
+def merge_headers(*parts: Mapping[str, str | bytes]) -> Headers:
     """Headers in one: of those with the same name, in upper or lower case, the last."""
     merged = {}
     for part in parts:
@@ -10690,6 +10794,45 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
             # Who we are there is not for the server to say.
             return target._replace(netloc=url.netloc)
     return None
+
+
+# What secrets may be sent to
+_URL = re.compile(
+    r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+    r"([/?][A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
+)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _split(url: str) -> SplitResult:
+    """A URL in its parts. Raises ValueError."""
+    from urllib.parse import urlsplit
+
+    return urlsplit(url)
+
+
+def is_near(url: str) -> bool:
+    """Whether a URL is on this machine."""
+    return _split(url).hostname in _LOOPBACK
+
+
+def _origin_of(url: str) -> str:
+    parts = _split(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def check_url(name: str, url: object, allow_near: bool = True) -> str:
+    """A URL that may see secrets: over https, or if allowed on this machine, and with
+    nothing in it that a browser, or a shell, might take for more than a URL."""
+    if isinstance(url, str) and len(url) <= MAX_URI and _URL.fullmatch(url):
+        # A port beyond 65,535, or half an address, is a ValueError.
+        with suppress(ValueError):
+            _, host, _ = _origin(_split(url))
+            near = host in _LOOPBACK
+            if (near and allow_near) or (not near and url.startswith("https://")):
+                return url
+    expected = "an https URL" + (", or one on this machine" if allow_near else "")
+    raise AuthorizationError(f"{name}: expected {expected}, got {show(url)}")
 
 
 # Connections
@@ -10967,7 +11110,1424 @@ class _RoundTrip:
 
 
 ###############################################################################
-# 23. HTTP client #############################################################
+# 23. Login ###################################################################
+###############################################################################
+# One try at getting tokens for a server (basic/authorization/): finding who gives them,
+# being known there, sending the user there, asking. What becomes of the tokens is not
+# known here, nor why they are wanted.
+
+
+# What is on the other side
+def _well_known(url: str, name: str) -> str:
+    """Where metadata of a URL are: RFC 8414, section 3.1; RFC 9728, section 3.1."""
+    path = _split(url).path.rstrip("/")
+    return f"{_origin_of(url)}/.well-known/{name}{path}"
+
+
+def _resource_id(url: str) -> str:
+    """The canonical URI of a server: basic/authorization/index.md#canonical-server-uri.
+
+    Its query may hold secrets, and is left out.
+    """
+    path = _split(url).path
+    return _origin_of(url).lower() + ("" if path == "/" else path)
+
+
+def _is_within(url: str, resource: str) -> bool:
+    """Whether a resource is a server's URL, or what that is a part of."""
+    inner = _split(url)
+    outer = _split(resource)
+    inner_path = inner.path.rstrip("/") + "/"
+    outer_path = outer.path.rstrip("/") + "/"
+    return _origin(inner) == _origin(outer) and inner_path.startswith(outer_path)
+
+
+def _texts_in(document: Json, member: str) -> list[str]:
+    """The strings in an array that may be missing, or be something else."""
+    value = document.get(member)
+    if not isinstance(value, list):
+        return []
+    return [each for each in value[:MAX_TEXTS] if isinstance(each, str)]
+
+
+def _scopes_in(text: object) -> list[str]:
+    """The scopes in a text, as RFC 6749, section 3.3, says which there are."""
+    return re.findall(
+        r"[!#-\[\]-~]+", text[:MAX_CHALLENGE] if isinstance(text, str) else ""
+    )
+
+
+# What an authorization server answers; the document is {} if there is no JSON object.
+_Reply = namedtuple("_Reply", "status document headers")
+
+
+class _Website:
+    """Asks authorization servers, until a deadline, as long as somebody `is_wanted()`.
+
+    `near`: whether they may be on this machine. A server elsewhere has no reason to
+    send us here.
+    """
+
+    def __init__(
+        self,
+        near: bool,
+        ssl_context: SSLContext | None,
+        seconds: float,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        self.near = near
+        self._ssl_context = ssl_context
+        self._until = time.monotonic() + seconds
+        self._is_wanted = is_wanted
+
+    def left(self) -> float:
+        """The seconds that are left; 0 when nobody waits any more."""
+        if not self._is_wanted():
+            return 0.0
+        return max(0.0, self._until - time.monotonic())
+
+    def get(self, name: str, url: object) -> _Reply:
+        """GET a document. Redirects are followed, but not to another host."""
+        target = _split(check_url(name, url, self.near))
+        for _ in range(MAX_REDIRECTS):
+            reply = self._send(name, target, {}, None)
+            moved = follow_reference(target, reply.headers.get("Location", ""))
+            if reply.status not in (301, 302, 307, 308) or moved is None:
+                break
+            target = moved
+        return reply
+
+    def post_json(self, name: str, url: str, value: Json) -> _Reply:
+        """POST a document. Never redirected."""
+        target = _split(check_url(name, url, self.near))
+        body = encode_message(value)
+        return self._send(name, target, {"Content-Type": JSON_TYPE}, body)
+
+    def post_form(
+        self, name: str, url: str, form: Json, headers: dict[str, str]
+    ) -> _Reply:
+        """POST a form. Never redirected."""
+        from urllib.parse import urlencode
+
+        target = _split(check_url(name, url, self.near))
+        headers = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
+        return self._send(name, target, headers, urlencode(form).encode("ascii"))
+
+    def _send(
+        self,
+        name: str,
+        url: SplitResult,
+        headers: dict[str, str],
+        body: bytes | None,
+    ) -> _Reply:
+        from http.client import HTTPException
+
+        seconds = min(AUTH_SECONDS, self.left())
+        until = time.monotonic() + seconds
+        place = f"{name}: {url.scheme}://{url.netloc}{url.path}"
+        asked: Headers = {"Accept": f"{JSON_TYPE}, {EVENT_TYPE}", **headers}
+        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        method = "GET" if body is None else "POST"
+        pool = _HttpPool(url, self._ssl_context, seconds, lambda _: self.left() > 0)
+        try:
+            trip = pool.begin(None)
+            response = trip.send(method, target, asked, body, seconds)
+            # It is on a new connection, which is sent to once.
+            assert response is not None
+            try:
+                data = response.read(MAX_METADATA + 1)
+            finally:
+                was_shut = not trip.end()
+            if len(data) > MAX_METADATA:
+                raise ValueError(f"more than {MAX_METADATA} bytes")
+            if was_shut or response.length:
+                raise ConnectionError("the answer was cut off")
+        except (OSError, HTTPException, ValueError) as error:
+            told = error_text(error)
+            if time.monotonic() >= until:
+                told = f"no answer within {seconds:g} s"
+            raise AuthorizationError(f"{place}: {told}") from error
+        finally:
+            pool.close()
+        document: Json = {}
+        with suppress(ParseError):
+            document = object_or_empty(parse_message(data))
+        return _Reply(response.status, document, response.headers)
+
+
+# The browser's way back
+_DOOR_HEAD = (
+    "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
+    "Content-Length: {size}\r\nContent-Security-Policy: default-src 'none'\r\n"
+    "Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\n"
+    "Connection: close\r\n\r\n{text}"
+)
+_DOOR_TEXT = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
+    "<h1>{title}</h1><p>{text}</p></html>"
+)
+_ARRIVED = ("200 OK", "Thank you", "You can close this window, and go back.")
+_STRANGE = ("404 Not Found", "Nothing here", "This is not the answer waited for.")
+
+
+class _Doorstep:
+    """Waits on this machine for the browser to come back: RFC 8252, section 7.3.
+
+    It takes one answer: what else comes is shown to the door. Browsers open connections
+    on which they then say nothing, so it listens to several at a time.
+    """
+
+    def __init__(self, redirect_uri: str) -> None:
+        import selectors
+        import socket
+
+        parts = _split(redirect_uri)
+        host = "::1" if parts.hostname == "::1" else "127.0.0.1"
+        family = socket.AF_INET6 if host == "::1" else socket.AF_INET
+        self._socket = socket.create_server((host, parts.port or 0), family=family)
+        self.uri = redirect_uri
+        if parts.port is None:
+            # RFC 8252, section 7.3: "MUST allow any port".
+            port = self._socket.getsockname()[1]
+            netloc = f"{_url_host(str(parts.hostname))}:{port}"
+            self.uri = parts._replace(netloc=netloc).geturl()
+        self._path = parts.path or "/"
+        # What each connection has said so far; the oldest first.
+        self._heads: dict[Socket, bytes] = {}
+        self._selector = selectors.DefaultSelector()
+        self._reads = selectors.EVENT_READ
+        self._selector.register(self._socket, self._reads)
+
+    def wait(
+        self, left: Callable[[], float], is_answer: Callable[[str], bool]
+    ) -> str | None:
+        """Block for the URL with the answer. None if no time is left before."""
+        while left() > 0:
+            for key, _ in self._selector.select(TICK_SECONDS):
+                sock: Any = key.fileobj
+                if sock is self._socket:
+                    self._accept()
+                    continue
+                url = self._read(sock)
+                if url is None:
+                    continue
+                came = is_answer(url)
+                self._show(sock, *(_ARRIVED if came else _STRANGE))
+                if came:
+                    return url
+        return None
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            sock, _ = self._socket.accept()
+            sock.setblocking(False)
+            self._heads[sock] = b""
+            self._selector.register(sock, self._reads)
+        if len(self._heads) > MAX_BROWSER:
+            self._drop(next(iter(self._heads)))
+
+    def _read(self, sock: Socket) -> str | None:
+        """What a connection asks for, once its head is here; "" for another path."""
+        data = b""
+        with suppress(OSError):
+            data = sock.recv(CHUNK)
+        head = self._heads[sock] + data
+        self._heads[sock] = head
+        if b"\r\n\r\n" in head:
+            line = _REQUEST_LINE.match(head)
+            target = line[2].decode("latin-1") if line and line[1] == b"GET" else ""
+            return target if target.partition("?")[0] == self._path else ""
+        if not data or len(head) > CHUNK:
+            self._drop(sock)
+        return None
+
+    def _show(self, sock: Socket, status: str, title: str, text: str) -> None:
+        text = _DOOR_TEXT.format(title=title, text=text)
+        page = _DOOR_HEAD.format(status=status, size=len(text), text=text)
+        with suppress(OSError):
+            # It is small: it finds room in the socket's buffer.
+            sock.send(page.encode("ascii"))
+        self._drop(sock)
+
+    def _drop(self, sock: Socket) -> None:
+        self._selector.unregister(sock)
+        del self._heads[sock]
+        sock.close()
+
+    def close(self) -> None:
+        """Stop listening."""
+        for sock in [self._socket, *self._heads]:
+            sock.close()
+        self._selector.close()
+
+
+# Getting tokens
+LoginOptions = namedtuple(
+    "LoginOptions",
+    "client_name scopes client_id client_secret client_metadata_url issuer redirect "
+    "redirect_uri grant assertion dpop send_resource timeout",
+)
+
+
+def prove(
+    options: LoginOptions, method: str, url: str, nonce: str, token: str = ""
+) -> dict[str, str]:
+    """The header that shows, if dpop is given, that we have its key: RFC 9449."""
+    if options.dpop is None:
+        return {}
+    import secrets
+
+    claims = {
+        "jti": secrets.token_urlsafe(16),
+        "htm": method,
+        "htu": url.partition("?")[0],
+        "iat": int(time.time()),
+    }
+    hashed = _digest(token) if token else None
+    return {"DPoP": options.dpop(add_given(claims, nonce=nonce or None, ath=hashed))}
+
+
+def _digest(text: str) -> str:
+    """A SHA-256 as in JSON Web Tokens, and in PKCE."""
+    import base64
+    import hashlib
+
+    digest = hashlib.sha256(text.encode("ascii")).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+
+
+class _Refused(AuthorizationError):
+    """The token endpoint has judged a request, and said no."""
+
+
+class _Login:
+    """One try to get tokens for a server: by `refresh`, or by `log_in`:
+
+        the server's metadata --> one of its authorization servers' metadata
+            --> a client id --> for a user: the browser, a code --> tokens
+
+    Both return the record to keep. Raises AuthorizationError.
+    """
+
+    def __init__(
+        self,
+        options: LoginOptions,
+        url: str,
+        challenge: dict[str, str],
+        record: Json | None,
+        website: _Website,
+        nonces: dict[str, str],
+    ) -> None:
+        self._options = options
+        self._url = url
+        self._challenge = challenge
+        # What was kept before.
+        self._record = record or {}
+        self._website = website
+        # DPoP's, by token endpoint.
+        self._nonces = nonces
+
+    def refresh(self) -> Json:
+        """RFC 6749, section 6."""
+        record = self._record
+        form = {
+            "grant_type": "refresh_token",
+            "refresh_token": record["refresh_token"],
+            **self._about(record, scopes=()),
+        }
+        return self._ask_tokens(record, form)
+
+    def log_in(self) -> Json:
+        """Find out where, register there, and get tokens in the way that is wanted."""
+        resource = self._find_resource()
+        server = self._find_server(resource)
+        before = self._record.get("issuer", server["issuer"])
+        if before != server["issuer"]:
+            # "MUST NOT reuse client credentials from a different authorization server"
+            self._record = {}
+            if self._options.client_id is not None:
+                raise AuthorizationError(
+                    f"client_id belongs to {before}, but {self._url} now wants tokens "
+                    f"of {server['issuer']}"
+                )
+        plan = {
+            "issuer": server["issuer"],
+            "resource": resource.get("resource", _resource_id(self._url)),
+            "token_endpoint": self._endpoint(server, "token_endpoint"),
+            "scopes": self._choose_scopes(resource, server),
+        }
+        grant = getattr(self, GRANTS[self._options.grant])
+        record: Json = grant(server, plan)
+        return record
+
+    # Discovery: basic/authorization/authorization-server-discovery.md
+    def _find_resource(self) -> Json:
+        """The metadata of the server; {} if it has none, as before 2025-06-18."""
+        name = "oauth-protected-resource"
+        told = self._challenge.get("resource_metadata")
+        places = [told] if told else []
+        places += [
+            _well_known(self._url, name),
+            _well_known(_origin_of(self._url), name),
+        ]
+        for place in dict.fromkeys(places):
+            reply = self._website.get("resource_metadata", place)
+            if reply.status >= 500:
+                # It has some, perhaps: no time to guess.
+                raise AuthorizationError(f"{place}: HTTP {reply.status}")
+            if reply.status == 200 and reply.document:
+                self._check_resource(place, reply.document.get("resource"))
+                return object_or_empty(reply.document)
+        return {}
+
+    def _check_resource(self, place: str, resource: object) -> None:
+        # RFC 9728, section 3.3: "If these values are not identical, the data contained
+        # in the response MUST NOT be used". What the server is a part of will do, too.
+        near = self._website.near
+        if not _is_within(self._url, check_url(f"{place}: resource", resource, near)):
+            raise AuthorizationError(
+                f"{place}: resource: expected {_resource_id(self._url)}, "
+                f"or what that is within, got {show(resource)}"
+            )
+
+    def _find_server(self, resource: Json) -> Json:
+        """The metadata of an authorization server: of the first that has good ones."""
+        if not resource:
+            return self._assume_server()
+        issuers = _texts_in(resource, "authorization_servers")[:MAX_ISSUERS]
+        wanted = self._options.issuer
+        if wanted is not None:
+            issuers = [each for each in issuers if each == wanted]
+        # Where we have been before, we need not register again.
+        issuers.sort(key=lambda each: each != self._record.get("issuer"))
+        problems = [f"{self._url}: authorization_servers: {wanted or 'one'} is missing"]
+        for issuer in issuers:
+            try:
+                server = self._read_server(issuer, [issuer])
+            except AuthorizationError as error:
+                problems.append(str(error))
+                continue
+            if server:
+                return server
+            problems.append(f"{issuer}: no metadata")
+        raise AuthorizationError("; ".join(problems[1:] or problems))
+
+    def _read_server(self, issuer: str, names: list[str]) -> Json:
+        """The metadata of an issuer, which may call itself by these names; {} if there
+        are none."""
+        check_url("issuer", issuer, self._website.near)
+        root = _origin_of(issuer)
+        path = issuer[len(root) :].rstrip("/")
+        places = [
+            _well_known(issuer, "oauth-authorization-server"),
+            _well_known(issuer, "openid-configuration"),
+        ]
+        if path:
+            places.append(f"{root}{path}/.well-known/openid-configuration")
+        for place in places:
+            reply = self._website.get("issuer", place)
+            if reply.status == 200 and reply.document:
+                # "the `issuer` value in the document MUST be identical to the issuer
+                # identifier used to construct the well-known URL."
+                if reply.document.get("issuer") not in names:
+                    raise AuthorizationError(
+                        f"{place}: issuer: expected {issuer}, "
+                        f"got {show(reply.document.get('issuer'))}"
+                    )
+                return object_or_empty(reply.document)
+        return {}
+
+    def _assume_server(self) -> Json:
+        """That of 2025-03-26, basic/authorization.md: the server itself, at its root."""
+        root = _origin_of(self._url)
+        if self._options.issuer not in (None, root):
+            raise AuthorizationError(
+                f"{self._url} does not say that it belongs to {self._options.issuer}"
+            )
+        server = self._read_server(root, [root, root + "/"])
+        return server or {
+            "issuer": root,
+            "authorization_endpoint": root + "/authorize",
+            "token_endpoint": root + "/token",
+            "registration_endpoint": root + "/register",
+            # "PKCE is REQUIRED for all clients"
+            "code_challenge_methods_supported": ["S256"],
+        }
+
+    def _endpoint(self, server: Json, name: str) -> str:
+        place = f"{server['issuer']}: {name}"
+        return check_url(place, server.get(name), self._website.near)
+
+    def _choose_scopes(self, resource: Json, server: Json) -> list[str]:
+        """basic/authorization/index.md#scope-selection-strategy, and what was asked for
+        before: "the union of the client's previously requested scope set and the scopes
+        from the current challenge"."""
+        options = self._options
+        challenged = _scopes_in(self._challenge.get("scope"))
+        scopes = challenged or _texts_in(resource, "scopes_supported")
+        has_offline = "offline_access" in _texts_in(server, "scopes_supported")
+        if options.scopes is not None:
+            wants_more = self._challenge.get("error") == "insufficient_scope"
+            scopes = options.scopes + (challenged if wants_more else [])
+        elif has_offline and scopes and options.grant == "authorization_code":
+            # It stands for a refresh token.
+            scopes = [*scopes, "offline_access"]
+        return list(dict.fromkeys([*self._record.get("scopes", ()), *scopes]))
+
+    # Registration: basic/authorization/client-registration.md
+    def _identify(self, server: Json, redirect_uri: str) -> Json:
+        """Who we are there: {"client_id", "token_endpoint_auth_method", ...}."""
+        options = self._options
+        known = self._record.get("client") or {}
+        if options.client_id is not None:
+            return self._choose_method(server, options.client_id, options.client_secret)
+        url = options.client_metadata_url
+        if url and server.get("client_id_metadata_document_supported") is True:
+            return self._choose_method(server, url, None)
+        is_over = 0 < known.get("expires_at", 0) <= time.time()
+        if known.get("redirect_uri") == redirect_uri and not is_over:
+            return dict(known)
+        if "registration_endpoint" not in server:
+            raise AuthorizationError(
+                f"{server['issuer']} registers no clients: OAuth(client_id=) is needed"
+            )
+        return self._register(server, redirect_uri)
+
+    def _choose_method(self, server: Json, client_id: str, secret: str | None) -> Json:
+        """How to show that it is us: as the server has it, RFC 8414, section 2."""
+        client: Json = {"client_id": client_id, "token_endpoint_auth_method": "none"}
+        if secret is not None:
+            client["client_secret"] = secret
+            methods = _texts_in(server, "token_endpoint_auth_methods_supported")
+            is_post = methods and "client_secret_basic" not in methods
+            method = "client_secret_post" if is_post else "client_secret_basic"
+            client["token_endpoint_auth_method"] = method
+        elif (
+            self._options.assertion is not None and self._options.grant != "jwt-bearer"
+        ):
+            client["token_endpoint_auth_method"] = "private_key_jwt"
+        return client
+
+    def _register(self, server: Json, redirect_uri: str) -> Json:
+        """RFC 7591."""
+        default = ["client_secret_basic"]
+        methods = _texts_in(server, "token_endpoint_auth_methods_supported") or default
+        wanted = [each for each in AUTH_METHODS if each in methods] or ["none"]
+        about = {
+            "client_name": self._options.client_name,
+            "redirect_uris": [redirect_uri],
+            # "MUST specify an appropriate `application_type`": one with a loopback.
+            "application_type": "native" if is_near(redirect_uri) else "web",
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": wanted[0],
+        }
+        endpoint = self._endpoint(server, "registration_endpoint")
+        reply = self._website.post_json("registration_endpoint", endpoint, about)
+        client = reply.document
+        client_id = client.get("client_id")
+        if reply.status not in (200, 201) or not isinstance(client_id, str):
+            raise self._complaint("registration", endpoint, reply, {})
+        secret = client.get("client_secret")
+        method = client.get("token_endpoint_auth_method")
+        chosen = self._choose_method(
+            server, client_id, secret if isinstance(secret, str) else None
+        )
+        if method in AUTH_METHODS and (method == "none" or "client_secret" in chosen):
+            chosen["token_endpoint_auth_method"] = method
+        # 0, or something else, is never.
+        expires = client.get("client_secret_expires_at")
+        chosen["expires_at"] = expires if isinstance(expires, int) else 0
+        chosen["redirect_uri"] = redirect_uri
+        return chosen
+
+    # Grants
+    def _by_code(self, server: Json, plan: Json) -> Json:
+        """With the user's consent, in the browser: RFC 6749, section 4.1; RFC 7636."""
+        # "If `code_challenge_methods_supported` is absent, [...] MUST refuse to proceed."
+        if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
+            raise AuthorizationError(
+                f"{server['issuer']} does not say that it can do PKCE with S256"
+            )
+        known = member_at(self._record, ("client", "redirect_uri"))
+        doorstep = self._open_doorstep(known)
+        try:
+            redirect_uri = doorstep.uri if doorstep else self._options.redirect_uri
+            plan["client"] = self._identify(server, str(redirect_uri))
+            form = self._ask_user(server, plan, str(redirect_uri), doorstep)
+        finally:
+            if doorstep:
+                doorstep.close()
+        return self._ask_tokens(plan, form)
+
+    def _open_doorstep(self, known: str | None) -> _Doorstep | None:
+        if self._options.redirect is not None:
+            return None
+        uri = self._options.redirect_uri or known or LOOPBACK_URI
+        try:
+            return _Doorstep(uri)
+        except OSError as error:
+            if uri == known:
+                # The port of the last time; with another one we register again.
+                return _Doorstep(LOOPBACK_URI)
+            raise AuthorizationError(f"redirect_uri: {uri}: {error}") from error
+
+    def _ask_user(
+        self, server: Json, plan: Json, redirect_uri: str, doorstep: _Doorstep | None
+    ) -> Json:
+        """Have the user agree: what the token endpoint is to be told then."""
+        import secrets
+        from urllib.parse import urlencode
+
+        verifier = secrets.token_urlsafe(48)
+        state = secrets.token_urlsafe(32)
+        query = {
+            "response_type": "code",
+            "client_id": plan["client"]["client_id"],
+            "redirect_uri": redirect_uri,
+            "state": state,
+            "code_challenge": _digest(verifier),
+            "code_challenge_method": "S256",
+            **self._about(plan, plan["scopes"]),
+        }
+        endpoint = self._endpoint(server, "authorization_endpoint")
+        url = endpoint + ("&" if "?" in endpoint else "?") + urlencode(query)
+        if doorstep is not None:
+            came = self._wait_for_browser(url, state, doorstep)
+        else:
+            came = self._ask_redirect(url)
+        code = self._check_answer(came, state, server)
+        return {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+            **self._about(plan, scopes=()),
+        }
+
+    def _wait_for_browser(self, url: str, state: str, doorstep: _Doorstep) -> str:
+        import webbrowser
+
+        if not webbrowser.open(url):
+            raise AuthorizationError(
+                "there is no browser here; give OAuth a redirect=fn(url)"
+            )
+        # Any page that is open in a browser may call here: only who knows the state is
+        # heard.
+        came = doorstep.wait(
+            self._website.left, lambda url: _parse_answer(url).get("state") == state
+        )
+        if came is None:
+            raise AuthorizationError(
+                f"no answer came from the browser within {self._options.timeout:g} s"
+            )
+        return came
+
+    def _ask_redirect(self, url: str) -> str:
+        try:
+            came = self._options.redirect(url)
+        except Exception as error:
+            raise AuthorizationError(f"redirect: {error_text(error)}") from error
+        if not isinstance(came, str):
+            raise AuthorizationError("redirect: the login was given up")
+        return came.strip()
+
+    def _check_answer(self, url: str, state: str, server: Json) -> str:
+        """The code: basic/authorization/index.md#authorization-response-validation."""
+        answer = _parse_answer(url)
+        if answer.get("state") != state:
+            raise AuthorizationError("state: this is the answer to another login")
+        issuer = answer.get("iss")
+        must_tell = server.get("authorization_response_iss_parameter_supported") is True
+        if issuer != server["issuer"] and (must_tell or issuer is not None):
+            # "on mismatch the client MUST NOT act on or display `error`"
+            raise AuthorizationError(
+                f"iss: expected {server['issuer']}, got {show(issuer)}"
+            )
+        if answer.get("code") and "error" not in answer:
+            return answer["code"]
+        said = [answer.get("error", "no code"), answer.get("error_description", "")]
+        told = ": ".join(each for each in said if each)
+        raise AuthorizationError(
+            f"{server['issuer']}: the login failed: {show(told, 300)}"
+        )
+
+    def _by_credentials(self, server: Json, plan: Json) -> Json:
+        """For the client itself, without a user: RFC 6749, section 4.4."""
+        plan["client"] = self._identify(server, "")
+        form = {"grant_type": "client_credentials", **self._about(plan, plan["scopes"])}
+        return self._ask_tokens(plan, form)
+
+    def _by_assertion(self, server: Json, plan: Json) -> Json:
+        """For whom another issuer vouches: RFC 7523, section 2.1."""
+        plan["client"] = self._identify(server, "")
+        form = {
+            "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+            "assertion": self._ask_assertion(plan["issuer"]),
+            **self._about(plan, plan["scopes"]),
+        }
+        return self._ask_tokens(plan, form)
+
+    def _ask_assertion(self, audience: str) -> str:
+        try:
+            return str(self._options.assertion(audience))
+        except AuthorizationError:
+            raise
+        except Exception as error:
+            raise AuthorizationError(f"assertion: {error_text(error)}") from error
+
+    # Tokens
+    def _about(self, plan: Json, scopes: Iterable[str]) -> Json:
+        """What a token is for."""
+        # "MUST be included in both authorization requests and token requests."
+        resource = plan["resource"] if self._options.send_resource else None
+        scope = " ".join(scopes)
+        return add_given({}, scope=scope or None, resource=resource)
+
+    def _ask_tokens(self, plan: Json, form: Json) -> Json:
+        """POST to the token endpoint, as the client that the plan has."""
+        endpoint = plan["token_endpoint"]
+        headers = self._authenticate(plan, form)
+        reply = self._website.post_form(
+            "token_endpoint", endpoint, form, {**headers, **self._prove(endpoint)}
+        )
+        nonce = reply.headers.get("DPoP-Nonce")
+        if nonce:
+            self._nonces[endpoint] = nonce
+        if nonce and reply.document.get("error") == "use_dpop_nonce":
+            # RFC 9449, section 8: the same again, with the nonce.
+            headers.update(self._prove(endpoint))
+            reply = self._website.post_form("token_endpoint", endpoint, form, headers)
+        token = reply.document.get("access_token")
+        if reply.status != 200 or not isinstance(token, str):
+            raise self._complaint("token", endpoint, reply, {**plan["client"], **form})
+        return self._record_of(plan, reply.document)
+
+    def _authenticate(self, plan: Json, form: Json) -> dict[str, str]:
+        """Show who we are: in the form, or by headers."""
+        from urllib.parse import quote_plus
+
+        client = plan["client"]
+        method = client["token_endpoint_auth_method"]
+        if method == "client_secret_basic":
+            parts = (client["client_id"], client["client_secret"])
+            login = ":".join(map(quote_plus, parts))
+            return {"Authorization": "Basic " + _base64(login.encode("ascii"))}
+        form["client_id"] = client["client_id"]
+        if method == "client_secret_post":
+            form["client_secret"] = client["client_secret"]
+        elif method == "private_key_jwt":
+            kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+            form["client_assertion_type"] = kind
+            form["client_assertion"] = self._ask_assertion(plan["issuer"])
+        return {}
+
+    def _prove(self, endpoint: str) -> dict[str, str]:
+        nonce = self._nonces.get(endpoint, "")
+        return prove(self._options, "POST", endpoint, nonce)
+
+    def _record_of(self, plan: Json, answer: Json) -> Json:
+        """What is kept of the plan and a token response: RFC 6749, section 5.1."""
+        names = ("issuer", "resource", "token_endpoint", "client", "scopes")
+        record = {name: plan[name] for name in names}
+        kind = answer.get("token_type", "Bearer")
+        token = answer["access_token"]
+        kinds = ("bearer", "dpop") if self._options.dpop else ("bearer",)
+        if str(kind).lower() not in kinds:
+            raise AuthorizationError(f"token_type: expected {kinds}, got {show(kind)}")
+        if not _ACCESS_TOKEN.fullmatch(token):
+            raise AuthorizationError("access_token: expected what fits into a header")
+        record["token_type"] = str(kind).lower()
+        record["access_token"] = token
+        # A refresh answer without a new one leaves the old.
+        refresh_token = answer.get("refresh_token") or plan.get("refresh_token")
+        if isinstance(refresh_token, str):
+            record["refresh_token"] = refresh_token
+        # It may be missing, or be anything.
+        with suppress(LookupError, TypeError, ValueError, OverflowError):
+            lasts = float(answer["expires_in"])
+            margin = min(RENEW_SECONDS, lasts / 10)
+            record["renew_at"] = int(time.time() + lasts - margin)
+        return record
+
+    def _complaint(
+        self, what: str, endpoint: str, reply: _Reply, sent: Json
+    ) -> AuthorizationError:
+        """The exception that says it in the authorization server's words."""
+        said = [reply.document.get(name) for name in ("error", "error_description")]
+        told = ": ".join(str(each) for each in said if each) or "no such answer"
+        told = show(hide(told, [sent[name] for name in SECRETS if name in sent]), 300)
+        kind = _Refused if 400 <= reply.status < 500 else AuthorizationError
+        return kind(f"{what}: {endpoint}: HTTP {reply.status}: {told}", endpoint)
+
+
+def _parse_answer(url: str) -> dict[str, str]:
+    """The parameters with which the browser came back."""
+    from urllib.parse import parse_qsl
+
+    with suppress(ValueError):
+        return dict(parse_qsl(_split(url).query, max_num_fields=MAX_TEXTS))
+    return {}
+
+
+# Which method of _Login gets tokens: OAuth(grant=).
+GRANTS = {
+    "authorization_code": "_by_code",
+    "client_credentials": "_by_credentials",
+    "jwt-bearer": "_by_assertion",
+}
+# What of a token request is never shown.
+SECRETS = (
+    "assertion",
+    "client_assertion",
+    "client_secret",
+    "code",
+    "code_verifier",
+    "refresh_token",
+)
+# What fits into a header.
+_ACCESS_TOKEN = re.compile("[!-~]{1,%d}" % MAX_TOKEN)
+# How a client shows who it is, best first: a secret on this machine is none.
+AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
+# Where the browser comes back to; the port is any that is free.
+LOOPBACK_URI = "http://127.0.0.1/callback"
+# The same, where nobody listens: the user copies the address.
+UNHEARD_URI = "http://127.0.0.1:33418/callback"
+
+
+###############################################################################
+# 24. Authorization ###########################################################
+###############################################################################
+# How a client is let in: what each HTTP request shows, what is done when that is
+# refused, and where tokens are kept. It knows HTTP, but no message of the protocol.
+
+
+# A refusal
+_CHALLENGE_PART = re.compile(
+    r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)"
+    r'(?:[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=]+)))?'
+)
+
+
+def parse_challenge(text: str) -> dict[str, str]:
+    """The challenge of WWW-Authenticate that a token answers: RFC 9110, section 11.6.1.
+
+    Its parameters, their names in lower case, and the "scheme"; {} if there is none.
+    """
+    challenges: dict[str, dict[str, str]] = {}
+    parameters: dict[str, str] = {}
+    for part in _CHALLENGE_PART.finditer(text[:MAX_CHALLENGE]):
+        name = part[1].lower()
+        if part.lastindex == 1:
+            # No value: here begins the challenge of another scheme.
+            parameters = challenges.setdefault(name, {"scheme": name})
+        else:
+            value = part[3] or re.sub(r"\\(.)", r"\1", part[2] or "")
+            parameters.setdefault(name, value)
+    return challenges.get("bearer") or challenges.get("dpop") or {}
+
+
+def challenge_in(headers: Any) -> dict[str, str]:
+    """The same, of a response that may have the header several times, or not at all."""
+    return parse_challenge(", ".join(headers.get_all("WWW-Authenticate", [])))
+
+
+class HttpRefusal:
+    """A 401 or 403, and what had been sent to be let in.
+
+    challenge: the parameters of its WWW-Authenticate
+    nonce: its DPoP-Nonce, or ""
+    sent: the headers that the Authorizer had given
+    tries: how often this request had been refused before
+    is_wanted: is_wanted() is false when nobody waits for the request any more
+    """
+
+    def __init__(
+        self,
+        response: HTTPResponse,
+        sent: dict[str, str],
+        tries: int,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        self.status = response.status
+        self.challenge = challenge_in(response.headers)
+        self.nonce = response.headers.get("DPoP-Nonce", "")
+        self.sent = sent
+        self.tries = tries
+        self.is_wanted = is_wanted
+
+    def is_challenge(self) -> bool:
+        """Whether it is about what was shown: a 403 may have other reasons."""
+        wants_more = self.challenge.get("error") == "insufficient_scope"
+        return self.status == 401 or (self.status == 403 and wants_more)
+
+    def to_error(self, url: str, body: bytes, headers: Headers) -> AuthorizationError:
+        """The exception that says it in the server's words, but none of the headers."""
+        said = [self.challenge.get(name) for name in ("error", "error_description")]
+        words = [each for each in said if each]
+        words = words or [body.decode("utf-8", "replace").strip()]
+        # A server may say which token it does not like.
+        secrets = [*self.sent.values(), *map(str, headers.values())]
+        text = show(hide(": ".join(words), secrets), 500)
+        if self.status == 403 and "scope" in self.challenge:
+            text += f" (it wants the scope {show(self.challenge['scope'])})"
+        if not self.sent:
+            text += "; see Client(auth=)"
+        return AuthorizationError(
+            f"{url}: HTTP {self.status}: {text}", url, self.status, self.challenge
+        )
+
+
+class Authorizer:
+    """What has a client's requests let in: the seam between HttpTransport and OAuth.
+
+    The transport, on the thread of each HTTP request, asks for
+        headers(method, url)    before each request: what it shows
+        mend(refusal)           after a 401, and a 403 for want of scope: whether to
+                                send the request again, as something was done about it
+    Both may block: to ask the authorization server, and mend() to ask the user. While a
+    thread is in mend(), calls do not time out. This one shows nothing.
+    """
+
+    def headers(self, method: str, url: str) -> dict[str, str]:
+        """The headers that a request to be let in has besides."""
+        return {}
+
+    def mend(self, refusal: HttpRefusal) -> bool:
+        """Do what helps. False if nothing does; or raises AuthorizationError."""
+        return False
+
+
+class _Asking(Authorizer):
+    """Asks a function of the user's: auth(challenge) returns headers, or None."""
+
+    def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+        self._ask = ask
+        self._headers: dict[str, str] = {}
+
+    def headers(self, method: str, url: str) -> dict[str, str]:
+        return self._headers
+
+    def mend(self, refusal: HttpRefusal) -> bool:
+        if refusal.sent is not self._headers:
+            # Another thread has asked meanwhile.
+            return True
+        if refusal.tries >= MAX_REFUSALS:
+            return False
+        headers = self._ask(refusal.challenge)
+        if headers is None:
+            return False
+        self._headers = dict(headers)
+        return True
+
+
+# What is kept
+_RECORD = {
+    "issuer": str,
+    "resource": str,
+    "token_endpoint": str,
+    "client": dict,
+    "scopes": list,
+    "access_token": str,
+    "token_type": str,
+}
+
+
+class _Store:
+    """Keeps what was got for each server: {its URL: record}. In a file, in a dict, or
+    where two functions put it: load(url) returns a record or None, save(url, record)
+    keeps it, or for None forgets it.
+
+    A record has the members of _RECORD, maybe a refresh_token, and when to use it:
+    renew_at, by the clock of this machine, which may be wrong: nothing but an early
+    renewal hangs on it.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._path = ""
+        self._load: Callable[[str], Any]
+        self._save: Callable[[str, Json | None], Any]
+        if store is None:
+            store = {}
+        if isinstance(store, dict):
+            self._load = store.get
+            self._save = partial(_put, store)
+        elif isinstance(store, tuple) and len(store) == 2 and all(map(callable, store)):
+            self._load, self._save = store
+        else:
+            self._path = os.path.realpath(os.path.expanduser(os.fspath(store)))
+            self._load = self._load_from_file
+            self._save = self._save_to_file
+
+    def load(self, url: str) -> Json | None:
+        """What is kept for a server. Raises AuthorizationError if it is damaged."""
+        try:
+            record: Json | None = self._load(url)
+        except Exception as error:
+            raise AuthorizationError(f"store: {error_text(error)}") from error
+        if record is None or _is_record(record):
+            return record
+        raise AuthorizationError(
+            f"store: what it has for {url} is damaged; OAuth.logout(url) forgets it"
+        )
+
+    def save(self, url: str, record: Json | None) -> None:
+        """Keep a record; None forgets it. Raises AuthorizationError."""
+        try:
+            self._save(url, record)
+        except Exception as error:
+            raise AuthorizationError(f"store: {error_text(error)}") from error
+
+    @contextmanager
+    def turn(self, url: str, left: Callable[[], float]) -> Iterator[None]:
+        """Inside, no other process gets tokens for this server with the same file."""
+        if not self._path:
+            yield
+            return
+        import hashlib
+
+        name = hashlib.sha256(url.encode("utf-8")).hexdigest()[:16]
+        with _file_lock(f"{self._path}.{name}.lock", left):
+            yield
+
+    def _load_from_file(self, url: str) -> Any:
+        return self._read_file().get(url)
+
+    def _read_file(self) -> Json:
+        try:
+            with open(self._path, "rb") as file:
+                data = file.read(MAX_STORE + 1)
+        except FileNotFoundError:
+            return {}
+        records: Any = None
+        with suppress(ParseError):
+            records = parse_message(data)
+        if not isinstance(records, dict) or len(data) > MAX_STORE:
+            raise ValueError(f"{self._path} is damaged: mend it, or delete it")
+        return records
+
+    def _save_to_file(self, url: str, record: Json | None) -> None:
+        import secrets
+
+        started = time.monotonic()
+        with _file_lock(
+            f"{self._path}.lock", lambda: started + AUTH_SECONDS - time.monotonic()
+        ):
+            records = self._read_file()
+            _put(records, url, record)
+            # Whoever reads, and whatever ends us now: there is the old file or the new.
+            temporary = f"{self._path}.{secrets.token_hex(8)}.tmp"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            try:
+                with open(os.open(temporary, flags, 0o600), "wb") as file:
+                    file.write(encode_message(records))
+                    file.flush()
+                    os.fsync(file.fileno())
+                # On Windows, not while another process reads.
+                replace = partial(_replace, temporary, self._path)
+                if not wait_until(replace, TIDY_SECONDS):
+                    raise PermissionError(f"{self._path} cannot be replaced")
+            finally:
+                with suppress(OSError):
+                    os.unlink(temporary)
+
+
+def _is_record(record: Any) -> bool:
+    if not isinstance(record, dict):
+        return False
+    if not all(isinstance(record.get(name), kind) for name, kind in _RECORD.items()):
+        return False
+    client = record["client"]
+    names = ("client_id", "token_endpoint_auth_method")
+    is_text = all(isinstance(client.get(name), str) for name in names)
+    return is_text and _ACCESS_TOKEN.fullmatch(record["access_token"]) is not None
+
+
+def _put(records: Json, url: str, record: Json | None) -> None:
+    if record is None:
+        records.pop(url, None)
+    else:
+        records[url] = record
+
+
+def _replace(source: str, target: str) -> bool:
+    try:
+        os.replace(source, target)
+    except PermissionError:
+        return False
+    return True
+
+
+@contextmanager
+def _file_lock(path: str, left: Callable[[], float]) -> Iterator[None]:
+    """Hold a lock between processes, or raise when no time is left.
+
+    None is ever stale: the system lets go of what a process holds that has ended. The
+    file stays.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        while not _try_lock(descriptor):
+            if left() <= 0:
+                raise AuthorizationError(f"store: {path}: another process has the lock")
+            time.sleep(TICK_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        # A file system without locks: better none than no store.
+        return True
+    return True
+
+
+class _Access(Authorizer):
+    """What one server is shown: a token, which one thread at a time renews.
+
+        none --mend()--> logging in --> valid --it ends soon, or a 401--> refreshing
+                              ^            ^                                 |   |
+                              |            '---------------------------------'   |
+                              '--- a 403: more scopes; or the refresh failed ----'
+
+    Who renews has the `_turn`, through all of a login. Who waits for it looks whether
+    there is a new token then, or shares the failure. So all threads log in once.
+    """
+
+    def __init__(
+        self, options: LoginOptions, store: _Store, url: str, log: _Log
+    ) -> None:
+        self.url = url
+        # For https; set before it is used.
+        self.ssl_context: SSLContext | None = None
+        self._options = options
+        self._store = store
+        self._log = log
+        # What is kept of it in the store, once that was looked at.
+        self._record: Json | None = None
+        self._was_loaded = False
+        # Held while tokens are got; these are for whoever has it.
+        self._turn = threading.Lock()
+        self._failures = 0
+        self._failure = ""
+        # When a renewal before the end has failed.
+        self._tried_at = float("-inf")
+        # The latest token that was got by logging in.
+        self._newest = ""
+        # DPoP's, by the URL that gave them.
+        self._nonces: dict[str, str] = {}
+
+    # The seam
+    def headers(self, method: str, url: str) -> dict[str, str]:
+        if not self._was_loaded:
+            self._load()
+        record = self._record
+        # Not to say good-bye: nobody waits for that long.
+        if record is not None and self._is_due(record) and method != "DELETE":
+            try:
+                self._renew(record["access_token"], {}, lambda: True, ["refresh"])
+            except AuthorizationError as error:
+                # The clock may be wrong. A 401 would tell.
+                self._log.warning(f"cannot renew a token: {error}")
+                self._tried_at = time.monotonic()
+            record = self._record
+        if record is None:
+            return {}
+        token = record["access_token"]
+        if record["token_type"] != "dpop":
+            return {"Authorization": f"Bearer {token}"}
+        nonce = self._nonces.get(self.url, "")
+        proof = prove(self._options, method, url, nonce, token)
+        return {"Authorization": f"DPoP {token}", **proof}
+
+    def _is_due(self, record: Json) -> bool:
+        """Whether a token ends soon, and nobody renews it, or has tried just now."""
+        renew_at = record.get("renew_at")
+        if "refresh_token" not in record or not isinstance(renew_at, (int, float)):
+            return False
+        was_tried = time.monotonic() < self._tried_at + RENEW_SECONDS
+        return renew_at <= time.time() and not (was_tried or self._turn.locked())
+
+    def mend(self, refusal: HttpRefusal) -> bool:
+        used = refusal.sent.get("Authorization", "").partition(" ")[2]
+        challenge = refusal.challenge
+        if refusal.nonce:
+            self._nonces[self.url] = refusal.nonce
+        if refusal.tries >= MAX_REFUSALS:
+            return False
+        if refusal.nonce and challenge.get("error") == "use_dpop_nonce":
+            return True
+        record = self._record or {}
+        if used == record.get("access_token", ""):
+            if refusal.status == 403:
+                # Asked for before, and not given: it would not be given now.
+                asked = record.get("scopes", ())
+                if set(_scopes_in(challenge.get("scope"))) <= {*asked}:
+                    return False
+            elif refusal.tries and used == self._newest:
+                # The server takes no token of its own authorization server.
+                return False
+            is_stale = refusal.status == 401 and refusal.tries == 0
+            ways = ["refresh", "log_in"] if is_stale else ["log_in"]
+            self._renew(used, challenge, refusal.is_wanted, ways)
+        return True
+
+    # Renewing
+    def begin(self, challenge: dict[str, str]) -> None:
+        """Log in, without having been refused."""
+        self._load()
+        used = (self._record or {}).get("access_token", "")
+        self._renew(used, challenge, lambda: True, ["log_in"])
+
+    def forget(self) -> None:
+        """Log out."""
+        self._store.save(self.url, None)
+        self._record = None
+        self._was_loaded = True
+
+    def _renew(
+        self,
+        used: str,
+        challenge: dict[str, str],
+        is_wanted: Callable[[], bool],
+        ways: list[str],
+    ) -> None:
+        """Have another token than the `used` one, which is "" if there was none.
+
+        `ways` are methods of _Login, of which the next is for where one was refused.
+        Blocks, for as long as a user takes. Raises AuthorizationError.
+        """
+        failures = self._failures
+        while not self._turn.acquire(timeout=TICK_SECONDS):
+            if not is_wanted():
+                raise AuthorizationError("given up")
+        try:
+            if self._failures != failures:
+                raise AuthorizationError(self._failure)
+            website = _Website(
+                is_near(self.url), self.ssl_context, self._options.timeout, is_wanted
+            )
+            with self._store.turn(self.url, website.left):
+                self._load()
+                record = self._record
+                if used == (record or {}).get("access_token", ""):
+                    login = _Login(
+                        self._options,
+                        self.url,
+                        challenge,
+                        record,
+                        website,
+                        self._nonces,
+                    )
+                    self._renew_by(login, record or {}, ways)
+        except OSError as error:
+            # It is shared, but for what is not the fault of who waits.
+            if is_wanted() and "log_in" in ways:
+                self._failures += 1
+                self._failure = str(error)
+            if isinstance(error, AuthorizationError):
+                raise
+            raise AuthorizationError(f"store: {error}") from error
+        finally:
+            self._turn.release()
+
+    def _renew_by(self, login: _Login, record: Json, ways: list[str]) -> None:
+        for way in ways:
+            if way == "refresh" and "refresh_token" not in record:
+                continue
+            try:
+                fresh: Json = getattr(login, way)()
+            except AuthorizationError as error:
+                if way == "log_in" and record:
+                    # Perhaps our registration is not known there any more.
+                    client = {**record["client"], "redirect_uri": ""}
+                    self._keep({**record, "client": client})
+                if way == ways[-1] or not isinstance(error, _Refused):
+                    raise
+                self._log.debug(f"logging in again: {error}")
+                continue
+            if way == "log_in":
+                self._newest = fresh["access_token"]
+            self._keep(fresh)
+            return
+
+    def _keep(self, record: Json | None) -> None:
+        self._record = record
+        try:
+            self._store.save(self.url, record)
+        except AuthorizationError as error:
+            self._log.warning(f"tokens will be lost with this process: {error}")
+            # From now on, what it has is older than this.
+            self._store = _Store({self.url: record})
+
+    def _load(self) -> None:
+        record = self._store.load(self.url)
+        if record is not None:
+            self._record = record
+        self._was_loaded = True
+
+
+class OAuth:
+    """Logs a client in at a server that wants it, by OAuth 2.1: basic/authorization/.
+
+        with Client("https://example.com/mcp", auth=OAuth(store="~/.tokens")) as client:
+
+    Nothing happens until the server answers with 401. Then the user is sent to the
+    authorization server that the server names, in the browser, and calls wait until the
+    answer comes back to a port of this machine; their time does not run meanwhile. One
+    login serves all threads, and with a store all processes. Tokens go to that server
+    alone, in headers, and are renewed before they end. An OAuth may be used by several
+    clients, of several servers, at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_name: str = "mcp_lite",
+        scopes: str | Iterable[str] | None = None,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        client_metadata_url: str | None = None,
+        issuer: str | None = None,
+        store: Any = None,
+        redirect: Callable[[str], str | None] | None = None,
+        redirect_uri: str | None = None,
+        grant: str = "authorization_code",
+        assertion: Callable[[str], str] | None = None,
+        dpop: Callable[[Json], str] | None = None,
+        send_resource: bool = True,
+        timeout: float = LOGIN_SECONDS,
+        ssl_context: SSLContext | None = None,
+    ) -> None:
+        """Prepare to log in. Raises ValueError, TypeError.
+
+        client_name: what the user is told that asks
+        scopes: to ask for, in place of what the server says that it wants
+        client_id: as the authorization server knows us. Without it we are known by
+            client_metadata_url, or register
+        client_secret: that belongs to client_id
+        client_metadata_url: an https URL with a document about this client, where the
+            authorization server knows how to read one
+        issuer: the one authorization server to use, which knows client_id
+        store: where tokens are kept: a path, of a file that only this user can read; a
+            dict; or two functions, load(url) -> dict or None, save(url, dict or None).
+            Without it, they are lost with this object
+        redirect: redirect(url) has the user visit a URL, and returns the URL that the
+            browser arrived at, or None: for machines without a browser
+        redirect_uri: where the browser comes back to, if that was registered; without a
+            port, any free one is taken
+        grant: "authorization_code", with a user; without one "client_credentials", or
+            "jwt-bearer": for whom an assertion vouches
+        assertion: assertion(audience) returns a signed JWT for an authorization server:
+            the grant "jwt-bearer" itself; with the others, in place of a secret
+        dpop: dpop(claims) returns them as a signed JWT, with {"typ": "dpop+jwt", "alg":,
+            "jwk":} as its header: then tokens are bound to its key (RFC 9449)
+        send_resource: whether requests name the server that the token is for; some
+            authorization servers refuse that
+        timeout: seconds for a login in all, the user's time included
+        ssl_context: an ssl.SSLContext, else the client's
+        """
+        if grant not in GRANTS:
+            raise ValueError(
+                f"grant: expected one of {list(GRANTS)}, got {show(grant)}"
+            )
+        if client_id is None and (client_secret or grant != "authorization_code"):
+            raise ValueError(f"client_id: the grant {grant} needs it, a secret as well")
+        if grant == "jwt-bearer" and assertion is None:
+            raise ValueError("assertion: the grant jwt-bearer needs it")
+        if grant == "client_credentials" and not (client_secret or assertion):
+            raise ValueError(f"client_secret: {grant} needs it, or an assertion")
+        if client_metadata_url is not None:
+            _check_option("client_metadata_url", client_metadata_url, False)
+        if redirect_uri is None and redirect is not None:
+            redirect_uri = UNHEARD_URI
+        if redirect_uri is not None:
+            _check_option("redirect_uri", redirect_uri, True)
+            if redirect is None and not is_near(redirect_uri):
+                raise ValueError("redirect_uri: elsewhere, it needs a redirect=fn(url)")
+        if isinstance(scopes, str):
+            scopes = scopes.split()
+        self._options = LoginOptions(
+            client_name,
+            None if scopes is None else list(scopes),
+            client_id,
+            client_secret,
+            client_metadata_url,
+            issuer,
+            redirect,
+            redirect_uri,
+            grant,
+            assertion,
+            dpop,
+            send_resource,
+            timeout,
+        )
+        self._store = _Store(store)
+        self._ssl_context = ssl_context
+        # By the URL of the server; each operation on it is atomic.
+        self._accesses: dict[str, _Access] = {}
+
+    def login(self, url: str) -> None:
+        """Log in at a server now, and keep the tokens. Blocks for the user.
+
+        Raises AuthorizationError.
+        """
+        access = self._access(url, None, _Log())
+        website = _Website(is_near(url), access.ssl_context, AUTH_SECONDS, lambda: True)
+        # What it answers to somebody that it does not know.
+        headers = website.post_json("auth", url, {}).headers
+        access.begin(challenge_in(headers))
+
+    def logout(self, url: str) -> None:
+        """Forget the tokens of a server. Raises AuthorizationError, OSError."""
+        self._access(url, None, _Log()).forget()
+
+    def _access(self, url: str, ssl_context: SSLContext | None, log: _Log) -> _Access:
+        """What a server is shown, by its URL, which must be safe for tokens."""
+        place = check_url("auth", _resource_id(url))
+        access = self._accesses.setdefault(
+            place, _Access(self._options, self._store, place, log)
+        )
+        access.ssl_context = self._ssl_context or ssl_context or access.ssl_context
+        return access
+
+
+def _check_option(name: str, url: str, allow_near: bool) -> None:
+    try:
+        check_url(name, url, allow_near)
+    except AuthorizationError as error:
+        raise ValueError(str(error)) from None
+
+
+def authorizer_for(
+    auth: Any, url: str, ssl_context: SSLContext | None, log: _Log
+) -> Authorizer:
+    """What Client(auth=) stands for. Raises TypeError."""
+    if auth is None:
+        return Authorizer()
+    if isinstance(auth, OAuth):
+        return auth._access(url, ssl_context, log)
+    if isinstance(auth, Authorizer):
+        return auth
+    if callable(auth):
+        return _Asking(auth)
+    raise TypeError(f"auth: expected an OAuth, or a function, got {show(auth)}")
+
+
+###############################################################################
+# 25. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
@@ -11171,21 +12731,21 @@ class HttpTransport(Transport):
     def __init__(
         self,
         url: str,
-        headers: dict[str, str],
+        headers: Callable[[], dict[str, str]],
+        authorizer: Authorizer,
         ssl_context: SSLContext | None,
         timeout: float,
         log: _Log,
         judge_session: Callable[[Json], Any],
         on_new_session: Job,
     ) -> None:
-        check_headers(headers)
+        self._headers = headers
         address = parse_url(url)
         login = _login_of(address)
-        self._headers: Headers = {**headers}
-        if login is not None:
-            self._headers = merge_headers({"Authorization": login}, self._headers)
+        self._login: Headers = {} if login is None else {"Authorization": login}
         # Where to POST; redirects and HTTP+SSE may change its path.
         self._url = address._replace(netloc=address.netloc.rpartition("@")[2])
+        self._authorizer = authorizer
         self._timeout = timeout
         self._log = log
         self._judge_session = judge_session
@@ -11234,6 +12794,12 @@ class HttpTransport(Transport):
         self._pool.close()
         self._workers.close(EXIT_SECONDS)
 
+    def _given_headers(self) -> Headers:
+        """What the user has every request say, at this moment."""
+        headers = self._headers()
+        check_headers(headers)
+        return merge_headers(self._login, headers)
+
     def _session_headers(self, session: _ClientSession) -> Headers:
         """What a request without a message says: GET, DELETE."""
         version = self.connection.protocol.version or OLDEST
@@ -11270,23 +12836,52 @@ class HttpTransport(Transport):
     ) -> Iterator[HTTPResponse]:
         """Send an HTTP request; inside is its response, head read. It ends when the
         request `request_id` does, and after `patience` seconds, if there are any."""
-        target = url.path or "/"
-        if url.query:
-            target += "?" + url.query
-        headers = merge_headers(self._headers, headers)
-        proxy = self._pool.proxy
-        if proxy is not None and url.scheme == "http":
-            target = f"http://{url.netloc}{target}"
-            headers.update(proxy.headers)
-
-        response = None
-        while response is None:
-            trip = self._pool.begin(request_id)
-            response = trip.send(method, target, headers, body, patience)
+        is_wanted = partial(self._is_wanted, request_id)
+        place = f"{url.scheme}://{url.netloc}{url.path}"
+        for tries in itertools.count():
+            given = self._given_headers()
+            shown = self._authorizer.headers(method, place)
+            sent = merge_headers(given, shown, headers)
+            trip, response = self._begin(method, url, sent, body, request_id, patience)
+            if response.status not in (401, 403):
+                break
+            refusal = HttpRefusal(response, shown, tries, is_wanted)
+            # The session is ended without asking anybody for anything.
+            if not refusal.is_challenge() or method == "DELETE":
+                break
+            try:
+                said = response.read(MAX_ERROR)
+            finally:
+                trip.end()
+            with answering(self.connection):
+                if not self._authorizer.mend(refusal):
+                    raise refusal.to_error(place, said, given)
         try:
             yield response
         finally:
             trip.end()
+
+    def _begin(
+        self,
+        method: str,
+        url: SplitResult,
+        headers: Headers,
+        body: bytes | None,
+        request_id: RequestId | None,
+        patience: float | None,
+    ) -> tuple[_RoundTrip, HTTPResponse]:
+        target = url.path or "/"
+        if url.query:
+            target += "?" + url.query
+        proxy = self._pool.proxy
+        if proxy is not None and url.scheme == "http":
+            target = f"http://{url.netloc}{target}"
+            headers.update(proxy.headers)
+        response = None
+        while response is None:
+            trip = self._pool.begin(request_id)
+            response = trip.send(method, target, headers, body, patience)
+        return trip, response
 
     # One message
     def _send(self, post: _Post) -> None:
@@ -11302,7 +12897,7 @@ class HttpTransport(Transport):
                 and self._is_open(post.request_id)
             ):
                 raise ConnectionError("the server ended the response without an answer")
-        except McpError as error:
+        except (McpError, AuthorizationError) as error:
             self._fail(post.request_id, error)
         except Exception as error:
             # http.client has exceptions of its own, beside OSError.
@@ -11607,6 +13202,8 @@ class HttpTransport(Transport):
                 if not (self._get_once(stream) and is_resumable):
                     return
                 failures = 0
+            except AuthorizationError:
+                raise
             except Exception:
                 # http.client has exceptions of its own, beside OSError.
                 failures += 1
@@ -11672,7 +13269,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 24. Features ################################################################
+# 26. Features ################################################################
 ###############################################################################
 # What a server does. What it offers stands in its Registry; what its clients say is
 # answered by its ServerEndpoint, by one handler for each method of the table. Neither
@@ -12280,7 +13877,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 25. Server ##################################################################
+# 27. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -12837,8 +14434,8 @@ class Server:
         path: where the endpoint is
         verify: verify(token) returns the claims of a bearer token, or None (401), or
             raises PermissionError(scope) (403); without it, nobody needs a token
-        resource_metadata: where tokens come from, as RFC 9728 has it; ValueError unless
-            it tells the `resource`
+        resource_metadata: where tokens come from, as RFC 9728 has it: {"resource": this
+            server's URL, "authorization_servers": [URLs], ...}; else ValueError
         allowed_hosts: more names of this host, as clients call it; "*": any
         allowed_origins: sites whose pages may call: "https://app.example"; "*": any
         stateless: open no sessions: several processes can share the clients
@@ -12896,8 +14493,8 @@ class Server:
             application is mounted
         verify: verify(token) returns the claims of a bearer token, or None (401), or
             raises PermissionError(scope) (403); without it, nobody needs a token
-        resource_metadata: where tokens come from, as RFC 9728 has it; ValueError unless
-            it tells the `resource`
+        resource_metadata: where tokens come from, as RFC 9728 has it: {"resource": this
+            server's URL, "authorization_servers": [URLs], ...}; else ValueError
         allowed_hosts: names of this host, as clients call it; "*": any
         allowed_origins: sites whose pages may call: "https://app.example"; "*": any
         stateless: open no sessions; with them, there must be a single process
@@ -13001,7 +14598,7 @@ class Server:
 
 
 ###############################################################################
-# 26. Calls ###################################################################
+# 28. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -13569,7 +15166,7 @@ class ClientEndpoint(Endpoint):
         version = connection.protocol.version
         self._check_asked(row, params, version)
         try:
-            with _answering(connection):
+            with answering(connection):
                 answer: Json = getattr(self, row.handler)(params)
             return _check_given_answer(method, params, answer, version)
         except McpError:
@@ -13627,22 +15224,6 @@ class ClientEndpoint(Endpoint):
         }
         content = {**defaults, **(answer.get("content") or {})}
         return {"action": action, "content": content}
-
-
-@contextmanager
-def _answering(connection: Connection) -> Iterator[None]:
-    """Inside, this thread answers a question.
-
-    The time of a call that another thread waits for starts anew if it ends meanwhile.
-    """
-    thread = threading.get_ident()
-    with connection._lock:
-        connection.answering.add(thread)
-    try:
-        yield
-    finally:
-        with connection._lock:
-            connection.answering.discard(thread)
 
 
 def _check_given_answer(method: str, params: Json, answer: Json, version: str) -> Json:
@@ -13774,7 +15355,7 @@ def _objects_in(result: Json, member: str) -> list[Json]:
 
 
 ###############################################################################
-# 27. Targets #################################################################
+# 29. Targets #################################################################
 ###############################################################################
 # What Client may be given for a server, and what that means: a URL with its headers, a
 # command with its environment, or a Server in this process.
@@ -13816,6 +15397,16 @@ def url_of(target: Any) -> tuple[str, dict[str, str]]:
     if isinstance(url, str) and re.match("(?i)https?://", url):
         return url, dict(members.get("headers") or {})
     return "", {}
+
+
+def check_web_target(target: Any, headers: object) -> None:
+    """Raise ValueError for a URL, or headers, that no request can have."""
+    url, target_headers = url_of(target)
+    if url:
+        parse_url(url)
+    # A function's are looked at when it gives them.
+    given = headers if isinstance(headers, dict) else {}
+    check_headers({**target_headers, **given})
 
 
 def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
@@ -13864,7 +15455,7 @@ def _python() -> str:
 
 
 ###############################################################################
-# 28. Client ##################################################################
+# 30. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
@@ -13898,7 +15489,8 @@ class Client:
         target: Any,
         *,
         timeout: float = 60.0,
-        headers: dict[str, str] | None = None,
+        headers: dict[str, str] | Callable[[], dict[str, str]] | None = None,
+        auth: OAuth | Callback = None,
         env: dict[str, str] | None = None,
         inherit_env: Iterable[str] | bool = (),
         cwd: str | os.PathLike[str] | None = None,
@@ -13928,7 +15520,11 @@ class Client:
             the server's is answered
         total_timeout: seconds that a call may take all the same: its rounds, questions
             and progress, and the check of its result; None for no such limit
-        headers: of every HTTP request
+        headers: of every HTTP request: a dict, or a function that returns one, and is
+            called for each of them
+        auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called when
+            the server wants it, on a worker. It gets the parameters of WWW-Authenticate,
+            and returns headers for the requests from then on, or None
         env: variables of a child process, a key that it needs, say
         inherit_env: the names of more variables that a child process gets from this
             one; True: all of them. By default it gets those that tell where things
@@ -13961,15 +15557,13 @@ class Client:
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
         if version not in versions:
             raise ValueError(f"version: expected {versions}, got {show(version)}")
-        url, target_headers = url_of(target)
-        if url:
-            parse_url(url)
-        check_headers({**target_headers, **(headers or {})})
+        check_web_target(target, headers)
         self.timeout = timeout
         self.total_timeout = total_timeout
         self.max_questions = max_questions
         self._target = target
         self._headers = headers or {}
+        self._auth = auth
         self._env = env or {}
         self._inherit_env = check_inherited(inherit_env)
         self._cwd = cwd
@@ -14127,7 +15721,8 @@ class Client:
         if url:
             return HttpTransport(
                 url,
-                {**headers, **self._headers},
+                partial(self._http_headers, headers),
+                authorizer_for(self._auth, url, self._ssl_context, self._log),
                 self._ssl_context,
                 self.timeout,
                 self._log,
@@ -14147,6 +15742,11 @@ class Client:
         if connection is not None:
             connection.protocol.version = version
         self._endpoint.learn_server(words)
+
+    def _http_headers(self, headers: dict[str, str]) -> dict[str, str]:
+        """These headers, of the target, and what headers= says now."""
+        more = self._headers() if callable(self._headers) else self._headers
+        return {**headers, **more}
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
@@ -14194,6 +15794,9 @@ class Client:
         words: Json = {}
         if version not in LEGACY_VERSIONS:
             version, words = self._probe(connection, inbox, wanted, until)
+            if time.monotonic() > until:
+                # The user has logged in meanwhile.
+                until = time.monotonic() + self.timeout
         if version in LEGACY_VERSIONS:
             version, words = self._shake_hands(connection, inbox, version, until)
 
@@ -14226,7 +15829,7 @@ class Client:
         params = {"_meta": self._meta(revision)}
         _send_opening(connection, "server/discover", params, inbox)
         try:
-            answer = self._next_opening(inbox, until_silent)
+            answer = self._next_opening(connection, inbox, until_silent)
         except Timeout:
             if is_pinned:
                 raise
@@ -14252,7 +15855,7 @@ class Client:
         }
         handshake = _send_opening(connection, "initialize", params, inbox)
         while True:
-            answer = self._next_opening(inbox, until)
+            answer = self._next_opening(connection, inbox, until)
             words = answer.result or {}
             if answer.pending is handshake:
                 return self._judge_handshake(answer), words
@@ -14260,13 +15863,22 @@ class Client:
             if version >= FIRST_MODERN:
                 return version, words
 
-    def _next_opening(self, inbox: SimpleQueue[Any], until: float) -> Answer:
-        """The next answer to what _send_opening sent. Raises Timeout."""
-        try:
-            answer: Answer = get_within(inbox, until - time.monotonic())[1]
-            return answer
-        except Empty:
-            raise Timeout(f"connecting: no answer within {self.timeout:g} s") from None
+    def _next_opening(
+        self, connection: Connection, inbox: SimpleQueue[Any], until: float
+    ) -> Answer:
+        """The next answer to what _send_opening sent. Raises Timeout.
+
+        As with any wait, the time starts anew if it ends while the user logs in.
+        """
+        while True:
+            try:
+                answer: Answer = get_within(inbox, until - time.monotonic())[1]
+                return answer
+            except Empty:
+                if not connection.is_asked_elsewhere():
+                    told = f"connecting: no answer within {self.timeout:g} s"
+                    raise Timeout(told) from None
+                until = time.monotonic() + self.timeout
 
     def _judge_probe(self, answer: Answer) -> str:
         """The revision that the answer to a probe leads to.

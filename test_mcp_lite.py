@@ -5,6 +5,7 @@ They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where th
 the subject; the same promises over memory and stdio, and in every revision.
 """
 
+import base64
 import collections
 import concurrent.futures
 import contextlib
@@ -15,7 +16,9 @@ import decimal
 import enum
 import functools
 import gc
+import hashlib
 import http.client
+import http.server
 import importlib.util
 import inspect
 import io
@@ -42,6 +45,8 @@ import traceback
 import tracemalloc
 import types
 import typing
+import urllib.parse
+import urllib.request
 import uuid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -49,6 +54,7 @@ sys.path.insert(0, HERE)
 import mcp_lite  # noqa: E402
 from mcp_lite import (  # noqa: E402
     Audio,
+    AuthorizationError,
     Cancelled,
     Client,
     ConnectionClosed,
@@ -64,6 +70,7 @@ from mcp_lite import (  # noqa: E402
     MethodNotFound,
     MissingCapability,
     NotFound,
+    OAuth,
     Param,
     ParseError,
     ResourceLink,
@@ -10144,6 +10151,72 @@ class TestHttpServer:
             ):
                 assert web.send("GET", path=path)[::2] == (200, metadata)
 
+    def test_what_a_challenge_says(self, server):
+        """A 401 names the scopes that there are, a 403 the one that is needed; no text
+        ends its quotes. The metadata are at the root, and at the path inside and
+        outside, for anybody, to read."""
+
+        def verify(token):
+            raise PermissionError({"weak": "", "odd": 'a" b\\, c="d\r\nX: y'}[token])
+
+        metadata = {
+            "resource": "https://api.example/outside/mcp",
+            "authorization_servers": ["https://auth.example"],
+            "scopes_supported": ["read", 'wr"ite', 7],
+        }
+        place = "/.well-known/oauth-protected-resource"
+        with server.start_http(verify=verify, resource_metadata=metadata) as http:
+            web = Web(http)
+            for given, status, scope in (
+                (None, 401, "read wr ite 7"),
+                ("Bearer weak", 403, "read wr ite 7"),
+                ("Bearer odd", 403, "a b , c= d X: y"),
+            ):
+                answer = web.post(call_tool("add", a=1), Authorization=given)
+                challenge = mcp_lite.parse_challenge(answer[1]["WWW-Authenticate"])
+                error = {"error": "insufficient_scope"} if status == 403 else {}
+                assert answer[0] == status and challenge == {
+                    "scheme": "bearer",
+                    "resource_metadata": f"https://api.example{place}/outside/mcp",
+                    "scope": scope,
+                    **error,
+                }
+            for path in (place, place + "/mcp", place + "/outside/mcp"):
+                assert web.send("GET", path=path)[::2] == (200, metadata)
+                assert web.send("POST", path=path)[0] == 405
+            for path in (place + "/other", place + "s"):
+                assert web.send("GET", path=path)[0] == 404
+
+    @pytest.mark.parametrize(
+        "change, said",
+        [
+            ({"resource": None}, "resource"),
+            ({"resource": "api.example/mcp"}, "resource"),
+            ({"resource": "https://api.example/mcp#top"}, "resource"),
+            ({"resource": 'https://api.example/m"cp'}, "resource"),
+            ({"resource": "https://api.example/m\r\ncp"}, "resource"),
+            ({"authorization_servers": None}, "authorization_servers"),
+            ({"authorization_servers": []}, "authorization_servers"),
+            (
+                {"authorization_servers": "https://auth.example"},
+                "authorization_servers",
+            ),
+            ({"authorization_servers": ["auth.example"]}, "authorization_servers"),
+        ],
+    )
+    def test_metadata_that_no_client_could_use(self, server, change, said):
+        """They are an error at the start, over sockets and WSGI."""
+        metadata = {
+            "resource": "https://api.example/mcp",
+            "authorization_servers": ["https://auth.example"],
+            **change,
+        }
+        for serve in (server.start_http, server.wsgi_app):
+            with pytest.raises(
+                ValueError, match=f"resource_metadata: {said}: expected"
+            ):
+                serve(resource_metadata=metadata)
+
     @pytest.mark.parametrize(
         "claims", [None, False, True, 1, "ann", [], {}, ["sub"], (("sub", "ann"),)]
     )
@@ -11691,7 +11764,7 @@ class TestHttpClient:
         [
             (500, b"out of order", McpError, "out of order"),
             (502, b"", McpError, "502"),
-            (401, b"no token", McpError, "no token"),
+            (401, b"no token", AuthorizationError, "no token"),
             (
                 400,
                 {"jsonrpc": "2.0", "error": {"code": -32602, "message": "wrong days"}},
@@ -13109,6 +13182,1115 @@ class TestHttpClient:
                             "first",
                             "second",
                         ]
+
+
+class LoginSite(http.server.ThreadingHTTPServer):
+    """A server at /mcp that wants tokens, and the authorization server that gives them.
+
+    `pages` has what is answered instead at a path, a (status, headers, body) or a
+    function of the request; `lies` overrides members of both metadata. `seen` has
+    (method, path, what the body says, headers) of each request.
+    """
+
+    daemon_threads = False
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), LoginPage)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.mcp = self.url + "/mcp"
+        self.pages = {}
+        self.lies = {}
+        self.seen = []
+        # What is asked of the user, by code.
+        self.asked = {}
+        self.tokens = {}
+        self.scope = ""
+        self.lifetime = 3600
+        self.lock = threading.Lock()
+        self.numbers = itertools.count(1)
+
+    def handle_error(self, request, client_address):
+        """Clients may hang up."""
+
+    def paths(self, path):
+        """What came to a path, in order."""
+        return [each[2] for each in self.seen if each[1].partition("?")[0] == path]
+
+    def metadata(self, kind):
+        documents = {
+            "oauth-protected-resource": {
+                "resource": self.mcp,
+                "authorization_servers": [self.url],
+            },
+            "oauth-authorization-server": {
+                "issuer": self.url,
+                "authorization_endpoint": self.url + "/authorize",
+                "token_endpoint": self.url + "/token",
+                "registration_endpoint": self.url + "/register",
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["none"],
+            },
+        }
+        document = {**documents[kind], **self.lies.get(kind, {})}
+        return {name: value for name, value in document.items() if value is not None}
+
+    def give(self, form):
+        """A token, and a token to refresh it by."""
+        number = next(self.numbers)
+        token = f"token-number-{number}"
+        self.tokens[token] = form
+        answer = {"access_token": token, "token_type": "Bearer"}
+        answer["refresh_token"] = f"refresh-number-{number}"
+        answer["expires_in"] = self.lifetime
+        return answer
+
+
+class LoginPage(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *arguments):
+        """Not on stderr."""
+
+    def do_GET(self):
+        site = self.server
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path, _, query = self.path.partition("?")
+        kind = self.headers.get("Content-Type", "")
+        said = dict(urllib.parse.parse_qsl(query))
+        if kind.startswith("application/json"):
+            said = json.loads(body)
+        elif body:
+            said = dict(urllib.parse.parse_qsl(body.decode()))
+        with site.lock:
+            site.seen.append((self.command, self.path, said, dict(self.headers)))
+        page = site.pages.get(path, getattr(self, "answer_" + path[1:], self.answer))
+        status, headers, body = page(said) if callable(page) else page
+        if isinstance(body, dict):
+            headers = {"Content-Type": "application/json", **headers}
+            body = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": len(body), **headers}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_DELETE = do_GET
+
+    def answer(self, said):
+        parts = self.path.split("/")
+        if parts[1] == ".well-known" and parts[3:] in ([], ["mcp"]):
+            with contextlib.suppress(KeyError):
+                return 200, {}, self.server.metadata(parts[2])
+        return 404, {}, b"<html>no such page</html>"
+
+    def answer_mcp(self, said):
+        token = self.headers.get("Authorization", "").partition(" ")[2]
+        site = self.server
+        if token not in site.tokens:
+            place = f"{site.url}/.well-known/oauth-protected-resource/mcp"
+            challenge = f'Bearer resource_metadata="{place}"{site.scope}'
+            told = {"error": f"what is {token}?"}
+            return 401, {"WWW-Authenticate": challenge}, told
+        seen = {"message": said}
+        if said.get("method") == "server/discover":
+            return result_of(
+                seen, supportedVersions=[MODERN], capabilities={"tools": {}}
+            )
+        return result_of(seen, **text_result("let in"))
+
+    def answer_register(self, said):
+        return 201, {}, {"client_id": "client-1", **said}
+
+    def answer_authorize(self, said):
+        code = f"code-number-{next(self.server.numbers)}"
+        self.server.asked[code] = said
+        answer = urllib.parse.urlencode({"code": code, "state": said["state"]})
+        return 302, {"Location": f"{said['redirect_uri']}?{answer}"}, b""
+
+    def answer_token(self, said):
+        site = self.server
+        if said["grant_type"] == "authorization_code":
+            asked = site.asked.pop(said["code"], {})
+            digest = hashlib.sha256(said["code_verifier"].encode()).digest()
+            digest = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+            if asked.get("code_challenge") != digest:
+                return 400, {}, {"error": "invalid_grant"}
+        return 200, {}, site.give(said)
+
+
+@pytest.fixture
+def site():
+    """A LoginSite that runs."""
+    with LoginSite() as site:
+        thread = threading.Thread(target=site.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield site
+        finally:
+            site.shutdown()
+            thread.join()
+
+
+def visit(url):
+    """What a browser arrives at where the user agrees: nobody there need listen."""
+    parts = urllib.parse.urlsplit(url)
+    with contextlib.closing(
+        http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
+    ) as web:
+        web.request("GET", f"{parts.path}?{parts.query}")
+        return web.getresponse().headers["Location"]
+
+
+def browse(url):
+    """A browser that follows redirects, on a thread of its own."""
+
+    def follow():
+        with contextlib.suppress(OSError):
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            opener.open(url, timeout=SECONDS).close()
+
+    threading.Thread(target=follow, daemon=True).start()
+    return True
+
+
+def let_in(site, auth, **options):
+    """Call the tool there as a client that logs in by `auth`."""
+    with Client(site.mcp, auth=auth, version=MODERN, **options) as client:
+        return client.call("x")
+
+
+class TestAuthorization:
+    """The room Authorization, against an authorization server of the tests' own."""
+
+    # Logging in
+
+    def test_the_first_401_leads_to_a_login(self, site):
+        """By PKCE, for this resource; then each request shows the token, in a header."""
+        assert let_in(site, OAuth(redirect=visit, client_name="tester")) == "let in"
+        (about,) = site.paths("/register")
+        assert about["client_name"] == "tester"
+        assert about["application_type"] == "native"
+        (asked,) = site.paths("/authorize")
+        assert asked["resource"] == site.mcp and asked["response_type"] == "code"
+        assert asked["code_challenge_method"] == "S256" and len(asked["state"]) >= 32
+        (form,) = site.paths("/token")
+        assert form["resource"] == site.mcp and form["client_id"] == "client-1"
+        assert (
+            form["redirect_uri"] == asked["redirect_uri"] == about["redirect_uris"][0]
+        )
+        shown = [
+            each[3].get("Authorization") for each in site.seen if each[1] == "/mcp"
+        ]
+        (token,) = site.tokens
+        assert shown[0] is None
+        assert set(shown[1:]) == {f"Bearer {token}"} and len(shown) >= 3
+        assert not any("token-number" in each[1] for each in site.seen)
+
+    def test_the_browser_comes_back_to_a_port(self, site, monkeypatch):
+        """One that is open for the login only, and hears who knows the state."""
+        pages = []
+
+        def open_browser(url):
+            asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
+            back = urllib.parse.urlsplit(asked["redirect_uri"])
+            # A browser opens connections that it does not need; other pages call, too.
+            silent = socket.create_connection((back.hostname, back.port))
+            assert back.hostname == "127.0.0.1"
+
+            def come_back():
+                with contextlib.closing(silent):
+                    for query in (
+                        "?state=x&code=y",
+                        "?error=access_denied",
+                        "",
+                        "?%ff",
+                    ):
+                        web = http.client.HTTPConnection(back.netloc, timeout=SECONDS)
+                        web.request("GET", back.path + query)
+                        pages.append(web.getresponse().status)
+                        web.close()
+                    target = urllib.parse.urlsplit(visit(url))
+                    web = http.client.HTTPConnection(back.netloc, timeout=SECONDS)
+                    web.request("GET", f"{target.path}?{target.query}")
+                    answer = web.getresponse()
+                    pages.append((answer.status, answer.read(), back.port))
+                    web.close()
+
+            threading.Thread(target=come_back).start()
+            return True
+
+        monkeypatch.setattr("webbrowser.open", open_browser)
+        assert let_in(site, OAuth()) == "let in"
+        eventually(lambda: len(pages) == 5)
+        *strange, (status, text, port) = pages
+        assert strange == [404] * 4 and status == 200
+        assert b"close this window" in text and b"code-number" not in text
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+
+    def test_all_threads_log_in_once(self, site):
+        """Who comes while another thread logs in waits for it; so with a refresh."""
+        auth = OAuth(redirect=visit)
+        with Client(site.mcp, auth=auth, version=MODERN) as client:
+            for wave in (1, 2):
+                calls = [client.start_call("x") for _ in range(8)]
+                for call in calls:
+                    assert call.result()["content"][0]["text"] == "let in"
+                assert len(site.paths("/authorize")) == 1
+                assert len(site.paths("/token")) == wave
+                # Now the server takes it for expired.
+                with site.lock:
+                    site.tokens.clear()
+
+    def test_time_stands_still_while_the_user_logs_in(self, site):
+        """A login may take longer than the timeout of the call that waits for it."""
+        waited = threading.Event()
+
+        def think(url):
+            waited.wait(1.0)
+            return visit(url)
+
+        for version in ("auto", MODERN):
+            auth = OAuth(redirect=think)
+            with Client(site.mcp, auth=auth, version=version, timeout=0.4) as client:
+                assert client.call("x") == "let in"
+
+    def test_the_browser_was_closed(self, site, monkeypatch):
+        """The login ends with its timeout, and the port is closed."""
+        opened = []
+        monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+        with pytest.raises(AuthorizationError, match="no answer came from the browser"):
+            let_in(site, OAuth(timeout=0.3))
+        asked = urllib.parse.parse_qs(urllib.parse.urlsplit(opened[0]).query)
+        back = urllib.parse.urlsplit(asked["redirect_uri"][0])
+        with pytest.raises(OSError):
+            socket.create_connection((back.hostname, back.port), timeout=SECONDS)
+
+    def test_close_ends_a_login(self, site, monkeypatch):
+        """close(), from another thread, does not wait for the user."""
+        opened = threading.Event()
+        monkeypatch.setattr("webbrowser.open", lambda url: opened.set() or True)
+        client = Client(site.mcp, auth=OAuth(), version=MODERN)
+        errors = []
+
+        def connect():
+            try:
+                client.connect()
+            except ConnectionError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=connect)
+        thread.start()
+        assert opened.wait(SECONDS)
+        client.close()
+        thread.join(SECONDS)
+        assert not thread.is_alive() and len(errors) == 1
+
+    def test_no_browser(self, site, monkeypatch):
+        """A machine without one is told of redirect=."""
+        monkeypatch.setattr("webbrowser.open", lambda url: False)
+        with pytest.raises(AuthorizationError, match="redirect="):
+            let_in(site, OAuth())
+
+    PRM = "oauth-protected-resource"
+    ASM = "oauth-authorization-server"
+    PRM_PATH = "/.well-known/oauth-protected-resource/mcp"
+    ASM_PATH = "/.well-known/oauth-authorization-server"
+
+    @pytest.mark.parametrize(
+        "kind, lie, said",
+        [
+            (PRM, {"resource": "https://evil.example/mcp"}, "resource: expected"),
+            (PRM, {"resource": "http://127.0.0.1:1/mcp"}, "resource: expected"),
+            (PRM, {"resource": "{url}/mcp/deeper"}, "resource: expected"),
+            (PRM, {"resource": None}, "resource: expected"),
+            (PRM, {"authorization_servers": None}, "authorization_servers"),
+            (PRM, {"authorization_servers": [7]}, "authorization_servers"),
+            (PRM, {"authorization_servers": ["http://evil.example"]}, "an https URL"),
+            (PRM, {"authorization_servers": ["https://a b"]}, "an https URL"),
+            (PRM, {"authorization_servers": ["https://[::1"]}, "an https URL"),
+            (PRM, {"authorization_servers": ["{url}/elsewhere"]}, "no metadata"),
+            (ASM, {"issuer": "{url}/"}, "issuer: expected"),
+            (ASM, {"issuer": None}, "issuer: expected"),
+            (ASM, {"token_endpoint": "http://evil.example/token"}, "token_endpoint"),
+            (ASM, {"token_endpoint": "https://x:99999/"}, "token_endpoint: expected"),
+            (ASM, {"token_endpoint": None}, "token_endpoint: expected an https URL"),
+            (ASM, {"authorization_endpoint": "file:///bin/sh"}, "authorization_end"),
+            (ASM, {"authorization_endpoint": 'http://a"&calc'}, "authorization_end"),
+            (ASM, {"authorization_endpoint": ["x"]}, "authorization_endpoint: exp"),
+            (ASM, {"registration_endpoint": "ftp://x"}, "registration_endpoint"),
+            (ASM, {"registration_endpoint": None}, "client_id="),
+            (ASM, {"code_challenge_methods_supported": None}, "PKCE"),
+            (ASM, {"code_challenge_methods_supported": ["plain"]}, "PKCE"),
+        ],
+    )
+    def test_metadata_that_lie(self, site, kind, lie, said):
+        """Nothing is sent to where they lead, and the error names the member."""
+        text = json.dumps(lie).replace("{url}", site.url)
+        site.lies[kind] = json.loads(text)
+        with pytest.raises(AuthorizationError, match=re.escape(said)):
+            let_in(site, OAuth(redirect=visit))
+        assert not site.paths("/authorize") and not site.paths("/token")
+
+    @pytest.mark.parametrize(
+        "path, page, said",
+        [
+            (PRM_PATH, (500, {}, b"oops"), "HTTP 500"),
+            (
+                PRM_PATH,
+                (302, {"Location": "https://evil.example/"}, b""),
+                "no metadata",
+            ),
+            (ASM_PATH, (200, {}, b"<html>welcome</html>"), "no metadata"),
+            (ASM_PATH, (200, {}, b"[" * 100_000), "no metadata"),
+            (ASM_PATH, (200, {}, b" " * 300_000), "more than 262144 bytes"),
+            (ASM_PATH, (200, {"Content-Length": "9000"}, b"{"), "cut off"),
+            ("/register", (400, {}, {"error": "invalid_redirect_uri"}), "redirect_uri"),
+            ("/register", (201, {}, {"client_id": 7}), "registration"),
+            ("/register", (200, {}, b"<html>"), "registration"),
+            ("/token", (400, {}, {"error": "invalid_grant"}), "invalid_grant"),
+            ("/token", (500, {}, b"<html>sorry</html>"), "HTTP 500"),
+            ("/token", (302, {"Location": "https://evil.example/"}, b""), "HTTP 302"),
+            ("/token", (200, {}, {"access_token": ""}), "access_token"),
+            ("/token", (200, {}, {"access_token": "a\r\nX: y"}), "access_token"),
+            ("/token", (200, {}, {"access_token": ["x"]}), "token"),
+            ("/token", (200, {}, {"access_token": "t", "token_type": "mac"}), "mac"),
+            ("/token", (200, {}, {"access_token": "t", "token_type": "DPoP"}), "DPoP"),
+        ],
+    )
+    def test_authorization_servers_that_fail(self, site, path, page, said):
+        """Error pages, answers without an end, and nonsense are a clear error each."""
+        if path == self.PRM_PATH and page[0] == 302:
+            # Without its own metadata, the server is taken for one of 2025-03-26.
+            site.pages[path.rpartition("/")[0]] = page
+            site.pages[self.ASM_PATH] = page
+            site.pages["/register"] = (404, {}, b"")
+            said = "registration"
+        site.pages[path] = page
+        with pytest.raises(AuthorizationError, match=said):
+            let_in(site, OAuth(redirect=visit))
+        assert len(site.paths("/token")) <= 1
+
+    def test_an_answer_that_never_ends(self, site, monkeypatch):
+        """Whoever drips bytes is cut off, by a deadline for all of the answer."""
+        monkeypatch.setattr(mcp_lite, "AUTH_SECONDS", 0.4)
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def drip():
+            with contextlib.suppress(OSError), listener.accept()[0] as sock:
+                sock.sendall(b"HTTP/1.1 200 X\r\nContent-Length: 99999\r\n\r\n")
+                for _ in range(1000):
+                    sock.sendall(b" ")
+                    time.sleep(0.02)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}/token"
+        site.lies[self.ASM] = {"token_endpoint": endpoint}
+        with listener, pytest.raises(AuthorizationError, match="no answer within"):
+            let_in(site, OAuth(redirect=visit))
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+    @pytest.mark.parametrize(
+        "answer, said",
+        [
+            ("?error=access_denied&state={state}", "access_denied"),
+            ("?error=x&error_description=Not+today&state={state}", "Not today"),
+            ("?error=x&code=y&state={state}", "the login failed"),
+            ("?state={state}", "no code"),
+            ("?code=y&state=somebody-else-s", "another login"),
+            ("?code=y", "another login"),
+            ("?error=access_denied", "another login"),
+            ("?code=y&state={state}&iss=https://evil.example", "iss: expected"),
+            ("?error=y&state={state}&iss=https://evil.example", "iss: expected"),
+            ("?" + "a=b&" * 1000, "another login"),
+            (None, "given up"),
+            (7, "given up"),
+            (OSError("no screen"), "no screen"),
+        ],
+    )
+    def test_answers_that_are_none(self, site, answer, said):
+        """An answer must have our state, the right issuer, and a code: else no code is
+        sent anywhere."""
+
+        def come_back(url):
+            if isinstance(answer, OSError):
+                raise answer
+            asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
+            if not isinstance(answer, str):
+                return answer
+            return asked["redirect_uri"] + answer.format(state=asked["state"])
+
+        with pytest.raises(AuthorizationError, match=said) as caught:
+            let_in(site, OAuth(redirect=come_back))
+        assert not site.paths("/token")
+        # "on mismatch the client MUST NOT act on or display `error`"
+        assert "iss" not in said or "error=y" not in str(caught.value)
+
+    @pytest.mark.parametrize("promised", [True, False])
+    def test_an_issuer_that_promises_to_tell(self, site, promised):
+        """An answer without iss is refused where the metadata say that it has one."""
+        name = "authorization_response_iss_parameter_supported"
+        site.lies[self.ASM] = {name: promised}
+        if not promised:
+            assert let_in(site, OAuth(redirect=visit)) == "let in"
+            return
+        with pytest.raises(AuthorizationError, match="iss: expected"):
+            let_in(site, OAuth(redirect=visit))
+        assert not site.paths("/token")
+
+    def test_a_code_is_sent_once(self, site):
+        """An answer that comes again is for a login that is over."""
+        answers = []
+
+        def remember(url):
+            answers.append(visit(url))
+            return answers[0]
+
+        auth = OAuth(redirect=remember)
+        assert let_in(site, auth) == "let in"
+        auth.logout(site.mcp)
+        with pytest.raises(AuthorizationError, match="another login"):
+            let_in(site, auth)
+        assert len(site.paths("/token")) == 1
+
+    def test_the_oldest_servers(self, site):
+        """Without any metadata, a server is its own authorization server."""
+        for path in (
+            self.PRM_PATH,
+            "/.well-known/oauth-protected-resource",
+            self.ASM_PATH,
+        ):
+            site.pages[path] = (404, {}, b"")
+        assert let_in(site, OAuth(redirect=visit)) == "let in"
+
+    def test_several_authorization_servers(self, site):
+        """The first one whose metadata are good is taken; issuer= chooses."""
+        site.lies[self.PRM] = {
+            "authorization_servers": [
+                site.url + "/bad",
+                site.url,
+                "http://evil.example",
+            ]
+        }
+        assert let_in(site, OAuth(redirect=visit)) == "let in"
+        with pytest.raises(
+            AuthorizationError, match="https://other.example is missing"
+        ):
+            let_in(site, OAuth(redirect=visit, issuer="https://other.example"))
+
+    # Tokens
+
+    def test_renewed_before_the_end(self, site):
+        """A token that ends soon is refreshed first; an answer without a new refresh
+        token leaves the old."""
+        kept = {}
+        auth = OAuth(redirect=visit, store=kept)
+        with Client(site.mcp, auth=auth, version=MODERN) as client:
+            first = kept[site.mcp]["refresh_token"]
+            for _ in range(2):
+                auth._accesses[site.mcp]._record["renew_at"] = 0
+                site.pages["/token"] = lambda form: (
+                    200,
+                    {},
+                    {**site.give(form), "refresh_token": None},
+                )
+                assert client.call("x") == "let in"
+        forms = site.paths("/token")[1:]
+        assert [form["refresh_token"] for form in forms] == [first, first]
+        assert {form["grant_type"] for form in forms} == {"refresh_token"}
+        refused = [each for each in site.paths("/mcp") if "method" not in each]
+        assert not refused and kept[site.mcp]["refresh_token"] == first
+
+    def test_a_renewal_that_fails_is_not_repeated_at_once(self, site):
+        """The old token does as long as it is taken; the next try is later."""
+        auth = OAuth(redirect=visit)
+        with Client(site.mcp, auth=auth, version=MODERN) as client:
+            auth._accesses[site.mcp]._record["renew_at"] = 0
+            site.pages["/token"] = (503, {}, b"later")
+            for _ in range(5):
+                assert client.call("x") == "let in"
+        assert len(site.paths("/token")) == 2
+
+    @pytest.mark.parametrize("wrong", [-3600, 3600])
+    def test_a_wrong_clock(self, site, wrong):
+        """A clock that is wrong by an hour costs a refresh at most, never a login."""
+        kept = {}
+        assert let_in(site, OAuth(redirect=visit, store=kept)) == "let in"
+        kept[site.mcp]["renew_at"] += wrong - 3570
+        if wrong < 0:
+            site.pages["/token"] = (503, {}, b"later")
+        else:
+            site.tokens.clear()
+        assert let_in(site, OAuth(redirect=None, store=kept)) == "let in"
+        assert len(site.paths("/authorize")) == 1
+
+    def test_everything_has_expired(self, site):
+        """Where neither token is taken any more, the user logs in again."""
+        auth = OAuth(redirect=visit)
+        assert let_in(site, auth) == "let in"
+        site.tokens.clear()
+
+        def refuse_once(form):
+            del site.pages["/token"]
+            return 400, {}, {"error": "invalid_grant"}
+
+        site.pages["/token"] = refuse_once
+        assert let_in(site, auth) == "let in"
+        assert len(site.paths("/authorize")) == 2 and len(site.paths("/token")) == 3
+
+    def test_a_refresh_that_fails_for_now_loses_nothing(self, site):
+        """An authorization server that is down is no reason to ask the user."""
+        kept = {}
+        auth = OAuth(redirect=visit, store=kept)
+        assert let_in(site, auth) == "let in"
+        site.tokens.clear()
+        site.pages["/token"] = (503, {}, b"later")
+        before = copy.deepcopy(kept)
+        with pytest.raises(AuthorizationError, match="HTTP 503"):
+            let_in(site, auth)
+        assert kept == before and len(site.paths("/authorize")) == 1
+        del site.pages["/token"]
+        assert let_in(site, auth) == "let in"
+        assert len(site.paths("/authorize")) == 1
+
+    def test_a_token_that_the_server_does_not_take(self, site):
+        """One login for one request, not one after the other."""
+        site.pages["/token"] = (200, {}, {"access_token": "strange-token"})
+        with pytest.raises(AuthorizationError, match="HTTP 401") as caught:
+            let_in(site, OAuth(redirect=visit))
+        assert len(site.paths("/authorize")) == 1
+        assert caught.value.http_status == 401 and caught.value.url == site.mcp
+        assert caught.value.challenge["scheme"] == "bearer"
+        # The server has said it.
+        assert "strange-token" not in str(caught.value)
+
+    def test_step_up(self, site):
+        """A 403 for want of scope asks for more, and for what there was; not twice."""
+        plain = LoginPage.answer_mcp
+        wanted = ["write", "admin"]
+
+        class Strict(LoginPage):
+            def answer_mcp(self, said):
+                answer = plain(self, said)
+                if said.get("method") != "tools/call" or answer[0] == 401 or not wanted:
+                    return answer
+                challenge = f'Bearer error="insufficient_scope", scope="{wanted[0]}"'
+                if said["params"]["name"] == "x":
+                    del wanted[0]
+                return 403, {"WWW-Authenticate": challenge}, {}
+
+        site.RequestHandlerClass = Strict
+        site.scope = ', scope="read"'
+        auth = OAuth(redirect=visit)
+        assert let_in(site, auth) == "let in"
+        scopes = [each["scope"].split() for each in site.paths("/authorize")]
+        assert scopes == [["read"], ["read", "write"], ["read", "write", "admin"]]
+        wanted.append("more")
+        with Client(site.mcp, auth=auth, version=MODERN) as client:
+            for _ in range(2):
+                with pytest.raises(AuthorizationError, match="more") as caught:
+                    client.call("y")
+            assert caught.value.http_status == 403
+        assert len(site.paths("/authorize")) == 4
+
+    def test_a_scope_is_wanted_before_any_token(self, site):
+        """A 403 for want of scope leads to a login, too, if nothing was shown."""
+
+        def page(said):
+            del site.pages["/mcp"]
+            challenge = 'Bearer error="insufficient_scope", scope="read"'
+            return 403, {"WWW-Authenticate": challenge}, b""
+
+        site.pages["/mcp"] = page
+        assert let_in(site, OAuth(redirect=visit)) == "let in"
+        assert site.paths("/authorize")[0]["scope"] == "read"
+
+    def test_other_403s_are_told_as_before(self, site):
+        """They are not about tokens, and ask nobody for anything."""
+        auth = OAuth(redirect=visit)
+        with Client(site.mcp, auth=auth, version=MODERN) as client:
+            asked = len(site.seen)
+            site.pages["/mcp"] = (403, {}, b"not from there")
+            with pytest.raises(McpError, match="not from there"):
+                client.request("tools/call", {"name": "x"})
+        assert len(site.seen) == asked + 1
+
+    def test_a_login_goes_to_its_own_server_only(self, site):
+        """An OAuth that serves two servers shows each its own token."""
+        with LoginSite() as other:
+            thread = threading.Thread(target=other.serve_forever, args=(0.01,))
+            thread.start()
+            auth = OAuth(redirect=visit)
+            try:
+                assert let_in(site, auth) == let_in(other, auth) == "let in"
+            finally:
+                other.shutdown()
+                thread.join()
+            mine = next(iter(site.tokens))
+            other.tokens = {"renamed": 0}
+            shown = [each[3].get("Authorization") for each in other.seen]
+            assert len(other.paths("/authorize")) == 1 and shown[0] is None
+            assert mine == "token-number-2"
+
+    @pytest.mark.parametrize("secret", ["access_token", "refresh_token"])
+    def test_secrets_are_not_shown(self, site, secret, caplog, capsys):
+        """Not in a repr, an error, a log or a trace, even if a server says them."""
+        kept = {}
+        auth = OAuth(redirect=visit, store=kept)
+        lines = []
+        caplog.set_level(logging.DEBUG)
+        with Client(
+            site.mcp,
+            auth=auth,
+            version=MODERN,
+            trace=lambda direction, line: lines.append(line),
+        ) as client:
+            hidden = kept[site.mcp][secret]
+            site.tokens.clear()
+            site.pages["/token"] = lambda form: (
+                400,
+                {},
+                {"error": "invalid_grant", "error_description": str(form)},
+            )
+            site.pages["/authorize"] = (500, {}, b"")
+            with pytest.raises(AuthorizationError) as caught:
+                client.call("x")
+        told = "".join(traceback.format_exception(None, caught.value, None))
+        shown = told + repr(auth) + repr(vars(client)) + caplog.text + repr(lines)
+        assert hidden and hidden not in shown + str(capsys.readouterr())
+
+    # Stores
+
+    def test_a_file(self, site, tmp_path):
+        """Only its user may read it; it serves another process, and logout forgets."""
+        path = tmp_path / "tokens.json"
+        assert let_in(site, OAuth(redirect=visit, store=path)) == "let in"
+        if os.name == "posix":
+            assert path.stat().st_mode & 0o777 == 0o600
+        kept = json.loads(path.read_text())
+        assert kept[site.mcp]["issuer"] == site.url
+        again = OAuth(redirect=lambda url: None, store=str(path))
+        assert let_in(site, again) == "let in"
+        assert len(site.paths("/authorize")) == 1
+        again.logout(site.mcp)
+        assert json.loads(path.read_text()) == {}
+        with pytest.raises(AuthorizationError, match="given up"):
+            let_in(site, again)
+        assert [each.name for each in tmp_path.glob("*.tmp")] == []
+
+    def test_functions(self, site):
+        """load(url) and save(url, record) may keep it anywhere."""
+        kept = {}
+        store = (kept.get, kept.__setitem__)
+        assert let_in(site, OAuth(redirect=visit, store=store)) == "let in"
+        assert let_in(site, OAuth(redirect=None, store=store)) == "let in"
+        assert list(kept) == [site.mcp] and len(site.paths("/authorize")) == 1
+
+    RECORD = {
+        "issuer": "i",
+        "resource": "r",
+        "token_endpoint": "t",
+        "client": {"client_id": "c", "token_endpoint_auth_method": "none"},
+        "scopes": [],
+        "access_token": "a",
+        "token_type": "bearer",
+    }
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "{",
+            "[]",
+            "null",
+            '{"URL": {}}',
+            '{"URL": 7}',
+            json.dumps({"URL": {**RECORD, "access_token": "a\r\nX: y"}}),
+            json.dumps({"URL": {**RECORD, "client": {}}}),
+            json.dumps({"URL": {**RECORD, "scopes": None}}),
+        ],
+    )
+    def test_a_damaged_store(self, site, tmp_path, text):
+        """It is a clear error, and stays as it is."""
+        path = tmp_path / "tokens.json"
+        text = text.replace("URL", site.mcp)
+        path.write_text(text)
+        with pytest.raises(AuthorizationError, match="damaged"):
+            let_in(site, OAuth(redirect=visit, store=path))
+        assert path.read_text() == text and not site.seen
+
+    def test_a_store_that_cannot_be_written(self, site, tmp_path):
+        """It is an error before the user is asked for anything."""
+        (tmp_path / "file").write_text("")
+        store = tmp_path / "file" / "tokens.json"
+        with pytest.raises(AuthorizationError, match="store: "):
+            let_in(site, OAuth(redirect=visit, store=store))
+        assert not site.paths("/authorize")
+
+    def test_a_store_that_is_full(self, site, caplog):
+        """What was got is used, not what is older there; the log tells that it will be
+        lost."""
+        kept = {}
+        assert let_in(site, OAuth(redirect=visit, store=kept)) == "let in"
+
+        def save(url, record):
+            raise OSError(28, "no space left")
+
+        auth = OAuth(redirect=visit, store=(kept.get, save))
+        for _ in range(2):
+            # The tokens in the store have had their day; the new ones are renewed.
+            site.tokens.clear()
+            assert let_in(site, auth) == "let in"
+        eventually(lambda: "no space left" in caplog.text)
+        shown = [form["refresh_token"] for form in site.paths("/token")[1:]]
+        assert len(set(shown)) == 2 and len(site.paths("/authorize")) == 1
+
+    PROGRAM = """
+        import sys
+        import urllib.error, urllib.request
+        sys.path.insert(0, {here!r})
+        from mcp_lite import Client, OAuth
+
+        class Stay(urllib.request.HTTPRedirectHandler):
+            def redirect_request(self, *request):
+                return None
+
+        def visit(url):
+            try:
+                urllib.request.build_opener(Stay).open(url)
+            except urllib.error.HTTPError as answer:
+                return answer.headers["Location"]
+
+        print("ready", flush=True)
+        sys.stdin.readline()
+        auth = OAuth(redirect=visit, store={path!r})
+        with Client({url!r}, auth=auth, version="2026-07-28") as client:
+            print(client.call("x"), flush=True)
+    """
+
+    def test_two_processes_log_in_once(self, site, tmp_path):
+        """The second waits for the first, and takes what that got."""
+        program = textwrap.dedent(self.PROGRAM).format(
+            here=HERE, path=str(tmp_path / "tokens.json"), url=site.mcp
+        )
+        command = [sys.executable, "-c", program]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        both = [subprocess.Popen(command, **pipes) for _ in range(2)]
+        with both[0], both[1]:
+            for each in both:
+                assert each.stdout.readline() == "ready\n"
+            for each in both:
+                each.stdin.write("go\n")
+                each.stdin.flush()
+            for each in both:
+                assert each.communicate(timeout=SECONDS)[0] == "let in\n"
+        assert len(site.paths("/authorize")) == 1
+
+    def test_the_lock_of_a_dead_process(self, tmp_path):
+        """It is free at once: the system lets go of it. That of a living one is not."""
+        path = str(tmp_path / "tokens.lock")
+        program = (
+            f"import sys; sys.path.insert(0, {HERE!r}); import mcp_lite\n"
+            f"with mcp_lite._file_lock({path!r}, lambda: 1):\n"
+            "    print('held', flush=True); sys.stdin.readline()"
+        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen([sys.executable, "-c", program], **pipes) as holder:
+            assert holder.stdout.readline() == "held\n"
+            lock = mcp_lite._file_lock(path, lambda: 0)
+            with pytest.raises(AuthorizationError, match="another process"), lock:
+                pass
+            holder.kill()
+            holder.wait()
+        with mcp_lite._file_lock(path, lambda: 0):
+            pass
+
+    # Who we are there
+
+    def test_a_client_that_is_known(self, site):
+        """client_id= needs no registration, and its secret goes as the server has it."""
+        for method in ("client_secret_basic", "client_secret_post"):
+            site.seen.clear()
+            site.lies[self.ASM] = {"token_endpoint_auth_methods_supported": [method]}
+            auth = OAuth(redirect=visit, client_id="me:1", client_secret="s e/cret")
+            assert let_in(site, auth) == "let in"
+            assert not site.paths("/register")
+            (form,) = site.paths("/token")
+            (headers,) = [each[3] for each in site.seen if each[1] == "/token"]
+            if method == "client_secret_post":
+                assert (form["client_id"], form["client_secret"]) == (
+                    "me:1",
+                    "s e/cret",
+                )
+            else:
+                assert "client_secret" not in form
+                basic = base64.b64encode(b"me%3A1:s+e%2Fcret").decode()
+                assert headers["Authorization"] == f"Basic {basic}"
+
+    def test_a_document_about_the_client(self, site):
+        """Its URL is the client_id where the server can read it."""
+        site.lies[self.ASM] = {"client_id_metadata_document_supported": True}
+        about = "https://client.example/about.json"
+        assert (
+            let_in(site, OAuth(redirect=visit, client_metadata_url=about)) == "let in"
+        )
+        assert site.paths("/authorize")[0]["client_id"] == about
+        assert not site.paths("/register")
+
+    def test_a_known_client_stays_with_its_issuer(self, site):
+        """Its id and secret are not shown to an authorization server that is new."""
+        auth = OAuth(redirect=visit, client_id="me", client_secret="secret")
+        assert let_in(site, auth) == "let in"
+        site.tokens.clear()
+        site.pages["/token"] = (400, {}, {"error": "invalid_grant"})
+        site.lies[self.PRM] = {"authorization_servers": [site.url + "/mcp"]}
+        site.pages[self.ASM_PATH + "/mcp"] = (
+            200,
+            {},
+            {**site.metadata(self.ASM), "issuer": site.url + "/mcp"},
+        )
+        with pytest.raises(AuthorizationError, match="client_id belongs to"):
+            let_in(site, auth)
+        assert len(site.paths("/authorize")) == 1
+
+    def test_without_a_user(self, site):
+        """client_credentials: by a secret, or by an assertion of who we are."""
+        by_secret = {"client_id": "me", "client_secret": "secret"}
+        by_word = {"client_id": "me", "assertion": lambda audience: f"jwt {audience}"}
+        for known in (by_secret, by_word):
+            auth = OAuth(grant="client_credentials", scopes="a b", **known)
+            assert let_in(site, auth) == "let in"
+        forms = site.paths("/token")
+        assert {form["grant_type"] for form in forms} == {"client_credentials"}
+        assert {form["scope"] for form in forms} == {"a b"}
+        assert forms[1]["client_assertion"] == f"jwt {site.url}"
+        assert "client_assertion" not in forms[0] and not site.paths("/authorize")
+
+    def test_an_assertion_as_the_grant(self, site):
+        """jwt-bearer: somebody vouches for us, for this authorization server."""
+        auth = OAuth(
+            grant="jwt-bearer", client_id="me", assertion=lambda audience: audience
+        )
+        assert let_in(site, auth) == "let in"
+        (form,) = site.paths("/token")
+        assert form["assertion"] == site.url and form["client_id"] == "me"
+        assert form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+    def test_a_token_that_is_bound_to_a_key(self, site):
+        """DPoP: each request has a proof of its own, with the nonce that is wanted."""
+        proofs = []
+
+        def sign(claims):
+            proofs.append(claims)
+            return f"proof-{len(proofs)}"
+
+        def give(form):
+            if "nonce" not in proofs[-1]:
+                return 400, {"DPoP-Nonce": "n1"}, {"error": "use_dpop_nonce"}
+            return 200, {}, {**site.give(form), "token_type": "DPoP"}
+
+        site.pages["/token"] = give
+        assert let_in(site, OAuth(redirect=visit, dpop=sign)) == "let in"
+        shown = [each[3] for each in site.seen if each[1] == "/mcp"][1:]
+        (token,) = site.tokens
+        assert {each["Authorization"] for each in shown} == {f"DPoP {token}"}
+        assert len({each["DPoP"] for each in shown}) == len(shown)
+        assert [each.get("nonce") for each in proofs[:3]] == [None, "n1", None]
+        assert proofs[1]["htu"] == site.url + "/token" and proofs[1]["htm"] == "POST"
+        digest = hashlib.sha256(token.encode()).digest()
+        ath = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        assert proofs[-1]["ath"] == ath and proofs[-1]["htu"] == site.mcp
+
+    def test_the_resource_can_be_left_out(self, site):
+        """For authorization servers that refuse it."""
+        auth = OAuth(redirect=visit, send_resource=False)
+        assert let_in(site, auth) == "let in"
+        forms = site.paths("/authorize") + site.paths("/token")
+        assert not any("resource" in each for each in forms)
+
+    def test_our_own_server(self, site, server):
+        """verify= and resource_metadata= say what a client needs to get in: first the
+        scope that there is, then the one that a tool needs."""
+
+        def verify(token):
+            form = site.tokens.get(token)
+            if form is None:
+                return None
+            asked = site.paths("/authorize")[-1]["scope"].split()
+            if "write" not in asked:
+                raise PermissionError("write")
+            return {"sub": "ann", "scope": asked}
+
+        @server.tool
+        def who(ctx: Context) -> dict:
+            return ctx.auth
+
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        metadata = {
+            "resource": f"http://127.0.0.1:{port}/mcp",
+            "authorization_servers": [site.url],
+            "scopes_supported": ["read"],
+        }
+        with server.start_http(
+            port=port, verify=verify, resource_metadata=metadata
+        ) as http:
+            for version in (MODERN, "2025-06-18"):
+                auth = OAuth(redirect=visit)
+                with Client(http.url, auth=auth, version=version) as client:
+                    assert client.call("who") == {
+                        "sub": "ann",
+                        "scope": ["read", "write"],
+                    }
+        asked = [each["scope"] for each in site.paths("/authorize")]
+        assert asked == ["read", "read write"] * 2
+
+    def test_the_example_of_a_server(self, site):
+        """examples/oauth_server.py asks the authorization server about each token."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        url = f"http://127.0.0.1:{port}/mcp"
+        site.lies[self.ASM] = {"introspection_endpoint": site.url + "/introspect"}
+        told = {"active": True, "sub": "ann", "scope": "read", "aud": [url]}
+        claims = {}
+
+        def introspect(said):
+            return 200, {}, claims if said["token"] in site.tokens else {}
+
+        site.pages["/introspect"] = introspect
+        script = os.path.join(HERE, "examples", "oauth_server.py")
+        known = {"INTROSPECTION_ID": "me", "INTROSPECTION_SECRET": "secret"}
+        with subprocess.Popen(
+            [sys.executable, script, site.url, str(port)],
+            env={**os.environ, **known},
+            stderr=subprocess.DEVNULL,
+        ) as program:
+            try:
+
+                def is_up():
+                    assert program.poll() is None, "the server has ended"
+                    with contextlib.suppress(OSError):
+                        socket.create_connection(("127.0.0.1", port)).close()
+                        return True
+
+                eventually(is_up)
+                # A token that is good, but for another server; then ones for this one.
+                claims.update(told, aud=["https://other.example/mcp"])
+                with pytest.raises(AuthorizationError, match="HTTP 401"):
+                    Client(url, auth=OAuth(redirect=visit)).connect()
+                claims.update(told)
+                with Client(url, auth=OAuth(redirect=visit)) as client:
+                    assert client.call("read_notes") == []
+                    with pytest.raises(ToolError, match="may not write"):
+                        client.call("add_note", text="x")
+                claims["scope"] = "read write"
+                with Client(url, auth=OAuth(redirect=visit)) as client:
+                    assert client.call("add_note", text="x") == "added"
+                    assert client.call("read_notes") == ["ann: x"]
+            finally:
+                program.kill()
+
+    # Without an OAuth, or before a client
+
+    def test_login_and_logout(self, site):
+        """login(url) fills the store now; logout(url) empties it."""
+        kept = {}
+        auth = OAuth(redirect=visit, store=kept)
+        auth.login(site.mcp)
+        assert list(kept) == [site.mcp]
+        assert let_in(site, OAuth(store=kept)) == "let in"
+        auth.login(site.mcp)
+        assert len(site.paths("/authorize")) == 2
+        auth.logout(site.mcp)
+        assert kept == {}
+
+    def test_a_function(self, site):
+        """auth=fn(challenge) returns headers, or None for no."""
+        asked = []
+
+        def answer(challenge):
+            asked.append(challenge)
+            return {"Authorization": "Bearer mine"} if len(asked) == 1 else None
+
+        site.tokens["mine"] = {}
+        with Client(site.mcp, auth=answer, version=MODERN) as client:
+            assert client.call("x") == "let in"
+            assert len(asked) == 1 and asked[0]["scheme"] == "bearer"
+            site.tokens.clear()
+            with pytest.raises(AuthorizationError, match="HTTP 401"):
+                client.call("x")
+        assert len(asked) == 2
+
+    def test_headers_that_change(self, site):
+        """headers=fn is called for each request."""
+        site.tokens.update({f"t{number}": {} for number in range(100)})
+        numbers = itertools.count()
+
+        def headers():
+            return {"Authorization": f"Bearer t{next(numbers)}"}
+
+        with Client(site.mcp, headers=headers, version=MODERN) as client:
+            assert client.call("x") == "let in"
+        shown = [each[3]["Authorization"] for each in site.seen]
+        assert len(set(shown)) == len(shown) >= 2
+
+    def test_nothing_given(self, site):
+        """A client that cannot log in is told that it would have to, at once."""
+        with pytest.raises(AuthorizationError, match="auth=") as caught, Client(
+            site.mcp
+        ):
+            pass
+        assert caught.value.challenge["resource_metadata"].startswith(site.url)
+        assert len(site.seen) == 1
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"grant": "password"},
+            {"client_secret": "x"},
+            {"grant": "client_credentials"},
+            {"grant": "client_credentials", "client_id": "x"},
+            {"grant": "jwt-bearer", "client_id": "x"},
+            {"client_metadata_url": "http://127.0.0.1/about"},
+            {"redirect_uri": "https://client.example/back"},
+            {"redirect_uri": "http://client.example/back", "redirect": visit},
+        ],
+    )
+    def test_options_that_do_not_fit(self, options):
+        """They are a ValueError at once."""
+        with pytest.raises(ValueError):
+            OAuth(**options)
+
+    @pytest.mark.parametrize("url", ["http://example.com/mcp", "http://10.0.0.1/mcp"])
+    def test_tokens_need_https(self, url):
+        """A URL over which anybody could read a token is refused before a request."""
+        with pytest.raises(AuthorizationError, match="an https URL"):
+            Client(url, auth=OAuth()).connect()
+        with pytest.raises(TypeError, match="auth"):
+            Client("http://127.0.0.1/", auth=7).connect()
+
+    @pytest.mark.parametrize(
+        "text, challenge",
+        [
+            ("", {}),
+            ("Basic realm=x", {}),
+            ("Negotiate", {}),
+            ("Bearer", {"scheme": "bearer"}),
+            ('bearer Scope="a b"', {"scheme": "bearer", "scope": "a b"}),
+            (
+                'Basic realm="Bearer x=1", BEARER error=e , scope = ""',
+                {"scheme": "bearer", "error": "e", "scope": ""},
+            ),
+            (r'Bearer a="\"q\\", a=2', {"scheme": "bearer", "a": '"q\\'}),
+            ("DPoP algs=ES256, Bearer a=b", {"scheme": "bearer", "a": "b"}),
+            ("DPoP algs=ES256", {"scheme": "dpop", "algs": "ES256"}),
+            ('Bearer a="b', {"scheme": "bearer"}),
+        ],
+    )
+    def test_challenges(self, text, challenge):
+        """WWW-Authenticate may hold several challenges, quoted or not."""
+        found = mcp_lite.parse_challenge(text)
+        assert {**found, **challenge} == found
+        assert bool(found) == bool(challenge)
 
 
 def pump(main, condition):
