@@ -1,0 +1,98 @@
+"""A server that lets in who shows a token of an authorization server.
+
+Teaches: `verify=`, which is asked about every token; here it asks the authorization
+server in turn (token introspection, RFC 7662), as any of them allows. What it has to
+look at: that the token is active, and that it is meant for this server and no other.
+`resource_metadata=`, which tells clients where tokens come from; `ctx.auth`.
+
+Run: python3 examples/oauth_server.py https://auth.example.com 8000
+with a client of the authorization server's, which may introspect, in the environment
+variables INTROSPECTION_ID and INTROSPECTION_SECRET. To call it, log in:
+    Client("http://127.0.0.1:8000/mcp", auth=OAuth(store="~/.tokens.json"))
+"""
+
+import base64
+import functools
+import json
+import os
+import sys
+import time
+import urllib.parse
+import urllib.request
+
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from mcp_lite import Context, Server, ToolError  # noqa: E402
+
+ISSUER = sys.argv[1]
+PORT = int(sys.argv[2])
+# What clients call this server. Behind a proxy it is the proxy's https URL.
+URL = f"http://127.0.0.1:{PORT}/mcp"
+
+server = Server("notes", version="1.0")
+notes = []
+
+
+@server.tool
+def read_notes() -> list:
+    "All notes."
+    return notes
+
+
+@server.tool
+def add_note(text: str, ctx: Context) -> str:
+    "Add a note, in the name of who is logged in."
+    # verify() has let in who may read: this needs more.
+    if "write" not in ctx.auth["scope"].split():
+        raise ToolError("this token may not write")
+    notes.append(f"{ctx.auth['sub']}: {text}")
+    return "added"
+
+
+def fetch(url, form=None):
+    """A JSON document, or the answer to a form."""
+    request = urllib.request.Request(url)
+    if form is not None:
+        request.data = urllib.parse.urlencode(form).encode()
+        known = [os.environ["INTROSPECTION_ID"], os.environ["INTROSPECTION_SECRET"]]
+        login = ":".join(map(urllib.parse.quote_plus, known)).encode()
+        request.add_header("Authorization", "Basic " + base64.b64encode(login).decode())
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+# Asked once a minute about the same token: so long it may outlive its end.
+@functools.lru_cache(maxsize=1000)
+def introspect(token, minute):
+    return fetch(METADATA["introspection_endpoint"], {"token": token})
+
+
+def verify(token):
+    """Who it is, or None: 401. PermissionError would be a 403, OSError a 503."""
+    claims = introspect(token, int(time.time()) // 60)
+    audience = claims.get("aud")
+    if isinstance(audience, str):
+        audience = [audience]
+    # A token for another server, which that one might try here, is none.
+    if not claims.get("active") or URL not in (audience or []):
+        return None
+    return {"sub": claims.get("sub", "?"), "scope": claims.get("scope", "")}
+
+
+if __name__ == "__main__":
+    # RFC 8414: https://auth.example.com/.well-known/oauth-authorization-server/path
+    parts = urllib.parse.urlsplit(ISSUER)
+    place = "/.well-known/oauth-authorization-server" + parts.path.rstrip("/")
+    METADATA = fetch(parts._replace(path=place).geturl())
+    server.run(
+        "http",
+        port=PORT,
+        verify=verify,
+        resource_metadata={
+            "resource": URL,
+            "authorization_servers": [ISSUER],
+            "scopes_supported": ["read"],
+        },
+    )
