@@ -1,22 +1,30 @@
 """A client that does what the official conformance suite asks of one.
 
 Teaches: one `Client` for every revision; what it answers by itself (forms with
-defaults, questions in both eras, lost streams), and what a caller has to write: very
-little.
+defaults, questions in both eras, lost streams, logins), and what a caller has to write:
+very little. What the standard library cannot do is signing a token with a private key:
+here are the few lines of it that an example may have, and a program should not.
 
 Run by the suite: python3 examples/conformance_client.py URL
 with the name of the scenario in the environment variable MCP_CONFORMANCE_SCENARIO.
 """
 
+import base64
+import hashlib
 import json
 import os
+import secrets
 import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
 
 # mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, McpError  # noqa: E402
+from mcp_lite import AuthorizationError, Client, McpError, OAuth  # noqa: E402
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
@@ -74,6 +82,137 @@ def echo_schema(client):
     client.call_tool("json_schema_echo", {"schema": schema})
 
 
+def visit(url):
+    """The user's browser: it says yes to everything, and is sent back at once."""
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *request):
+            return None
+
+    try:
+        urllib.request.build_opener(Stay).open(url, timeout=10)
+    except urllib.error.HTTPError as answer:
+        return answer.headers["Location"]
+
+
+# Signing with ES256 (FIPS 186-5): the curve P-256, y^2 = x^3 - 3x + b modulo P. Integers
+# take as long as they please, and so tell the key to who can measure that.
+P = 2**256 - 2**224 + 2**192 + 2**96 - 1
+N = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+G = (
+    0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296,
+    0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5,
+)
+
+
+def add(p, q):
+    """The sum of two points; None is zero."""
+    if p is None or q is None:
+        return p or q
+    if p[0] == q[0] and p[1] != q[1]:
+        return None
+    if p == q:
+        slope = (3 * p[0] ** 2 - 3) * pow(2 * p[1], -1, P)
+    else:
+        slope = (q[1] - p[1]) * pow(q[0] - p[0], -1, P)
+    x = (slope**2 - p[0] - q[0]) % P
+    return x, (slope * (p[0] - x) - p[1]) % P
+
+
+def times(number, point):
+    total = None
+    while number:
+        if number & 1:
+            total = add(total, point)
+        point = add(point, point)
+        number >>= 1
+    return total
+
+
+def base64url(data):
+    if isinstance(data, dict):
+        data = json.dumps(data).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def sign(key, header, claims):
+    """A JSON Web Token: RFC 7515."""
+    text = base64url({"alg": "ES256", **header}) + "." + base64url(claims)
+    digest = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+    once = secrets.randbelow(N - 1) + 1
+    r = times(once, G)[0] % N
+    s = pow(once, -1, N) * (digest + r * key) % N
+    return f"{text}.{base64url(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
+
+
+def key_in(pem):
+    """The number in a PKCS#8 file: behind the head of an ECPrivateKey, 32 bytes."""
+    data = base64.b64decode("".join(pem.strip().splitlines()[1:-1]))
+    begin = data.index(b"\x02\x01\x01\x04\x20") + 5
+    return int.from_bytes(data[begin : begin + 32], "big")
+
+
+def vouch(audience):
+    """Who we are, signed: RFC 7523."""
+    client_id = CONTEXT["client_id"]
+    claims = {"iss": client_id, "sub": client_id, "aud": audience}
+    claims["jti"] = secrets.token_hex(16)
+    claims["exp"] = int(time.time()) + 300
+    return sign(key_in(CONTEXT["private_key_pem"]), {}, claims)
+
+
+def ask_employer(audience):
+    """What the user's own identity provider says of the user: RFC 8693."""
+    kind = "urn:ietf:params:oauth:token-type:"
+    form = {
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "requested_token_type": kind + "id-jag",
+        "subject_token": CONTEXT["idp_id_token"],
+        "subject_token_type": kind + "id_token",
+        "audience": audience,
+        "resource": sys.argv[-1],
+        "client_id": CONTEXT["idp_client_id"],
+    }
+    body = urllib.parse.urlencode(form).encode()
+    with urllib.request.urlopen(CONTEXT["idp_token_endpoint"], body, 10) as answer:
+        return json.load(answer)["access_token"]
+
+
+DPOP_KEY = secrets.randbelow(N - 1) + 1
+
+
+def prove(claims):
+    """That we have a key: RFC 9449."""
+    x, y = (base64url(part.to_bytes(32, "big")) for part in times(DPOP_KEY, G))
+    jwk = {"kty": "EC", "crv": "P-256", "x": x, "y": y}
+    return sign(DPOP_KEY, {"typ": "dpop+jwt", "jwk": jwk}, claims)
+
+
+# How to log in, in the scenarios where that differs.
+ABOUT_US = "https://conformance-test.local/client-metadata.json"
+KNOWN = {name: CONTEXT.get(name) for name in ("client_id", "client_secret", "issuer")}
+LOGINS = {
+    "auth/pre-registration": KNOWN,
+    "auth/client-credentials-basic": {**KNOWN, "grant": "client_credentials"},
+    "auth/client-credentials-jwt": {
+        **KNOWN,
+        "grant": "client_credentials",
+        "assertion": vouch,
+    },
+    "auth/wif-jwt-bearer": {
+        **KNOWN,
+        "grant": "jwt-bearer",
+        "assertion": lambda audience: CONTEXT["valid_jwt"],
+    },
+    "auth/enterprise-managed-authorization": {
+        **KNOWN,
+        "grant": "jwt-bearer",
+        "assertion": ask_employer,
+    },
+    "auth/dpop": {"dpop": prove},
+    "auth/dpop-nonce": {"dpop": prove},
+}
+
 # What the suite wants to see in a scenario; in the others it is every tool called.
 LESSONS = {
     "initialize": Client.list_tools,
@@ -92,12 +231,16 @@ def main():
     # there the client finds out.
     if SCENARIO == "sse-retry":
         version = "auto"
-    with Client(url, version=version, on_elicit=accept, timeout=20) as client:
+    login = {"client_metadata_url": ABOUT_US, **LOGINS.get(SCENARIO, {})}
+    auth = OAuth(redirect=visit, **login)
+    with Client(
+        url, version=version, on_elicit=accept, timeout=20, auth=auth
+    ) as client:
         lesson(client)
 
 
 if __name__ == "__main__":
     try:
         main()
-    except McpError as error:
-        sys.exit(f"{SCENARIO}: {error.code} {error.message}")
+    except (McpError, AuthorizationError) as error:
+        sys.exit(f"{SCENARIO}: {error}")
