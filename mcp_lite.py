@@ -11809,11 +11809,12 @@ class _Login:
 
         client = plan["client"]
         method = client["token_endpoint_auth_method"]
+        # Also beside a header: some look for it there.
+        form["client_id"] = client["client_id"]
         if method == "client_secret_basic":
             parts = (client["client_id"], client["client_secret"])
             login = ":".join(map(quote_plus, parts))
             return {"Authorization": "Basic " + _base64(login.encode("ascii"))}
-        form["client_id"] = client["client_id"]
         if method == "client_secret_post":
             form["client_secret"] = client["client_secret"]
         elif method == "private_key_jwt":
