@@ -5359,6 +5359,12 @@ def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
             return inbox.get(timeout=min(left, WAIT_SLICE))
 
 
+def renew_deadline(until: float, seconds: float) -> float:
+    """A deadline; if it is over, one in so many seconds from now."""
+    now = time.monotonic()
+    return until if now < until else now + seconds
+
+
 def put_bounded(inbox: SimpleQueue[Any], item: object) -> None:
     """Put an item, never blocking: when MAX_QUEUED wait, the oldest is dropped."""
     if inbox.qsize() >= MAX_QUEUED:
@@ -11940,7 +11946,7 @@ class HttpRefusal:
     nonce: its DPoP-Nonce, or ""
     sent: the headers that the Authorizer had given
     tries: how often this request had been refused before
-    is_wanted: is_wanted() is false when nobody waits for the request any more
+    is_wanted: is_wanted() is false when the transport is closed
     """
 
     def __init__(
@@ -12837,7 +12843,8 @@ class HttpTransport(Transport):
     ) -> Iterator[HTTPResponse]:
         """Send an HTTP request; inside is its response, head read. It ends when the
         request `request_id` does, and after `patience` seconds, if there are any."""
-        is_wanted = partial(self._is_wanted, request_id)
+        # A login goes on when this request is given up: the next one will want it.
+        is_wanted = partial(self._is_wanted, None)
         place = f"{url.scheme}://{url.netloc}{url.path}"
         for tries in itertools.count():
             given = self._given_headers()
@@ -15410,6 +15417,11 @@ def check_web_target(target: Any, headers: object) -> None:
     check_headers({**target_headers, **given})
 
 
+def headers_now(headers: dict[str, str], more: Any) -> dict[str, str]:
+    """The headers of a target, and those of the client, or what its function says."""
+    return {**headers, **(more() if callable(more) else more)}
+
+
 def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
     """The command that a target names, with its environment. Raises TypeError."""
     if isinstance(target, dict) and isinstance(target.get("command"), str):
@@ -15722,7 +15734,7 @@ class Client:
         if url:
             return HttpTransport(
                 url,
-                partial(self._http_headers, headers),
+                partial(headers_now, headers, self._headers),
                 authorizer_for(self._auth, url, self._ssl_context, self._log),
                 self._ssl_context,
                 self.timeout,
@@ -15743,11 +15755,6 @@ class Client:
         if connection is not None:
             connection.protocol.version = version
         self._endpoint.learn_server(words)
-
-    def _http_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        """These headers, of the target, and what headers= says now."""
-        more = self._headers() if callable(self._headers) else self._headers
-        return {**headers, **more}
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
@@ -15795,9 +15802,8 @@ class Client:
         words: Json = {}
         if version not in LEGACY_VERSIONS:
             version, words = self._probe(connection, inbox, wanted, until)
-            if time.monotonic() > until:
-                # The user has logged in meanwhile.
-                until = time.monotonic() + self.timeout
+            # It has taken so long only if the user has logged in meanwhile.
+            until = renew_deadline(until, self.timeout)
         if version in LEGACY_VERSIONS:
             version, words = self._shake_hands(connection, inbox, version, until)
 
@@ -15877,8 +15883,9 @@ class Client:
                 return answer
             except Empty:
                 if not connection.is_asked_elsewhere():
-                    told = f"connecting: no answer within {self.timeout:g} s"
-                    raise Timeout(told) from None
+                    raise Timeout(
+                        f"connecting: no answer within {self.timeout:g} s"
+                    ) from None
                 until = time.monotonic() + self.timeout
 
     def _judge_probe(self, answer: Answer) -> str:

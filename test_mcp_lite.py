@@ -13453,6 +13453,28 @@ class TestAuthorization:
             with Client(site.mcp, auth=auth, version=version, timeout=0.4) as client:
                 assert client.call("x") == "let in"
 
+    def test_a_login_outlives_the_call_that_began_it(self, site):
+        """Who cancels a call does not throw away what the user does in the browser."""
+        asked = threading.Event()
+        answered = threading.Event()
+
+        def think(url):
+            asked.set()
+            assert answered.wait(SECONDS)
+            return visit(url)
+
+        site.tokens["first"] = {}
+        record = {**self.RECORD, "issuer": site.url, "access_token": "first"}
+        auth = OAuth(redirect=think, store={site.mcp: record})
+        with Client(site.mcp, auth=auth, version=MODERN) as client:
+            site.tokens.clear()
+            call = client.start_call("x")
+            assert asked.wait(SECONDS)
+            call.cancel()
+            answered.set()
+            assert client.call("x") == "let in"
+        assert len(site.paths("/authorize")) == 1
+
     def test_the_browser_was_closed(self, site, monkeypatch):
         """The login ends with its timeout, and the port is closed."""
         opened = []
