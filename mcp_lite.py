@@ -11502,11 +11502,14 @@ class _Login:
             return self._assume_server()
         issuers = _texts_in(resource, "authorization_servers")[:MAX_ISSUERS]
         wanted = self._options.issuer
+        problems = [
+            f"{self._url}: authorization_servers: expected {wanted or 'one'}, "
+            f"got {show(issuers)}"
+        ]
         if wanted is not None:
             issuers = [each for each in issuers if each == wanted]
         # Where we have been before, we need not register again.
         issuers.sort(key=lambda each: each != self._record.get("issuer"))
-        problems = [f"{self._url}: authorization_servers: {wanted or 'one'} is missing"]
         for issuer in issuers:
             try:
                 server = self._read_server(issuer, [issuer])
@@ -12428,9 +12431,9 @@ class OAuth:
         client_metadata_url: an https URL with a document about this client, where the
             authorization server knows how to read one
         issuer: the one authorization server to use, which knows client_id
-        store: where tokens are kept: a path, of a file that only this user can read; a
-            dict; or two functions, load(url) -> dict or None, save(url, dict or None).
-            Without it, they are lost with this object
+        store: where tokens are kept: a path, of a file that only this user can read,
+            with files to lock it beside it; a dict; or two functions, load(url) -> dict
+            or None, save(url, dict or None). Without it, they are lost with this object
         redirect: redirect(url) has the user visit a URL, and returns the URL that the
             browser arrived at, or None: for machines without a browser
         redirect_uri: where the browser comes back to, if that was registered; without a
