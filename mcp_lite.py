@@ -7108,7 +7108,6 @@ def _list_or_one(schema: Json) -> Json:
 
 
 # A block of a message, by its kind: client/sampling.md.
-_TEXT = {"type": "string"}
 _BLOCKS = {
     "text": _object("text", text=_TEXT),
     "image": _object("data", "mimeType", data=_TEXT, mimeType=_TEXT),

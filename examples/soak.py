@@ -43,7 +43,7 @@ PATIENCE = 30.0
 WARM = 30.0
 # MiB by which the last quarter of a warm run may exceed the one before: the foes make
 # it go up and down;
-GROWTH = 32.0
+GROWTH = 16.0
 # and that of a shorter run.
 COLD_GROWTH = 64.0
 VERSIONS = (*mcp_lite.LEGACY_VERSIONS, mcp_lite.NEWEST, "auto")
