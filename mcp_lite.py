@@ -4749,11 +4749,12 @@ def encode_header(value: object) -> str:
     text = encode_text(value)
     # Printable ASCII that neither begins nor ends with a space goes as it is, unless it
     # looks like what is encoded.
-    printable = re.fullmatch(r"[!-~]([\t -~]*[!-~])?|", text)
-    if printable and not re.fullmatch(_ENCODED_HEADER, text):
+    if _PLAIN_VALUE.fullmatch(text) and not _ENCODED_HEADER.fullmatch(text):
         return text
     return f"=?base64?{_base64(text.encode('utf-8'))}?="
 
+
+_PLAIN_VALUE = re.compile(r"[!-~]([\t -~]*[!-~])?|")
 
 # The headers that encode_header() is for: elsewhere nobody would decode.
 ENCODED_HEADERS = ("Mcp-Name", "Mcp-Param-")
@@ -4785,9 +4786,9 @@ def _decode_header(text: str) -> str | None:
     """
     # "Servers MUST reject requests with a recognized header [...] that contains invalid
     # characters".
-    if not re.fullmatch(r"[\t -~]*", text):
+    if not _HEADER_VALUE.fullmatch(text):
         return None
-    encoded = re.fullmatch(_ENCODED_HEADER, text)
+    encoded = _ENCODED_HEADER.fullmatch(text)
     if encoded is None:
         return text
 
@@ -4801,7 +4802,8 @@ def _decode_header(text: str) -> str | None:
     return None
 
 
-_ENCODED_HEADER = r"=\?base64\?(.*)\?="
+_HEADER_VALUE = re.compile(r"[\t -~]*")
+_ENCODED_HEADER = re.compile(r"=\?base64\?(.*)\?=")
 _MIRRORED_INTEGER = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
 
 
@@ -8725,8 +8727,8 @@ class Stream:
         """Queue a message. Returns how many were dropped for it, unsent."""
         dropped = 0
         size = len(message)
-        alone = self.kind == self.FINAL and not self._waiting
-        if alone and self.state == self.COMPLETE and size <= SHORT_BODY:
+        alone = self._is_last_heard() and not self._waiting
+        if alone and size <= SHORT_BODY:
             # It leaves at once, and there are no more of these than connections.
             size = 0
         has_room = not size or self._take_locked(size)
@@ -8740,6 +8742,10 @@ class Stream:
         self._waiting.append((self.added, message, size))
         return dropped
 
+    def _is_last_heard(self) -> bool:
+        """Whether it ends with its present response: nobody can come back for it."""
+        return self.state == self.COMPLETE and (self._replay is None or not self.known)
+
     def _take_locked(self, size: int) -> bool:
         """Take bytes for what is to wait, if need be from what was sent."""
         while not self._budget.take(size):
@@ -8751,7 +8757,7 @@ class Stream:
         """Now the events up to this number count as sent, and the others wait."""
         self._cursor = number
         replay = self._replay
-        if replay is None:
+        if replay is None or self._is_last_heard():
             self._drop_waiting_locked(number)
             return
         while self._sent and self._sent[-1][0] > number:
@@ -8970,6 +8976,8 @@ class Replay:
 
     def trim_locked(self) -> None:
         """Keep the latest streams, and those that are still to be answered."""
+        if len(self.streams) <= MAX_STREAMS:
+            return
         for old in list(self.streams.values())[:-MAX_STREAMS]:
             if old.state == old.COMPLETE:
                 del self.streams[old.name]
@@ -9005,7 +9013,9 @@ class HttpConnection(Connection):
     `listening`, which only sessions have. All go there in HTTP+SSE: `one_stream`.
     """
 
-    # Of a session: the streams that a client may come back for.
+    # Of a session: the principal that may use it; and the streams that a client may
+    # come back for.
+    owner: Any
     replay: Replay
 
     def __init__(
@@ -9025,12 +9035,12 @@ class HttpConnection(Connection):
         )
         self._http = http
         self.session_id = session_id
-        # The principal that may use the session; and whose share it has.
-        self.owner = principal(exchange.auth)
+        # Whose share it has.
         self.party = exchange.party
         # What is kept for it: without a session, only as long as the exchange.
         self.budget = exchange.budget
         if session_id is not None:
+            self.owner = principal(exchange.auth)
             self.budget = Budget(http.kept_each, exchange.party.kept)
         self.one_stream = one_stream
         # When the client was last heard.
@@ -9511,7 +9521,6 @@ class HttpEndpoint:
 
     def _check_origin(self, exchange: Exchange) -> None:
         origin = exchange.headers.get("origin", "").lower()
-        page = re.fullmatch(r"https?://([^/@]+)", origin)
         if not origin:
             # Browsers tell no origin of what a page only shows, an image say; but they
             # tell whether the page is one of ours.
@@ -9525,10 +9534,15 @@ class HttpEndpoint:
                 "Vary": "Origin",
                 "Access-Control-Expose-Headers": _READABLE,
             }
-        elif page is None or _host_name(page[1]) not in self._hosts:
+        elif not self._is_own_page(origin):
             raise HttpError(
                 403, f"origin {show(origin)} is not allowed; see allowed_origins"
             )
+
+    def _is_own_page(self, origin: str) -> bool:
+        """Whether an origin is a page of this host."""
+        page = re.fullmatch(r"https?://([^/@]+)", origin)
+        return page is not None and _host_name(page[1]) in self._hosts
 
     def _authorize(self, headers: dict[str, str]) -> Json | None:
         """The claims of a token, as `verify` tells: basic/authorization.md."""
@@ -9585,19 +9599,21 @@ class HttpEndpoint:
         exchange.check_type()
         version = exchange.headers.get("mcp-protocol-version", "")
         may_be_legacy = version in _SESSION_VERSIONS and not self._stateless
+        session = None
         if may_be_legacy and "mcp-session-id" in exchange.headers:
-            self._find_session(exchange)
+            session = self._find_session(exchange)
 
         message = exchange.parse_body()
         # The era is that of the message, whatever its client has sent before.
-        if _told_version(message) is not None or version not in _SESSION_VERSIONS:
-            self._check_modern(object_or_empty(message), exchange)
+        told = _told_version(message)
+        if told is not None or version not in _SESSION_VERSIONS:
+            self._check_modern(object_or_empty(message), told, exchange)
             # Modern requests have no session.
             connection = HttpConnection(self, exchange)
         else:
             self._check_legacy(message, exchange.headers)
             envelope = object_or_empty(message)
-            connection = self._legacy_connection(envelope, version, exchange)
+            connection = self._legacy_connection(envelope, version, session, exchange)
 
         self._serve(connection, exchange, lambda: connection.take(message, exchange))
 
@@ -9606,9 +9622,14 @@ class HttpEndpoint:
             self._close_session(connection)
 
     def _legacy_connection(
-        self, envelope: Json, version: str, exchange: Exchange
+        self,
+        envelope: Json,
+        version: str,
+        session: HttpConnection | None,
+        exchange: Exchange,
     ) -> HttpConnection:
-        """The session of a message, a new one for `initialize`.
+        """The session of a message, the one that its head names, a new one for
+        `initialize`.
 
         On a server without sessions it is a conversation of this one message.
         """
@@ -9619,16 +9640,19 @@ class HttpEndpoint:
             if not opening:
                 connection.protocol.version = version or ASSUMED_VERSION
             return connection
-        if not opening:
+        if opening:
+            return self._open_session(exchange)
+        # It may have ended while the body came.
+        if session is None or session.session_id not in self._sessions:
             return self._find_session(exchange)
-        return self._open_session(exchange)
+        return session
 
     # What headers say must be what the body says: #server-validation. What a gateway has
     # let pass by them is what a handler gets.
-    def _check_modern(self, message: Json, exchange: Exchange) -> None:
-        """Raise McpError unless the headers of a modern message are right."""
+    def _check_modern(self, message: Json, told: Any, exchange: Exchange) -> None:
+        """Raise McpError unless the headers of a modern message are right; `told` is
+        the version in its `_meta`."""
         header = exchange.headers.get("mcp-protocol-version", "")
-        told = _told_version(message)
         # "header requirements for notification POSTs are not defined by this revision":
         # but those that there are may not lie.
         is_request = exchange.request_id is not None
@@ -9643,9 +9667,9 @@ class HttpEndpoint:
                 f"MCP-Protocol-Version: {show(header)}, but sessions are of others"
             )
         check_modern_version(header or told)
-        if is_request:
+        if is_request and told is None:
             meta = object_or_empty(member_at(message, ("params", "_meta")))
-            check_members(MODERN_META[:1], meta, "_meta.")
+            check_members(MODERN_META, meta, "_meta.")
         self._check_mirrors(message, exchange.headers, is_request)
 
     def _check_legacy(self, message: Any, headers: dict[str, str]) -> None:
