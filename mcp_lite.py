@@ -354,6 +354,9 @@ MAX_BACKLOG = 10_000
 MAX_UNSENT = 32 << 20
 MAX_WAITING = 64 << 20  # of requests that wait for a worker, as they came
 LINE_COST = 100  # what Python takes for one, beside its bytes
+# Notifications that wait for a client's program to hear them, as they came: the longest
+# fits. Beyond, of progress and of listen() the oldest go; for callbacks, the newest.
+MAX_UNHEARD = MAX_MESSAGE + LINE_COST
 MAX_BATCH = 1_000  # members of a batch
 # Of an integer that others read, too, in a header, or as an error's code: many take it
 # for a float, which tells each from the next up to there.
@@ -957,6 +960,30 @@ def encode_message(message: object) -> bytes:
     return encode_json(message).encode("utf-8")
 
 
+# How the answer to a request mostly begins: with its id.
+_ANSWER_HEAD = re.compile(
+    rb'\s*{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]{1,18})\s*,'
+)
+
+
+def unread_answer(line: bytes) -> Json:
+    """What can be told of an answer in a line that is no message: its id, at least.
+
+    Empty, if there is none.
+    """
+    with suppress(ValueError, RecursionError, McpError):
+        check_cost(line)
+        text = line.decode("utf-8", "replace")
+        # Of what made it none, only what takes no time is left out: long integers.
+        value = json.loads(text, parse_int=lambda digits: int(digits[:MAX_DIGITS]))
+        message = object_or_empty(value)
+        if "id" in message:
+            return message
+    # What would take too much is not decoded for that.
+    head = _ANSWER_HEAD.match(line)
+    return {} if head is None else {"id": int(head[1]), "result": None}
+
+
 def is_id(value: object) -> bool:
     """Whether it can be a request's id: "string or integer", "MUST NOT be null".
 
@@ -1127,6 +1154,8 @@ class Method:
     mirrors_arguments = False
     # Its handler may ask the client questions.
     asks = False
+    # It is a question for a user, and so about a call, as a rule.
+    asks_user = False
     # Notifications only. When too many wait, these are dropped first.
     droppable = False
     # It is a log message.
@@ -1321,6 +1350,7 @@ METHODS: dict[str, Method] = {
             "sampling/createMessage",
             "_sampling_create_message",
             capability=("sampling",),
+            asks_user=True,
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
             inline=True,
@@ -1330,6 +1360,7 @@ METHODS: dict[str, Method] = {
             "elicitation/create",
             "_elicitation_create",
             capability=("elicitation",),
+            asks_user=True,
             # "with a mode not declared in client capabilities: `-32602`".
             undeclared=InvalidParams,
             params=_typed_members({"message": str}),
@@ -4970,8 +5001,6 @@ class Request:
     progress = float("-inf")
     # In 2025-03-26: the batch that it came in.
     batch: Batch | None = None
-    # In bytes, as it came, where that is known.
-    size = 0
     # The worker that serves it now.
     worker: Any = None
     # Over HTTP: what its answer is written to, and the claims of its token; and what is
@@ -4980,7 +5009,7 @@ class Request:
     auth: Json | None = None
     kept = 0
 
-    def __init__(self, message: Json, session: Protocol) -> None:
+    def __init__(self, message: Json, session: Protocol, size: int) -> None:
         params = message.get("params")
         if params is None:
             params = {}
@@ -4994,6 +5023,8 @@ class Request:
         self.params: Json = params
         self.meta: Json = meta
         self.row = METHODS.get(self.method, UNKNOWN)
+        # In bytes, as it came; 0 where that is not known.
+        self.size = size
         # A modern request brings its own.
         self.version = session.version
         self.capabilities = session.peer_capabilities
@@ -5009,8 +5040,8 @@ class Waiter:
                                    ^  |
                                    '--'  an answer that is not the last one
 
-    `inbox` gets any number of ("progress", params), then one ("answer", Answer); or
-    ("cancelled", None) where the wait is to end.
+    `inbox` gets any number of ("progress", params, share), by put_bounded(), then one
+    ("answer", Answer); or ("cancelled", None) where the wait is to end.
 
         goes_on(answer)  says of each answer whether it is not the last one: then this
                          stays open, and is asked again, under another id, by request()
@@ -5045,7 +5076,8 @@ class Waiter:
         """Hand over the last answer. Called once, by whoever has ended this."""
         if self.on_end is not None:
             self.on_end(answer)
-        self.inbox.put(("answer", answer))
+        # Without `pending`: no cycle keeps alive what nobody takes.
+        self.inbox.put(("answer", Answer(None, answer.result, answer.error)))
 
 
 def _no_answer(waiter: Waiter, seconds: float, is_overdue: bool) -> Timeout:
@@ -5084,8 +5116,9 @@ class Batch:
         return b"[" + b",".join(self.answers) + b"]"
 
 
-# What else may come. A notification, with its row of METHODS.
-Notification = namedtuple("Notification", "method params row")
+# What else may come. A notification, with its row of METHODS, and its size as a
+# Request has it.
+Notification = namedtuple("Notification", "method params row size")
 # An answer to a request of ours, and who is `pending` for it. It has a result or an
 # error: the peer's, or one of ours that says why no answer will come; `why` it is not
 # valid, if it is not.
@@ -5158,14 +5191,17 @@ class Protocol:
         self._last_id = new_id
         return new_id
 
-    def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
-        """Judge one decoded message. A Request that is returned is in flight."""
+    def receive(
+        self, message: Any, size: int = 0
+    ) -> Request | Notification | Answer | Refusal:
+        """Judge one decoded message, which had so many bytes. A Request that is
+        returned is in flight."""
         try:
             kind = check_envelope(message)
             if kind == "request":
-                return self._receive_request(message)
+                return self._receive_request(message, size)
             if kind == "notification":
-                return self._receive_notification(message)
+                return self._receive_notification(message, size)
             return self._receive_response(message)
         except McpError as error:
             return self.refuse(object_or_empty(message), error)
@@ -5203,8 +5239,8 @@ class Protocol:
         waiters = list(self.pending.values())
         return any(method_row(waiter.method).handshake for waiter in waiters)
 
-    def _receive_request(self, message: Json) -> Request:
-        request = Request(message, self)
+    def _receive_request(self, message: Json, size: int) -> Request:
+        request = Request(message, self, size)
         self._admit(request)
         if self.in_flight.setdefault(request.id, request) is not request:
             raise InvalidRequest(f"id {show(request.id)} is in flight already")
@@ -5294,7 +5330,7 @@ class Protocol:
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
 
-    def _receive_notification(self, message: Json) -> Notification:
+    def _receive_notification(self, message: Json, size: int) -> Notification:
         method = message["method"]
         params = message.get("params")
         row = method_row(method)
@@ -5308,7 +5344,7 @@ class Protocol:
             )
         if row.handshake:
             self.initialized = bool(self.version)
-        return Notification(method, params or {}, row)
+        return Notification(method, params or {}, row, size)
 
     def _receive_response(self, message: Json) -> Answer | Refusal:
         answer_id = message.get("id")
@@ -5367,12 +5403,30 @@ def renew_deadline(until: float, seconds: float) -> float:
     return until if now < until else now + seconds
 
 
-def put_bounded(inbox: SimpleQueue[Any], item: object) -> None:
-    """Put an item, never blocking: when MAX_QUEUED wait, the oldest is dropped."""
-    if inbox.qsize() >= MAX_QUEUED:
-        with suppress(Empty):
-            inbox.get_nowait()
-    inbox.put(item)
+def put_bounded(
+    inbox: SimpleQueue[Any], kind: str, item: object, size: int, budget: Budget
+) -> int:
+    """Put (kind, item, its share of the budget), never blocking.
+
+    While MAX_QUEUED wait, or there is no room, the oldest that came this way is
+    dropped; and the item itself when none is left. Returns how many were.
+    """
+    dropped = 0
+    share = None
+    while inbox.qsize() >= MAX_QUEUED or not (share := budget.share(size)):
+        dropped += 1
+        try:
+            oldest = inbox.get_nowait()
+        except Empty:
+            return dropped
+        if len(oldest) == 2:
+            # It says how this ends: that stays, and nobody wants what comes after it.
+            inbox.put(oldest)
+            return dropped
+        # With its share, before there is another look.
+        del oldest
+    inbox.put((kind, item, share))
+    return dropped
 
 
 def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
@@ -5829,6 +5883,8 @@ class Budget:
         self.parent = parent
         self.fair = fair
         self.taken = 0
+        # What was left of shares, by any thread, and not counted as gone yet.
+        self._left: deque[int] = deque()
         self._closed = False
         lock = threading.Lock() if parent is None else parent._lock
         self._lock: threading.Lock = lock
@@ -5841,6 +5897,14 @@ class Budget:
                 return False
             self._add_locked(size)
         return True
+
+    def share(self, size: int) -> Share | None:
+        """Take it for something that gives it back by itself: see Share. None if it is
+        too much."""
+        while self._left:
+            with suppress(IndexError):
+                self.give_back(self._left.popleft())
+        return Share(self._left, size) if self.take(size) else None
 
     def has_room(self, size: int) -> bool:
         """Whether so much could be taken now."""
@@ -5888,6 +5952,24 @@ class Budget:
         while budget is not None:
             budget.taken += size
             budget = budget.parent
+
+
+class Share:
+    """A part of a Budget, kept beside what it was taken for, and gone with that.
+
+    So it is given back whether that is taken out, dropped, or left in a queue that
+    nobody reads any more.
+    """
+
+    __slots__ = ("_left", "_size")
+
+    def __init__(self, left: deque[int], size: int) -> None:
+        self._left = left
+        self._size = size
+
+    def __del__(self) -> None:
+        # It may run anywhere, also on a thread that has the lock of the budget.
+        self._left.append(self._size)
 
 
 class _Log:
@@ -6081,12 +6163,6 @@ class Endpoint:
         return []
 
 
-# How the answer to a request of ours mostly begins: with its id.
-_ANSWER_HEAD = re.compile(
-    rb'\s*{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]{1,18})\s*,'
-)
-
-
 class Connection:
     """One conversation: a Protocol, its Endpoint, and the Transport that carries it.
 
@@ -6157,6 +6233,8 @@ class Connection:
         self._unsent = 0
         # What the requests take that wait for a worker.
         self._waiting = 0
+        # What the notifications take that wait for the user's code.
+        self.unheard = Budget(MAX_UNHEARD)
         # A thread is writing.
         self._writing = False
         # OVER is written without the lock: after that, it is final.
@@ -6225,13 +6303,10 @@ class Connection:
                 self._trace("<--", line)
             message = parse_message(line)
             if isinstance(message, list):
-                return self._receive_batch(message, Batch())
+                return self._receive_batch(message, Batch(), len(line))
         except McpError as error:
             return self._receive_nonsense(line or b"", error)
-        ready = self._act(self.protocol.receive(message))
-        for request in ready:
-            request.size = len(line)
-        return ready
+        return self._act(self.protocol.receive(message, len(line)))
 
     def _receive_nonsense(self, line: bytes, error: McpError) -> list[Request]:
         """Take a line that is no message. A server says so, a client only logs it."""
@@ -6239,29 +6314,21 @@ class Connection:
             return self._act(Refusal(str(error), error_message(None, error)))
         self.log.warning(f"not a message, skipped: {error}: {line[:200]!r}")
         # It may show whose answer it should be: then nobody waits for that any longer.
-        with suppress(ValueError, RecursionError, McpError):
-            check_cost(line)
-            text = line.decode("utf-8", "replace")
-            # Of what made it none, only what takes no time is left out: long integers.
-            value = json.loads(text, parse_int=lambda digits: int(digits[:MAX_DIGITS]))
-            message = object_or_empty(value)
-            if "id" in message:
-                return self._act(self.protocol.refuse(message, error))
-        # What would take too much is not decoded for that.
-        head = _ANSWER_HEAD.match(line)
-        if head is not None:
-            message = {"id": int(head[1]), "result": None}
-            return self._act(self.protocol.refuse(message, error))
-        return []
+        message = unread_answer(line)
+        return self._act(self.protocol.refuse(message, error)) if message else []
 
-    def _receive_batch(self, messages: list[Any], batch: Batch) -> list[Request]:
+    def _receive_batch(
+        self, messages: list[Any], batch: Batch, size: int = 0
+    ) -> list[Request]:
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(
                 f"a batch: only {BATCH_VERSION} has them, of 1 to {MAX_BATCH} messages"
             )
         ready: list[Request] = []
         for message in messages:
-            ready += self._act(self.protocol.receive(message), batch)
+            # Each counts for a part of it.
+            event = self.protocol.receive(message, size // len(messages))
+            ready += self._act(event, batch)
         with self._lock:
             batch.is_read = True
             self._queue_batch_locked(batch)
@@ -6298,7 +6365,7 @@ class Connection:
         self, notification: Notification, batch: Batch | None
     ) -> list[Request]:
         handler = notification.row.handler
-        if not handler or not getattr(self, handler)(notification.params):
+        if not handler or not getattr(self, handler)(notification):
             self.endpoint.serve_notification(self, notification)
         return []
 
@@ -6333,12 +6400,19 @@ class Connection:
                 OSError(f"{MAX_BACKLOG} answers wait, and the peer does not read")
             )
         for request in requests:
-            workers = self.workers
-            if len(workers) < MAX_BACKLOG and self._may_wait(request):
-                workers.submit(partial(self._serve, request))
-            else:
-                refused = InternalError("too many requests wait")
-                self.cut_short(request, error_message(request.id, refused))
+            self.have_served(request, self.endpoint.serve_request)
+
+    def have_served(
+        self, request: Request, serve: Callable[[Connection, Request], None]
+    ) -> None:
+        """Have a worker call serve(connection, request), unless it is cancelled before.
+        It is refused where too many wait. Never blocks."""
+        workers = self.workers
+        if len(workers) < MAX_BACKLOG and self._may_wait(request):
+            workers.submit(partial(self._serve, request, serve))
+        else:
+            refused = InternalError("too many requests wait")
+            self.cut_short(request, error_message(request.id, refused))
 
     def _may_wait(self, request: Request) -> bool:
         """Count a request among those that wait for a worker, if there is room."""
@@ -6348,7 +6422,9 @@ class Connection:
             self._waiting += request.size
             return True
 
-    def _serve(self, request: Request) -> None:
+    def _serve(
+        self, request: Request, serve: Callable[[Connection, Request], None]
+    ) -> None:
         # The peer is slow to read, and there is enough for it already.
         while self._unsent > MAX_UNSENT and self.state == self.OPEN:
             self.flush()
@@ -6359,11 +6435,12 @@ class Connection:
         request.worker = threading.current_thread()
         # Nobody runs what was cancelled while it was queued.
         if not request.cancelled:
-            self.endpoint.serve_request(self, request)
+            serve(self, request)
         request.worker = None
 
     # Notifications about what is open here: whether it was, each returns.
-    def _cancelled(self, params: Json) -> bool:
+    def _cancelled(self, notification: Notification) -> bool:
+        params = notification.params
         request = find_by_id(self.protocol.in_flight, params.get("requestId"))
         if request is None or not self.cut_short(request):
             return False
@@ -6372,20 +6449,30 @@ class Connection:
         self.log.debug(f"{request.method} was cancelled, the reason: {reason}")
         return True
 
-    def _cancel_request(self, params: Json) -> bool:
-        request = find_by_id(self.protocol.in_flight, params.get("id"))
+    def _cancel_request(self, notification: Notification) -> bool:
+        request_id = notification.params.get("id")
+        request = find_by_id(self.protocol.in_flight, request_id)
         if request is None:
             return False
         # Who says it this way expects an answer.
         error = RequestCancelled("request cancelled")
         return self.cut_short(request, error_message(request.id, error))
 
-    def _progress(self, params: Json) -> bool:
+    def _progress(self, notification: Notification) -> bool:
+        params = notification.params
         waiter = find_by_id(self.protocol.pending, params.get("progressToken"))
         is_number = json_type(params.get("progress")) in (int, float)
         if waiter is not None and waiter.wants_progress and is_number:
-            put_bounded(waiter.inbox, ("progress", params))
+            self.queue_unheard(waiter.inbox, "progress", params, notification.size)
         return True
+
+    def queue_unheard(
+        self, inbox: SimpleQueue[Any], kind: str, item: object, size: int
+    ) -> None:
+        """Queue a notification for who reads this inbox; see put_bounded."""
+        dropped = put_bounded(inbox, kind, item, size + LINE_COST, self.unheard)
+        if dropped:
+            self.log.warning(f"{dropped} notifications dropped: too many are not heard")
 
     # Ending the peer's requests
     def respond(self, request: Request, message: Json) -> bool:
@@ -6671,6 +6758,8 @@ class Connection:
         except BaseException as error:
             # Ctrl-C, too, or what on_progress raised: it cancels the request.
             self.abandon(waiter, str(error) or type(error).__name__)
+            # What is left there nobody will hear.
+            waiter.inbox = SimpleQueue()
             raise
 
     def _take_result(
@@ -6680,7 +6769,8 @@ class Connection:
         while True:
             try:
                 left = min(until, deadline) - time.monotonic()
-                kind, item = get_within(waiter.inbox, left)
+                # Without the share, which is to go.
+                kind, item = get_within(waiter.inbox, left)[:2]
             except Empty:
                 is_overdue = time.monotonic() >= deadline
                 if is_overdue or not self.is_asked_elsewhere():
@@ -6728,6 +6818,8 @@ class Connection:
             if waiter not in self._waiters:
                 return False
             del self._waiters[waiter]
+            # So that no cycle keeps alive whose method it was.
+            waiter.goes_on = None
             self.protocol.pending.pop(waiter.id, None)
             return True
 
@@ -6742,7 +6834,8 @@ class Connection:
         """Give an answer to who waits. By whoever took them out of `pending`."""
         waiter = answer.pending
         waiter.sent = False
-        if waiter.goes_on is None or not waiter.goes_on(answer):
+        goes_on = waiter.goes_on
+        if goes_on is None or not goes_on(answer):
             self.finish(answer)
 
     def fail(self, request_id: RequestId | None, error: Exception) -> bool:
@@ -9241,9 +9334,11 @@ class HttpConnection(Connection):
                 error = InternalError("too many requests of this session wait")
                 self.cut_short(request, error_message(request.id, error))
 
-    def _serve(self, request: Request) -> None:
+    def _serve(
+        self, request: Request, serve: Callable[[Connection, Request], None]
+    ) -> None:
         try:
-            super()._serve(request)
+            super()._serve(request, serve)
         finally:
             self.budget.give_back(request.kept)
             request.kept = 0
@@ -14855,7 +14950,7 @@ class Listening:
     ) -> None:
         """Blocks until the server has agreed.
 
-        `kinds`: of LIST_CHANGES. on_event(method, params) hears in place of the
+        `kinds`: of LIST_CHANGES. on_event(notification) hears in place of the
         iteration, on the reading thread.
         """
         self._client = client
@@ -14864,7 +14959,8 @@ class Listening:
         # In a legacy session, what it was opened for.
         self._methods: list[str] = []
         self._uris: list[str] = []
-        # {"method", "params"} each; at the end None, or an exception.
+        # ("event", {"method", "params"}, share) each, by put_bounded(); then ("end",
+        # None), or an exception in its place.
         self._events: SimpleQueue[Any] = SimpleQueue()
         self._waiter = Waiter("subscriptions/listen", on_end=self._end)
         # Registered before anything is sent: nothing that comes is missed.
@@ -14897,40 +14993,42 @@ class Listening:
         # For the acknowledgement, which _hear passes on.
         self._connection.wait(self._waiter, self._client.timeout)
 
-    def _hear(self, subscription: object, method: str, params: Json) -> None:
+    def _hear(self, subscription: object, notification: Notification) -> None:
         """Take a notification if it belongs to this one, on the reading thread.
 
         Whether it does is told by the id that it carries, or in a legacy session by the
         list or resource that has changed.
         """
         waiter = self._waiter
-        row = method_row(method)
+        method, params, row, _ = notification
         is_ours = waiter.sent and is_id(subscription) and waiter.id == subscription
         if is_ours and row.acknowledges:
             waiter.inbox.put(("answer", Answer(waiter, params, None)))
         elif is_ours and row.cancels:
             self._connection.finish(Answer(waiter, {}, None))
         elif is_ours or method in self._methods or params.get("uri") in self._uris:
-            self._on_event(method, params)
+            self._on_event(notification)
 
-    def _queue(self, method: str, params: Json) -> None:
-        put_bounded(self._events, {"method": method, "params": params})
+    def _queue(self, notification: Notification) -> None:
+        event = {"method": notification.method, "params": notification.params}
+        self._connection.queue_unheard(self._events, "event", event, notification.size)
 
     def _end(self, answer: Answer) -> None:
         with suppress(ValueError):
             self._listenings.remove(self)
-        self._events.put(answer.error)
+        self._events.put(("end", answer.error))
 
     def __iter__(self) -> Iterator[Json]:
         return self
 
     def __next__(self) -> Json:
-        event = get_within(self._events, None)
-        if isinstance(event, dict):
+        kind, item = get_within(self._events, None)[:2]
+        if kind == "event":
+            event: Json = item
             return event
         # Put back, for whoever asks again: it is over.
-        self._events.put(event)
-        raise event or StopIteration
+        self._events.put((kind, item))
+        raise item or StopIteration
 
     def close(self) -> None:
         """Tell the server, and end the iteration. Idempotent, from any thread."""
@@ -15064,7 +15162,7 @@ class ClientEndpoint(Endpoint):
         self, connection: Connection, notification: Notification
     ) -> None:
         """Pass a notification on: to who listens for it, and to the callbacks."""
-        method, params, row = notification
+        method, params, row, _ = notification
         self._note_change(method)
         meta = object_or_empty(params.get("_meta"))
         # A server may end a subscription by cancelling the request that opened it.
@@ -15072,10 +15170,11 @@ class ClientEndpoint(Endpoint):
         subscription = meta.get(META_SUBSCRIPTION, ended)
         if subscription:
             params = {name: value for name, value in params.items() if name != "_meta"}
+            notification = notification._replace(params=params)
         for listening in list(self.listenings):
-            listening._hear(subscription, method, params)
+            listening._hear(subscription, notification)
         if not row.acknowledges:
-            self._tell_callbacks(connection, row, method, params)
+            self._tell_callbacks(connection, notification)
 
     def set_roots(self, roots: Any, connection: Connection | None) -> None:
         """Replace the roots; a legacy server is told. Raises ValueError, TypeError."""
@@ -15099,8 +15198,9 @@ class ClientEndpoint(Endpoint):
             self.server_capabilities.setdefault(kind, {"listChanged": True})
 
     def _tell_callbacks(
-        self, connection: Connection, row: Method, method: str, params: Json
+        self, connection: Connection, notification: Notification
     ) -> None:
+        method, params, row, size = notification
         if row.logs and self._on_log is not None:
             job = partial(
                 self._on_log,
@@ -15116,11 +15216,12 @@ class ClientEndpoint(Endpoint):
         if callbacks is None:
             # It is over.
             return
-        if len(callbacks) < MAX_QUEUED:
-            callbacks.submit(job)
+        share = connection.unheard.share(size + LINE_COST)
+        if share is not None and len(callbacks) < MAX_QUEUED:
+            callbacks.submit(partial(_do_with, share, job))
         else:
             self._log.warning(
-                f"a notification was dropped: {MAX_QUEUED} wait for the callbacks"
+                "a notification was dropped: too many wait for the callbacks"
             )
 
     # Answering
@@ -15129,9 +15230,10 @@ class ClientEndpoint(Endpoint):
         that it may ask. On the reading thread."""
         if not request.row.capability:
             connection.respond(request, result_message(request.id, {}))
-        elif self._charge(connection):
-            job = partial(self._answer_request, connection, request)
-            connection.workers.submit(job)
+            return
+        calls = self._charge(connection)
+        if calls is not None:
+            connection.have_served(request, partial(self._answer_request, calls))
         else:
             refused = InvalidRequest(
                 f"{request.method}: more than {self._max_questions} questions in a "
@@ -15139,26 +15241,29 @@ class ClientEndpoint(Endpoint):
             )
             connection.respond(request, error_message(request.id, refused))
 
-    def _charge(self, connection: Connection) -> bool:
-        """Count a question of a legacy server. False if that is one too many.
+    def _charge(self, connection: Connection) -> list[Waiter] | None:
+        """Count a question of a legacy server. None if that is one too many.
 
         It does not say which call it belongs to. So it is charged to the oldest one
         that has any left; else to the session: a server may ask for the roots when it
-        begins, and when they have changed.
+        begins, and when they have changed. Returns the calls that it may belong to.
         """
         with connection._lock:
-            for waiter in connection._waiters:
+            calls = [waiter for waiter in connection._waiters if waiter.sent]
+            for waiter in calls:
                 if waiter.questions > 0:
                     waiter.questions -= 1
-                    return True
+                    return calls
             self._spare_questions -= 1
-            return self._spare_questions >= 0
+            return [] if self._spare_questions >= 0 else None
 
-    def _answer_request(self, connection: Connection, request: Request) -> None:
-        # Nobody is asked when it was cancelled, or all is over.
-        if request.cancelled:
-            return
+    def _answer_request(
+        self, calls: list[Waiter], connection: Connection, request: Request
+    ) -> None:
         try:
+            is_over = calls and not any(map(connection.is_open, calls))
+            if is_over and request.row.asks_user:
+                raise InvalidRequest(f"{request.method}: the call is over")
             answer = self._answer(connection, request.method, request.params)
             message = result_message(request.id, answer)
         except McpError as error:
@@ -15258,6 +15363,11 @@ class ClientEndpoint(Endpoint):
         }
         content = {**defaults, **(answer.get("content") or {})}
         return {"action": action, "content": content}
+
+
+def _do_with(share: Share, job: Job) -> None:
+    """A job that has its share as long as it waits, or runs."""
+    job()
 
 
 def _check_given_answer(method: str, params: Json, answer: Json, version: str) -> Json:
@@ -15905,7 +16015,7 @@ class Client:
         """
         while True:
             try:
-                answer: Answer = get_within(inbox, until - time.monotonic())[1]
+                answer: Answer = get_within(inbox, until - time.monotonic())
                 return answer
             except Empty:
                 if not connection.is_asked_elsewhere():
@@ -16442,6 +16552,4 @@ def _send_opening(
     connection: Connection, method: str, params: Json, inbox: SimpleQueue[Any]
 ) -> Waiter:
     """Send a request that opens a conversation; its answer comes to a shared inbox."""
-    waiter = Waiter(method)
-    waiter.inbox = inbox
-    return connection.request(waiter, params)
+    return connection.request(Waiter(method, on_end=inbox.put), params)

@@ -7683,6 +7683,180 @@ class TestClient:
             assert waiting.result()["content"][0]["text"] == "done"
         assert len(seen) == mcp_lite.MAX_QUEUED and seen[-1][0] == 29_999
 
+    @staticmethod
+    def flooding_server(method, count):
+        """A script: each tools/call is told of `count` times in 1 MB each, then asked
+        by a ping whether all that was read; at last it is answered.
+        """
+        blob = "x" * 1_000_000
+
+        def call(message, read, write):
+            meta = message["params"].get("_meta", {})
+            for n in range(count):
+                params = {
+                    "progressToken": meta.get("progressToken"),
+                    "progress": n,
+                    "message": blob,
+                    "level": "info",
+                    "data": blob,
+                    "uri": "memo://a",
+                }
+                if "progress" in method:
+                    del params["data"]
+                else:
+                    del params["message"]
+                write({"jsonrpc": "2.0", "method": method, "params": params})
+            write(request("ping", id="read?"))
+            while read().get("id") != "read?":
+                pass
+            return {"content": [{"type": "text", "text": "done"}]}
+
+        return legacy_server(tools_call=call)
+
+    @pytest.mark.parametrize("who", ["progress", "events", "logs", "notifications"])
+    def test_what_is_not_heard_is_bounded_in_bytes(self, who):
+        """Of a flood that nobody takes, so much is kept as one message may have; all
+        of that is heard later on, and then there is room again.
+        """
+        method = {
+            "progress": "notifications/progress",
+            "logs": "notifications/message",
+        }.get(who, "notifications/tools/list_changed")
+        gate = threading.Event()
+        heard = []
+
+        def hear(*told):
+            heard.append(told[0])
+            assert gate.wait(SECONDS)
+
+        options = {}
+        if who == "logs":
+            options["on_log"] = hear
+        if who == "notifications":
+            options["on_notification"] = hear
+        script = self.flooding_server(method, 150)
+        with fake_server(script) as target, Client(
+            target, version="2025-11-25", **options
+        ) as client:
+            listening = client.listen() if who == "events" else None
+            counts = []
+            for _ in range(2):
+                gate.clear()
+                tracemalloc.start()
+                try:
+                    waiting = client.start_call(
+                        "x", on_progress=hear if who == "progress" else None
+                    )
+                    eventually(waiting.done)
+                    kept = tracemalloc.get_traced_memory()[0]
+                finally:
+                    tracemalloc.stop()
+                    gate.set()
+                assert kept < 80_000_000
+                assert waiting.result()["content"][0]["text"] == "done"
+                callbacks = list(client._endpoint._callbacks.values())[0]
+                done = threading.Event()
+                callbacks.submit(done.set)
+                assert done.wait(SECONDS)
+                if listening is not None:
+                    heard += [next(listening) for _ in range(67)]
+                counts.append(len(heard))
+                heard.clear()
+            # One may be with the callback while the others wait.
+            assert counts[0] in (67, 68) and counts[1] in (67, 68)
+
+    def test_what_is_never_heard_leaves_room(self):
+        """Progress of a call that nobody waits for counts as long as there is the call."""
+        script = self.flooding_server("notifications/progress", 70)
+        seen = []
+        with fake_server(script) as target, Client(
+            target, version="2025-11-25"
+        ) as client:
+            for _ in range(3):
+                waiting = client.start_call("x", on_progress=lambda *told: None)
+                eventually(waiting.done)
+                del waiting
+            waiting = client.start_call(
+                "x", on_progress=lambda *told: seen.append(told[0])
+            )
+            waiting.result()
+            assert len(seen) > 60 and seen[-1] == 69
+
+    def test_questions_that_wait_are_counted_in_bytes(self):
+        """Those of a session for which there is no room are refused."""
+        count = 150
+        gate = threading.Event()
+        answers = []
+        ask = {"message": "x" * 1_000_000, "requestedSchema": {"type": "object"}}
+        ask["requestedSchema"]["properties"] = {}
+
+        def call(message, read, write):
+            for n in range(count):
+                write(request("elicitation/create", ask, f"q{n}"))
+            while len(answers) < count:
+                answers.append(read())
+            return {"content": [{"type": "text", "text": "done"}]}
+
+        def on_elicit(params):
+            assert gate.wait(SECONDS)
+            return {"action": "decline"}
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, version="2025-11-25", on_elicit=on_elicit, max_questions=count
+        ) as client:
+            waiting = client.start_call("x")
+            # So many are with the callback, and so many wait.
+            most = mcp_lite.MAX_WORKERS + 67
+            try:
+                eventually(lambda: len(answers) >= count - most)
+            finally:
+                gate.set()
+            assert waiting.result()["content"][0]["text"] == "done"
+        refused = [each["error"] for each in answers if "error" in each]
+        assert count - most <= len(refused) <= count - 67
+        assert {each["message"] for each in refused} == {"too many requests wait"}
+
+    def test_the_user_of_a_session_is_not_asked_after_the_call(self):
+        """A question that has waited until every call that it may be about was over is
+        answered with an error; one that comes outside of calls is put to the user.
+        """
+        gate = threading.Event()
+        asked = []
+        answers = []
+        ask = {
+            "message": "?",
+            "requestedSchema": {"type": "object", "properties": {}},
+        }
+        many = mcp_lite.MAX_WORKERS
+
+        def call(message, read, write):
+            for n in range(many + 3):
+                write(request("elicitation/create", ask, n))
+            eventually(lambda: len(asked) == many)
+            # After the answer to the call there is one question more.
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+            write(answer)
+            write(request("elicitation/create", ask, "outside"))
+            while len(answers) < many + 4:
+                answers.append(read())
+
+        def on_elicit(params):
+            asked.append(params)
+            assert gate.wait(SECONDS)
+            return {"action": "decline"}
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, version="2025-11-25", on_elicit=on_elicit, max_questions=100
+        ) as client:
+            try:
+                assert client.call("x") is None
+            finally:
+                gate.set()
+            eventually(lambda: len(answers) == many + 4)
+        refused = {each["id"] for each in answers if "error" in each}
+        assert refused == {many, many + 1, many + 2}
+        assert len(asked) == many + 1
+
 
 class Web:
     """A raw HTTP conversation with a server on a port;
