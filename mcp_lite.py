@@ -4796,8 +4796,10 @@ def is_mirrored(text: str, value: object) -> bool:
     told = _decode_header(text)
     if told is None:
         return False
-    if isinstance(value, (str, bool)):
-        return told == encode_text(value)
+    if isinstance(value, str):
+        return told == value
+    if isinstance(value, bool):
+        return told == encode_json(value)
     # "Servers SHOULD compare the header value and the body value numerically [...]
     # (e.g., 42.0 and 42 are considered equal)". "Integer values MUST be within the safe
     # range for JavaScript": beyond, some take two of them for one.
@@ -5388,9 +5390,10 @@ def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
     while True:
         # Up to Python 3.12, get(timeout=) may hang, unless this went before.
-        with suppress(Empty):
+        try:
             return inbox.get_nowait()
-        left = until - time.monotonic()
+        except Empty:
+            left = until - time.monotonic()
         if left <= 0:
             raise Empty
         with suppress(Empty):
@@ -8687,6 +8690,8 @@ class Exchange:
             self.shell.start(200, self._merge(_EVENTS), None)
         self.state = self.OVER if ending else self.STREAMING
         self.shell.write(events, ending)
+        if ending:
+            self.finish()
 
     def _merge(self, headers: dict[str, str]) -> dict[str, str]:
         """These headers and the extra ones, but none that would begin another line."""
@@ -8699,6 +8704,10 @@ class Exchange:
     def finish(self) -> None:
         """Let its thread go: nothing more is written here. From any thread."""
         self._finished.put(None)
+
+    def is_finished(self) -> bool:
+        """Whether nothing more will be written."""
+        return not self._finished.empty()
 
     def wait(self, seconds: float) -> bool:
         """Wait until nothing more will be written. False if that is still to come."""
@@ -8846,13 +8855,16 @@ class Stream:
                 return False
         return True
 
-    def _move_cursor_locked(self, number: int) -> None:
+    def _mark_sent_locked(self, number: int) -> None:
+        """The events up to this number were sent."""
+        if self._replay is None or self._is_last_heard():
+            self._drop_waiting_locked(number)
+        else:
+            self._move_cursor_locked(self._replay, number)
+
+    def _move_cursor_locked(self, replay: Replay, number: int) -> None:
         """Now the events up to this number count as sent, and the others wait."""
         self._cursor = number
-        replay = self._replay
-        if replay is None or self._is_last_heard():
-            self._drop_waiting_locked(number)
-            return
         while self._sent and self._sent[-1][0] > number:
             event = self._sent.pop()
             self._waiting.appendleft(event)
@@ -8921,15 +8933,13 @@ class Stream:
                 # It may have come back meanwhile, and moved the cursor.
                 if self.exchange is exchange:
                     if events and not failed:
-                        self._move_cursor_locked(events[-1][0])
+                        self._mark_sent_locked(events[-1][0])
                     if failed or ending:
                         self.exchange = None
             # Let go of what was sent before the next wait.
             del events
             if failed:
                 self.lose(exchange)
-            elif ending:
-                exchange.finish()
         if self.state == self.COMPLETE and self._replay is not None:
             with self._lock:
                 self._replay.forget_locked(self)
@@ -8975,8 +8985,8 @@ class Stream:
             self.exchange = exchange
             exchange.stream = self
             self._prelude = prelude
-            if after is not None:
-                self._move_cursor_locked(min(after, self.added))
+            if after is not None and self._replay is not None:
+                self._move_cursor_locked(self._replay, min(after, self.added))
             if self.state == self.LEAVING:
                 self.state = self.OPEN
         if before is not None:
@@ -9710,7 +9720,7 @@ class HttpEndpoint:
             envelope = object_or_empty(message)
             connection = self._legacy_connection(envelope, version, session, exchange)
 
-        self._serve(connection, exchange, lambda: connection.take(message, exchange))
+        self._serve(connection, exchange, partial(connection.take, message, exchange))
 
         # An `initialize` that was refused has opened nothing.
         if connection.session_id is not None and not connection.protocol.version:
@@ -9823,7 +9833,7 @@ class HttpEndpoint:
         had_to_wait = False
         try:
             begin()
-            had_to_wait = not exchange.wait(0)
+            had_to_wait = not exchange.is_finished()
             if had_to_wait and connection.listens(exchange):
                 self._add_listener(exchange, connection)
             while had_to_wait and not exchange.wait(COMMENT_SECONDS):
@@ -10330,6 +10340,8 @@ class _SocketShell(Shell, _RequestHandler):
         # Of the present request, and as it came.
         self._head = Head("", "", "1.0", {}, 0, True)
         self._head_bytes = b""
+        # How many bytes are known to have come behind it.
+        self._behind_head = 0
         if hasattr(self.request, "do_handshake"):
             self.request.do_handshake()
         super().setup()
@@ -10356,7 +10368,8 @@ class _SocketShell(Shell, _RequestHandler):
         self._left = float("inf") if head.size is None else head.size
         exchange = Exchange(self, head.method, head.target, head.fields)
         self.server.endpoint.answer(exchange)
-        self._skip_body()
+        if self._left:
+            self._skip_body()
         if self.server.closing.is_set():
             # If it was this handler that closed the server, nobody has waited for us.
             self.server.endpoint.close(True)
@@ -10393,8 +10406,6 @@ class _SocketShell(Shell, _RequestHandler):
 
     def _skip_body(self) -> None:
         """Have done with a body that nobody has read, or not all of it."""
-        if not self._left:
-            return
         if self.close_connection:
             self._hang_up()
             return
@@ -10406,9 +10417,12 @@ class _SocketShell(Shell, _RequestHandler):
     def _read_head(self) -> Head:
         # A client says the same again and again: then nothing is parsed.
         known = self._head_bytes
-        if known and self.rfile.peek().startswith(known):
+        came = self.rfile.peek()
+        if known and came.startswith(known):
             self.rfile.read(len(known))
+            self._behind_head = len(came) - len(known)
             return self._head
+        self._behind_head = 0
         lines: list[bytes] = []
         line = b""
         left = MAX_HEAD
@@ -10429,6 +10443,12 @@ class _SocketShell(Shell, _RequestHandler):
         """Read the body, all of it."""
         head = self._head
         max_body = self.server.endpoint.max_body
+        size = head.size
+        if size is not None and size <= self._behind_head and size <= max_body:
+            # It has come with its head: there is nothing to wait for.
+            keep(size)
+            self._left = 0
+            return self.rfile.read(size)
         # Until all is read, nobody knows where another request begins.
         self._left = float("inf")
         self._allow(BODY_SECONDS)
@@ -10436,13 +10456,12 @@ class _SocketShell(Shell, _RequestHandler):
         if (
             head.version == "1.1"
             and head.fields.get("expect", "").lower() == "100-continue"
-            and (head.size or 0) <= max_body
+            and (size or 0) <= max_body
         ):
             self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        chunked = head.size is None
         try:
             body = (
-                self._read_chunks(keep) if chunked else self._read(head.size, 0, keep)
+                self._read_chunks(keep) if size is None else self._read(size, 0, keep)
             )
         except HttpError:
             if self.server.closing.is_set():
