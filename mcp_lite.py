@@ -6228,16 +6228,16 @@ class Connection:
         self._framer = LineFramer(max_message)
         # By kind. Made when needed: most HTTP requests need none.
         self._pools: dict[str, Workers | Lane] = {}
+        # What the requests take that wait for a worker: one at least may wait. And what
+        # the notifications take that wait for the user's code.
+        self._waiting = Budget(max(MAX_WAITING, max_message))
+        self.unheard = Budget(MAX_UNHEARD)
         # What follows is guarded by _lock, and so is the end of a request.
         self._lock = threading.Lock()
         # What waits to be written: a line, and whether it may be dropped.
         self._outbox: list[tuple[bytes, bool]] = []
         # What that takes, in bytes.
         self._unsent = 0
-        # What the requests take that wait for a worker.
-        self._waiting = 0
-        # What the notifications take that wait for the user's code.
-        self.unheard = Budget(MAX_UNHEARD)
         # A thread is writing.
         self._writing = False
         # OVER is written without the lock: after that, it is final.
@@ -6411,19 +6411,11 @@ class Connection:
         """Have a worker call serve(connection, request), unless it is cancelled before.
         It is refused where too many wait. Never blocks."""
         workers = self.workers
-        if len(workers) < MAX_BACKLOG and self._may_wait(request):
+        if len(workers) < MAX_BACKLOG and self._waiting.take(request.size):
             workers.submit(partial(self._serve, request, serve))
         else:
             refused = InternalError("too many requests wait")
             self.cut_short(request, error_message(request.id, refused))
-
-    def _may_wait(self, request: Request) -> bool:
-        """Count a request among those that wait for a worker, if there is room."""
-        with self._lock:
-            if self._waiting and self._waiting + request.size > MAX_WAITING:
-                return False
-            self._waiting += request.size
-            return True
 
     def _serve(
         self, request: Request, serve: Callable[[Connection, Request], None]
@@ -6432,8 +6424,7 @@ class Connection:
         while self._unsent > MAX_UNSENT and self.state == self.OPEN:
             self.flush()
             time.sleep(0.02)
-        with self._lock:
-            self._waiting -= request.size
+        self._waiting.give_back(request.size)
         # In this order: who cancels it now finds the worker.
         request.worker = threading.current_thread()
         # Nobody runs what was cancelled while it was queued.

@@ -17433,7 +17433,7 @@ class TestFaults:
     def test_requests_that_wait_are_counted_in_bytes(self, monkeypatch):
         """Those for which there is no room are refused, the others are served."""
         monkeypatch.setattr(mcp_lite, "MAX_WAITING", 1_000_000)
-        server = Server("s", max_workers=1)
+        server = Server("s", max_workers=1, max_message=1_000_000)
         gate = threading.Event()
 
         @server.tool
