@@ -115,7 +115,7 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
                 Connection.respond  takes the request out of flight, queues the answer;
                 Connection.flush    writes it
     reader      Connection.feed     as above; Protocol.receive finds who waits for it
-                Waiter.answer       hands it over. The result of a modern call may be a
+                Waiter.finish       hands it over. The result of a modern call may be a
                                     question (RESULT_TYPES): Call answers, then sends
                                     the request again
     caller      Call.result         has it; unwrap_result makes it a value again
