@@ -194,8 +194,8 @@ Budget), during I/O, or while your code runs.
     ServerEndpoint._lock  who is told of changes
     Subscription._lock    what has changed before it was acknowledged
     UsedStates._lock      which states of modern requests were used
-    Budget._lock          what is taken of a tree of budgets; it alone may be taken while
-                          another one is held
+    Budget._lock          what is taken of a tree of budgets; it alone may be taken
+                          while another one is held
     Client._lock          the conversation: who takes it from the client ends it
     _Access._turn         who gets tokens for a server
 Three are held for longer. For Pump._reading, held by who reads, and for
@@ -15639,8 +15639,9 @@ class Client:
 
     It speaks every revision; "auto" finds out which one the server wants. Its calls
     block their thread, and may be made from any. They raise McpError, ToolError,
-    Timeout, Cancelled and ConnectionClosed, and for arguments that have no form in JSON
-    TypeError or ValueError. `timeout` and `total_timeout` may be changed at any time.
+    Timeout, Cancelled, ConnectionClosed and AuthorizationError, and for arguments that
+    have no form in JSON TypeError or ValueError. `timeout` and `total_timeout` may be
+    changed at any time.
     """
 
     def __init__(

@@ -16354,7 +16354,14 @@ def fuzz_http(seed, count=500):
 
 
 # How a call may end, but for its result.
-ENDS = (McpError, ToolError, Timeout, Cancelled, ConnectionClosed)
+ENDS = (
+    McpError,
+    ToolError,
+    Timeout,
+    Cancelled,
+    ConnectionClosed,
+    mcp_lite.AuthorizationError,
+)
 TOOL = {
     "name": "t",
     "inputSchema": {
