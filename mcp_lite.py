@@ -1795,8 +1795,8 @@ _PYTHON_IN_CLASS = {r"\s": _SPACES, "[": r"\[", "&": r"\&", "~": r"\~", "|": r"\
 # 6. Checking #################################################################
 ###############################################################################
 # A compiled schema against a value. Both may be hostile: every loop over what they are
-# made of pays for its turns before, from the Allowance of this run. Why a value does not
-# fit becomes text last, when it is known which failures count: a valid value costs
+# made of pays for its turns before, from the Allowance of this run. Why a value does
+# not fit becomes text last, when it is known which failures count: a valid value costs
 # little. How a schema is compiled is the next room's business.
 
 
@@ -3022,7 +3022,8 @@ SCALARS = {
 _TEXT_CLASSES = {"uuid.UUID", "pathlib.PurePath", "decimal.Decimal"}
 
 
-# URIs and `_meta`, checked where they are given: what is wrong shows there, not at a peer
+# URIs and `_meta`, checked where they are given: what is wrong shows there, not at a
+# peer
 _URI_TEXT = r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*"
 _URI_SYNTAX = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):" + _URI_TEXT)
 
@@ -3496,7 +3497,7 @@ def fit_result(result: Json, version: str) -> Json:
 
 
 def split_messages(messages: list[Json]) -> list[Json]:
-    """Messages with one block each: what has a list becomes several of the same role."""
+    """Messages with one block each: what has a list becomes several of its role."""
     split = []
     for message in messages:
         content = message["content"]
@@ -4145,8 +4146,8 @@ class Signature:
         None.
 
     Raises TypeError, naming function and parameter, for what the wire cannot say. If it
-    is given a `schema`, arguments are checked by that one, and not converted; those that
-    it does not name under `properties` do not reach the function, whatever it is
+    is given a `schema`, arguments are checked by that one, and not converted; those
+    that it does not name under `properties` do not reach the function, whatever it is
     called with. Raises ValueError for one that cannot be used.
     """
 
@@ -4235,8 +4236,8 @@ class Signature:
 
 
 def _named_members(schema: object) -> set[str | None]:
-    """What an input schema of one's own names: its `properties`, and those of what it is
-    made of. Raises ValueError unless it is of an object: "inputSchema" is one, in every
+    """What an input schema of one's own names: its `properties`, and those of what it
+    is made of. Raises ValueError unless it is of an object: "inputSchema" is one, in every
     revision.
     """
     if not isinstance(schema, dict) or schema.get("type") != "object":
@@ -5915,7 +5916,7 @@ class Budget:
             return self._has_room_locked(size)
 
     def overdraw(self, size: int) -> None:
-        """Count what is kept in any case; nothing more can be taken until it is gone."""
+        """Count what is kept in any case; until it is gone, nothing can be taken."""
         with self._lock:
             self._add_locked(size)
 
@@ -8549,7 +8550,7 @@ class Shell:
         return False
 
     def abandoned(self, is_so: bool) -> None:
-        """Know whether this thread is with a handler for which nobody waits any more."""
+        """Know whether this thread is with a handler that nobody waits for any more."""
 
     def shut(self) -> None:
         """Take no more requests: the response is over, but its thread still works."""
@@ -9005,8 +9006,8 @@ class Stream:
             exchange = self.exchange
             if exchange is None or self.state == self.COMPLETE:
                 return
-            # Before 2025-11-25, a server "SHOULD NOT close the SSE stream before sending
-            # the JSON-RPC response".
+            # Before 2025-11-25, a server "SHOULD NOT close the SSE stream before
+            # sending the JSON-RPC response".
             if self.kind != self.PRIMED or not exchange.shell.can_leave:
                 return
             self.state = self.LEAVING
@@ -9447,8 +9448,8 @@ class HttpEndpoint:
         max_body           the most bytes of a request's body; each shell sees to it
         max_kept           the most bytes that are kept for all clients together, but
                            always some bodies; who wants more is refused (503)
-        max_connections    how many exchanges the shells carry at once: only some of them
-                           may listen; for one more, who has the most loses the oldest
+        max_connections    how many exchanges the shells carry at once: only some of
+                           them may listen; for one more, who has the most loses the oldest
         max_sessions       sessions at a time; for one more, who has the most loses the
                            one that was used longest ago; if all are in use, 503
         session_seconds    how long a session is kept that nobody uses
@@ -9743,8 +9744,8 @@ class HttpEndpoint:
             return self._find_session(exchange)
         return session
 
-    # What headers say must be what the body says: #server-validation. What a gateway has
-    # let pass by them is what a handler gets.
+    # What headers say must be what the body says: #server-validation. What a gateway
+    # has let pass by them is what a handler gets.
     def _check_modern(self, message: Json, told: Any, exchange: Exchange) -> None:
         """Raise McpError unless the headers of a modern message are right; `told` is
         the version in its `_meta`."""
@@ -11675,7 +11676,7 @@ class _Login:
         return {}
 
     def _assume_server(self) -> Json:
-        """That of 2025-03-26, basic/authorization.md: the server itself, at its root."""
+        """That of 2025-03-26, basic/authorization.md: the server itself, at the root."""
         root = _origin_of(self._url)
         if self._options.issuer not in (None, root):
             raise AuthorizationError(
@@ -11781,7 +11782,7 @@ class _Login:
     # Grants
     def _by_code(self, server: Json, plan: Json) -> Json:
         """With the user's consent, in the browser: RFC 6749, section 4.1; RFC 7636."""
-        # "If `code_challenge_methods_supported` is absent, [...] MUST refuse to proceed."
+        # "If `code_challenge_methods_supported` is absent, [...] MUST refuse".
         if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
             raise AuthorizationError(
                 f"{server['issuer']} does not say that it can do PKCE with S256"
@@ -15682,9 +15683,9 @@ class Client:
             and progress, and the check of its result; None for no such limit
         headers: of every HTTP request: a dict, or a function that returns one, and is
             called for each of them
-        auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called when
-            the server wants it, on a worker. It gets the parameters of WWW-Authenticate,
-            and returns headers for the requests from then on, or None
+        auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called
+            when the server wants it, on a worker. It gets the parameters of
+            WWW-Authenticate, and returns headers for the requests from then on, or None
         env: variables of a child process, a key that it needs, say
         inherit_env: the names of more variables that a child process gets from this
             one; True: all of them. By default it gets those that tell where things
