@@ -12735,7 +12735,8 @@ class _EventStream(EventParser):
     def begin(self) -> None:
         """As an EventParser does; called before and after each response."""
         super().begin()
-        self._budget.give_back_all()
+        if self._budget.taken:
+            self._budget.give_back_all()
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """As an EventParser does. Raises ValueError also if the budget is spent."""
@@ -16265,9 +16266,9 @@ class Client:
         Raises ToolError when the tool failed, with what it said, and as call_tool does.
         """
         result = self.call_tool(name, arguments)
-        blocks = _objects_in(result, "content")
         if not result.get("isError"):
             return unwrap_result(result)
+        blocks: list[Json] = result["content"]
         texts = [
             str(block.get("text", ""))
             for block in blocks
@@ -16404,7 +16405,7 @@ class Client:
 
         Raises NotFound.
         """
-        contents = _objects_in(self.read_resource(uri), "contents")
+        contents: list[Json] = self.read_resource(uri)["contents"]
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents:
             return "".join(texts)
