@@ -5255,12 +5255,8 @@ class Protocol:
         """Check that this may come now: era, lifecycle, revision, sender, method,
         capability, parameters."""
         row = request.row
-        name = show_method(request.method)
-        if not self._may_answer():
-            raise InvalidRequest(f"{name}: servers send no requests outside a session")
-        if self.role == "client" and not (self.initialized or row.early):
-            # lifecycle: "SHOULD NOT send requests other than pings and logging before".
-            raise InvalidRequest(f"{name}: not before notifications/initialized")
+        if self.role == "client":
+            self._check_moment(request)
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
         # statelessly". What only that era has wants it.
         meta = request.meta
@@ -5275,16 +5271,20 @@ class Protocol:
                 # "A request missing any required field is malformed; the server MUST
                 # reject it with JSON-RPC error code -32602".
                 check_members(MODERN_META, meta, "_meta.")
+            name = show_method(request.method)
             raise InvalidRequest(
                 f"{name}: not initialized; initialize, or send {NEWEST} _meta"
             )
 
         version = request.version or OLDEST
         if row.kind != "request" or row.sender == self.role or not row.is_in(version):
+            name = show_method(request.method)
             raise MethodNotFound(f"{name}: no request to a {self.role} in {version}")
         if row.capability and not has_capability(self.capabilities(), row.capability):
             needed = ".".join(row.capability)
-            raise row.undeclared(f"{name}: this {self.role} did not declare {needed}")
+            raise row.undeclared(
+                f"{request.method}: this {self.role} did not declare {needed}"
+            )
 
         token = meta.get("progressToken")
         if token is not None and not is_id(token):
@@ -5293,6 +5293,15 @@ class Protocol:
         check_members(row.params, request.params)
         if row.handshake:
             self._check_handshake(request)
+
+    def _check_moment(self, request: Request) -> None:
+        """Raise InvalidRequest if a server may send no requests, or not yet."""
+        name = show_method(request.method)
+        if not self._may_answer():
+            raise InvalidRequest(f"{name}: servers send no requests outside a session")
+        if not (self.initialized or request.row.early):
+            # lifecycle: "SHOULD NOT send requests other than pings and logging before".
+            raise InvalidRequest(f"{name}: not before notifications/initialized")
 
     def _admit_modern(self, request: Request) -> None:
         """Take what a modern request says of itself in `_meta`."""

@@ -9090,7 +9090,7 @@ class TestHttpServer:
             "capabilities": {},
             "clientInfo": client,
         }
-        with server.start_http(max_sessions=1) as http:
+        with server.start_http(max_sessions=3) as http:
             client["title"] = "x" * 20_000
             assert Web(http).post(request("initialize", params))[0] == 200
             eventually(lambda: 20_000 < http.endpoint._kept.taken < 30_000)
