@@ -5016,7 +5016,10 @@ class Request:
         params = message.get("params")
         if params is None:
             params = {}
-        meta = params.get("_meta", {}) if isinstance(params, dict) else None
+        meta = params.get("_meta") if isinstance(params, dict) else params
+        if meta is None:
+            # Some clients write what they leave out as null.
+            meta = {}
         if not isinstance(meta, dict):
             raise InvalidParams(
                 f"params and _meta: expected objects, got {show(params)}"

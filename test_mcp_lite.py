@@ -3350,6 +3350,20 @@ class TestProtocol:
         assert refused.reply["error"]["code"] == -32602
         assert said in refused.reply["error"]["message"]
 
+    @pytest.mark.parametrize("params", [None, {"_meta": None}, {"_meta": {}}])
+    def test_null_is_as_good_as_left_out(self, params):
+        """For `params` and `_meta`, which some clients write as null."""
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params}
+        admitted = self.server().receive(message)
+        assert admitted.method == "ping"
+        assert admitted.meta == {}
+
+    @pytest.mark.parametrize("params", [[], "", 0, {"_meta": []}, {"_meta": 0}])
+    def test_params_and_meta_are_objects(self, params):
+        """Whatever else they are is refused."""
+        message = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params}
+        assert self.server().receive(message).reply["error"]["code"] == -32602
+
 
 class UnixTransport(mcp_lite.Transport):
     """A Unix-domain socket, as the docstring of Transport asks for it."""
