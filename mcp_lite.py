@@ -4982,6 +4982,13 @@ def parse_trailer(line: bytes) -> bool:
 # One conversation, from one side, without I/O, locks or clocks: what may come now, and
 # what it means. A request is registered before anybody works on it, and ends when it is
 # popped: where two race, the dict decides, and only the winner speaks.
+
+# Who has sent a message over HTTP: the claims of the token, if there is one; and the
+# headers, their names in lower case.
+Caller = namedtuple("Caller", "auth headers")
+NOBODY = Caller(None, {})
+
+
 class Request:
     """One request of the peer's, from its admission to its end.
 
@@ -5006,10 +5013,10 @@ class Request:
     batch: Batch | None = None
     # The worker that serves it now.
     worker: Any = None
-    # Over HTTP: what its answer is written to, and the claims of its token; and what is
-    # kept for it in bytes, if it lasts longer than its POST.
+    # Over HTTP: who has sent it, what its answer is written to; and what is kept for it
+    # in bytes, if it lasts longer than its POST.
+    caller = NOBODY
     stream: Any = None
-    auth: Json | None = None
     kept = 0
 
     def __init__(self, message: Json, session: Protocol, size: int) -> None:
@@ -5100,10 +5107,10 @@ class Batch:
     What changes is guarded by the connection's lock.
     """
 
-    def __init__(self, stream: Any = None, auth: Json | None = None) -> None:
+    def __init__(self, stream: Any = None, caller: Caller = NOBODY) -> None:
         # Over HTTP, as each Request in it has them.
         self.stream = stream
-        self.auth = auth
+        self.caller = caller
         self.is_read = False
         self.open: list[Request] = []
         # Encoded; what was cancelled has none.
@@ -6358,7 +6365,7 @@ class Connection:
     def _act_on_request(self, request: Request, batch: Batch | None) -> list[Request]:
         if batch is not None:
             request.stream = batch.stream
-            request.auth = batch.auth
+            request.caller = batch.caller
             with self._lock:
                 # Another thread may have ended it already.
                 if not self._is_ended(request):
@@ -7504,6 +7511,8 @@ class Context:
         client_capabilities: what the client declared that it can do
         session_id: of a legacy HTTP session, else None
         auth: the claims that `verify` returned for its token, else None
+        headers: of the HTTP request that brought it, their names in lower case: a copy;
+            else none
         cancelled: whether it was cancelled, or its client is gone
 
     What asks the client (elicit, elicit_url, sample, roots, ask) blocks, in a legacy
@@ -7527,7 +7536,7 @@ class Context:
         self.client_info = request.client_info
         self.client_capabilities = request.capabilities
         self.session_id = connection.session_id
-        self.auth = request.auth
+        self.auth = request.caller.auth
         self._connection = connection
         self._request = request
         self._signer = signer
@@ -7604,6 +7613,11 @@ class Context:
     def error(self, data: object, logger: str | None = None) -> None:
         """Log at the level "error": log("error", data, logger)."""
         self.log("error", data, logger)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Those of the HTTP request, their names in lower case; {} elsewhere."""
+        return dict(self._request.caller.headers)
 
     # Cancellation: basic/patterns/cancellation.md
 
@@ -8624,6 +8638,16 @@ class Exchange:
         # thread.
         self._finished: SimpleQueue[None] = SimpleQueue()
 
+    @property
+    def caller(self) -> Caller:
+        """Who asks."""
+        return Caller(self.auth, self.headers)
+
+    @property
+    def head_size(self) -> int:
+        """What its headers take, for those who keep them."""
+        return sum(len(name) + len(value) for name, value in self.headers.items())
+
     def check_accept(self, *kinds: str) -> None:
         """Raise HttpError unless the client takes answers of all these types."""
         accept = self.headers.get("accept", "*/*").lower()
@@ -9328,8 +9352,8 @@ class HttpConnection(Connection):
 
     def _keep_request(self, request: Request, exchange: Exchange) -> None:
         """Count a request that lasts longer than its exchange. Raises HttpError."""
-        request.auth = exchange.auth
-        size = exchange.size
+        request.caller = exchange.caller
+        size = exchange.size + exchange.head_size
         if not self.budget.take(size):
             self.protocol.end(request)
             raise HttpError(
@@ -9340,8 +9364,10 @@ class HttpConnection(Connection):
     def _keep_batch(self, requests: list[Request], exchange: Exchange) -> None:
         """The same, for those of a batch, of which each counts for a part of it. What
         finds no room is answered with an error."""
+        # They came with one head.
+        size = exchange.size + exchange.head_size
         for request in requests:
-            share = exchange.size // len(requests)
+            share = size // len(requests)
             if self.budget.take(share):
                 request.kept = share
             else:
@@ -9360,7 +9386,7 @@ class HttpConnection(Connection):
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
         # In HTTP+SSE, the answers go where all goes.
         stream = None if self.one_stream else self.open_stream(exchange)
-        batch = Batch(stream, exchange.auth)
+        batch = Batch(stream, exchange.caller)
         has_answers = False
         try:
             requests = self._receive_batch(messages, batch)
@@ -9382,7 +9408,7 @@ class HttpConnection(Connection):
         self.flush()
 
     def _serve_request(self, request: Request, exchange: Exchange) -> None:
-        request.auth = exchange.auth
+        request.caller = exchange.caller
         request.stream = self.open_stream(exchange)
         # Another POST of the session may have cancelled it already.
         if not request.cancelled:

@@ -10290,6 +10290,33 @@ class TestHttpServer:
 
     # Who may call
 
+    def test_a_handler_sees_the_headers(self, server):
+        """ctx.headers is what the HTTP request said, by lower-case names, a copy:
+        in each era, in a batch, over HTTP+SSE; elsewhere there are none.
+        """
+
+        @server.tool
+        def tenant(ctx: Context) -> str:
+            told = ctx.headers.get("x-tenant", "nobody")
+            ctx.headers["x-tenant"] = "another"
+            assert ctx.headers.get("x-tenant", "nobody") == told
+            return told
+
+        def answer(target, version):
+            with Client(target, version=version, headers={"X-Tenant": "ann"}) as client:
+                return client.call("tenant")
+
+        assert answer(server, "auto") == "nobody"
+        with server.start_http() as http:
+            sse = http.url.replace("/mcp", "/sse")
+            assert answer(http.url, MODERN) == "ann"
+            assert answer(http.url, "2025-11-25") == "ann"
+            assert answer(sse, "2024-11-05") == "ann"
+            batch = [call_legacy("tenant", id) for id in (1, 2)]
+            session = Web(http).open("2025-03-26")
+            answers = session.post(batch, X_Tenant="bob")[2]
+        assert [text_of(each["result"]) for each in answers] == ["bob", "bob"]
+
     def test_tokens(self, server):
         """verify= decides: 401 and 403 challenge
         as the RFCs say, its claims are ctx.auth.
