@@ -154,6 +154,7 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     28. Calls           a call with its rounds, a subscription; hearing and answering
     29. Targets         URLs, scripts and commands, as what reaches a server
     30. Client          probing, calling, paging
+    31. Many servers    config files, and several servers as one
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -180,6 +181,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     http-connection  HttpServer        reads requests, runs handlers    with it
     posts            HttpTransport     one POST or stream each; logs    idle, or close()
                                        in where that is wanted
+    group            ClientGroup       connects, lists or ends one of   with that
+                                       its clients
 
 What guards what. Locks are leaves: none is held while another is taken (but see
 Budget), during I/O, or while your code runs.
@@ -260,6 +263,7 @@ __all__ = [
     "AuthorizationError",
     "Cancelled",
     "Client",
+    "ClientGroup",
     "ConnectionClosed",
     "Context",
     "EmbeddedResource",
@@ -283,6 +287,7 @@ __all__ = [
     "ToolError",
     "Transport",
     "UnsupportedVersion",
+    "load_config",
     "validate",
 ]
 
@@ -16604,3 +16609,406 @@ def _send_opening(
 ) -> Waiter:
     """Send a request that opens a conversation; its answer comes to a shared inbox."""
     return connection.request(Waiter(method, on_end=inbox.put), params)
+
+
+###############################################################################
+# 31. Many servers ############################################################
+###############################################################################
+# Config files as desktop clients and editors have them, and several servers as one.
+# What is quoted in these files, or comes before a closing bracket, tells what it is.
+_LOOSE_JSON = re.compile(
+    r"""
+    ( "(?: [^"\\] | \\. )* " )          # a text: left as it is
+    | // [^\n]* | /\* .*? \*/           # comments
+    | , (?= (?: \s | // [^\n]* | /\* .*? \*/ )* [}\]] )  # a trailing comma
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+# ${NAME}, ${env:NAME}, or ${NAME:-what it is otherwise}.
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+# What such a file may say of one server, and what that is: texts in each of them.
+_SERVER_MEMBERS = {
+    "command": (str, "a text"),
+    "args": (list, "a list of texts"),
+    "env": (dict, "an object of texts"),
+    "cwd": (str, "a text"),
+    "url": (str, "a text"),
+    "headers": (dict, "an object of texts"),
+}
+
+
+class Config(Json):
+    """Targets by the names of their servers, as load_config() returns it.
+
+    `errors` has a ValueError for each server that cannot be used: what is wrong with
+    it, but no value, for that may be a secret. To ask for such a server raises it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: dict[str, Exception] = {}
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.errors:
+            raise self.errors[name]
+        raise KeyError(name)
+
+
+def load_config(source: str | os.PathLike[str] | Json) -> Config:
+    """The servers of a config file: {name: target}, each of which Client takes.
+
+    source: a file as Claude Desktop, Cursor ("mcpServers") or VS Code ("servers") write
+        it, where comments and trailing commas are allowed; or what is in one
+
+    In command, args, cwd, env, url and headers, ${VAR}, ${env:VAR} and ${VAR:-default}
+    stand for variables of this process, and a leading ~ for the home folder. A relative
+    cwd starts at the file's folder. Servers that are `disabled` are left out; members
+    that are not known are ignored.
+
+    Raises OSError for a file that cannot be read, and ValueError for one that has no
+    servers. What is wrong with one of them alone is in the result's `errors`.
+    """
+    place = "config"
+    folder = ""
+    content: Any = source
+    is_file = not isinstance(source, Mapping)
+    if not isinstance(source, Mapping):
+        place = os.fspath(source)
+        folder = os.path.dirname(os.path.abspath(place))
+        with open(place, encoding="utf-8-sig") as file:
+            content = _decode_loose_json(file.read(), place)
+
+    for member in ("mcpServers", "servers"):
+        if isinstance(content, Mapping) and isinstance(content.get(member), Mapping):
+            content = content[member]
+    if not isinstance(content, Mapping):
+        raise ValueError(
+            f'{place}: expected an object with "mcpServers" or "servers", got '
+            f"{type(content).__name__}"
+        )
+
+    config = Config()
+    for name, target in content.items():
+        is_written = is_file or isinstance(target, Mapping)
+        try:
+            if not is_written:
+                # A program may name whatever Client takes.
+                config[name] = target
+            elif object_or_empty(target).get("disabled") is not True:
+                config[name] = _read_target(target, folder)
+        except ValueError as error:
+            config.errors[name] = ValueError(f"{place}: {name}: {error}")
+    return config
+
+
+def _decode_loose_json(text: str, place: str) -> Any:
+    """JSON that may have comments and trailing commas. Raises ValueError."""
+    # As many lines remain, so that an error names the right one.
+    strict = _LOOSE_JSON.sub(
+        lambda match: match[1] or "\n" * match[0].count("\n"), text
+    )
+    try:
+        return json.loads(strict)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place}: not JSON: {error}") from None
+
+
+def _read_target(server: Any, folder: str) -> Json:
+    """What a config file says of a server, as a target. Raises ValueError."""
+    if not isinstance(server, Mapping):
+        raise ValueError(f"expected an object, got {type(server).__name__}")
+    target: Json = {}
+    for member, (kind, expected) in _SERVER_MEMBERS.items():
+        value = server.get(member)
+        if value is None:
+            continue
+        if not isinstance(value, kind):
+            raise ValueError(
+                f"{member}: expected {expected}, got {type(value).__name__}"
+            )
+        if kind is list:
+            target[member] = [
+                _expand(each, f"{member}[{n}]", folder) for n, each in enumerate(value)
+            ]
+        elif kind is dict:
+            target[member] = {
+                name: _expand(each, f"{member}.{name}", folder)
+                for name, each in value.items()
+            }
+        else:
+            target[member] = _expand(value, member, folder)
+
+    if not ("command" in target or "url" in target):
+        raise ValueError('expected "command" or "url"')
+    if "cwd" in target:
+        target["cwd"] = os.path.join(folder, target["cwd"])
+    return target
+
+
+def _expand(value: Any, place: str, folder: str) -> str:
+    """A text of a config file, with its variables and its ~. Raises ValueError."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{place}: expected a text, got {type(value).__name__}")
+
+    def look_up(match: re.Match[str]) -> str:
+        name, has_default, default = match[1].partition(":-")
+        name = name[4:] if name.startswith("env:") else name
+        known = os.environ.get(name)
+        if name == "workspaceFolder":
+            # As in VS Code, whose files stand in a folder of their own.
+            known = re.sub(r"[\\/]\.(vscode|cursor)$", "", folder)
+        if has_default:
+            # As in a shell, also where it is empty.
+            known = known or default
+        if known is None:
+            raise ValueError(f"{place}: the variable {name} is not set")
+        return known
+
+    return _VARIABLE.sub(look_up, os.path.expanduser(value))
+
+
+# What a list is made of, by the name of one: the member that tells one from another,
+# and how a client lists them.
+_LISTED: dict[str, tuple[str, Callable[[Client], list[Json]]]] = {
+    "tool": ("name", Client.list_tools),
+    "prompt": ("name", Client.list_prompts),
+    "resource": ("uri", Client.list_resources),
+    "template": ("uriTemplate", Client.list_resource_templates),
+}
+# What no name of a tool may have: server/tools.md.
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class ClientGroup:
+    """Several servers as one: `with ClientGroup("mcp.json") as group: ...`.
+
+    Tools and prompts are named SERVER_NAME in it, resources keep their URIs.
+
+        group.clients  the clients that are connected, by the names of their servers
+        group.errors   why the others are not: exceptions, by name
+        group["name"]  one of the clients
+
+    Its calls are a Client's: they block their thread, may be made from any, and raise
+    the same. A server that ends, ends none of the others.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Json,
+        *,
+        raise_errors: bool = False,
+        **client_options: Any,
+    ) -> None:
+        """Prepare to reach servers, by `with` or connect().
+
+        source: a config file, or what is in one, see load_config(); or a dict of
+            targets by name, each of them anything that Client takes
+        raise_errors: whether a server that cannot be used raises, in place of being
+            left out; the others are closed then
+        client_options: of each Client
+
+        Raises OSError and ValueError as load_config() does, and TypeError or ValueError
+        for options that no Client has.
+        """
+        # Wrong options are no server's fault.
+        Client(["-"], **client_options)
+        config = load_config(source)
+        self.clients: dict[str, Client] = {}
+        self.errors: dict[str, Exception] = config.errors
+        self._raise_errors = raise_errors
+        self._on_notification = client_options.get("on_notification")
+        self._log = _Log()
+        # All of them, in the order of the file.
+        self._all: dict[str, Client] = {}
+        # Whose what was listed is, and its name there, by its kind and its name here.
+        # Replaced as a whole.
+        self._owners: dict[tuple[str, str], tuple[Client, Any]] = {}
+        for name, target in config.items():
+            try:
+                self._all[name] = Client(target, **client_options)
+            except (TypeError, ValueError) as error:
+                self.errors[name] = error
+
+    def connect(self) -> ClientGroup:
+        """Reach all servers side by side; `errors` says which of them did not come.
+
+        Blocks, for the clients' `timeout` at most. Returns the group itself. Raises the
+        first error, with `raise_errors`.
+        """
+        try:
+            self.clients = self._of_each(self._all, self._connect)
+            if self._raise_errors and self.errors:
+                raise next(iter(self.errors.values()))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _connect(self, client: Client) -> Client:
+        client.connect()
+        if self._on_notification is not None:
+            # Of changes, a modern server tells only who listens; this hears them all.
+            with suppress(McpError):
+                Listening(client, list(LIST_CHANGES), [], do_nothing)
+        return client
+
+    def close(self) -> None:
+        """End all conversations, side by side. Idempotent, from any thread."""
+        self._of_each(self._all, Client.close)
+
+    def __enter__(self) -> ClientGroup:
+        return self.connect()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __getitem__(self, server: str) -> Client:
+        """The client of a server. Raises why there is none, or KeyError."""
+        if server in self.errors and server not in self.clients:
+            raise self.errors[server]
+        return self.clients[server]
+
+    def list_tools(self) -> list[Json]:
+        """The tools of all servers, as Client.list_tools() has them, but for names."""
+        return self._list("tool")
+
+    def list_prompts(self) -> list[Json]:
+        """The prompts of all servers: see list_tools()."""
+        return self._list("prompt")
+
+    def list_resources(self) -> list[Json]:
+        """The resources of all servers."""
+        return self._list("resource")
+
+    def list_resource_templates(self) -> list[Json]:
+        """The templates of all servers."""
+        return self._list("template")
+
+    def call(self, name: str, /, **arguments: object) -> Any:
+        """Call a tool for its value: Client.call().
+
+        name: the tool's, as list_tools() has it
+        arguments: as JSON has them
+        """
+        client, tool = self._find("tool", name)
+        return client.call(tool, **arguments)
+
+    def call_tool(
+        self, name: str, arguments: Json | None = None, **options: Any
+    ) -> Json:
+        """Call a tool for its result: Client.call_tool(), whose options it takes.
+
+        name: the tool's, as list_tools() has it
+        arguments: as JSON has them
+        """
+        client, tool = self._find("tool", name)
+        return client.call_tool(tool, arguments, **options)
+
+    def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
+        """Have a prompt filled in: Client.get_prompt().
+
+        name: the prompt's, as list_prompts() has it
+        arguments: its arguments, all texts
+        """
+        client, prompt = self._find("prompt", name)
+        return client.get_prompt(prompt, arguments)
+
+    def read_resource(self, uri: str) -> Json:
+        """Read a resource of the first server that has it: Client.read_resource().
+
+        uri: the resource's, as listed, or made from a template
+        """
+        result: Json = self._read(uri, Client.read_resource)
+        return result
+
+    def read(self, uri: str) -> str | bytes:
+        """A resource's text, or its bytes: Client.read().
+
+        uri: the resource's, as listed, or made from a template
+        """
+        content: str | bytes = self._read(uri, Client.read)
+        return content
+
+    def _of_each(
+        self, clients: dict[str, Client], action: Callable[[Client], Any]
+    ) -> dict[str, Any]:
+        """What action(client) returns, by server. What fails is noted in `errors`.
+
+        Each has a thread of its own: one that is slow holds up none of the others.
+        """
+        ended: SimpleQueue[tuple[str, Any, Exception | None]] = SimpleQueue()
+
+        def act(name: str, client: Client) -> None:
+            try:
+                ended.put((name, action(client), None))
+            except Exception as error:
+                ended.put((name, None, error))
+
+        clients = dict(clients)
+        for each in clients.items():
+            threading.Thread(
+                target=act, args=each, name="mcp-group", daemon=True
+            ).start()
+        results = {}
+        for _ in clients:
+            # Each action has a deadline of its own.
+            name, result, error = get_within(ended, None)
+            if error is None:
+                results[name] = result
+            else:
+                self.errors[name] = error
+                self._log.warning(f"{name}: {error_text(error)}")
+        return {name: results[name] for name in clients if name in results}
+
+    def _list(self, kind: str) -> list[Json]:
+        """All of a kind; whose each is, is noted in `_owners`."""
+        member, read = _LISTED[kind]
+        listed = []
+        owners = {key: owner for key, owner in self._owners.items() if key[0] != kind}
+        for server, items in self._of_each(self.clients, read).items():
+            # It may have failed before.
+            self.errors.pop(server, None)
+            for item in items:
+                theirs = ours = item.get(member)
+                if not isinstance(ours, str):
+                    continue
+                if member == "name":
+                    ours = self._free_name(kind, server, ours, owners)
+                owners.setdefault((kind, ours), (self.clients[server], theirs))
+                listed.append({**item, member: ours})
+        self._owners = owners
+        return listed
+
+    def _free_name(
+        self, kind: str, server: str, name: str, taken: Mapping[tuple[str, str], Any]
+    ) -> str:
+        """SERVER_NAME; with more underscores, if another server's is named so."""
+        prefix = _NOT_IN_NAMES.sub("_", server) + "_"
+        while (kind, prefix + name) in taken:
+            prefix += "_"
+            self._log.warning(
+                f"{kind} {name} of {server} is {prefix}{name} here: the shorter name "
+                "is another's"
+            )
+        return prefix + name
+
+    def _find(self, kind: str, name: str) -> tuple[Client, Any]:
+        """Whose a tool or prompt is, and what it is called there. Raises NotFound."""
+        if (kind, name) not in self._owners:
+            # It may be new.
+            self._list(kind)
+        if (kind, name) not in self._owners:
+            known = [each for of, each in self._owners if of == kind]
+            raise NotFound(f"{kind} {show(name)}: unknown{suggest(name, known)}")
+        return self._owners[kind, name]
+
+    def _read(self, uri: str, read: Callable[[Client, str], Any]) -> Any:
+        """Read it from who lists it, else from the first of all that knows it."""
+        owner = self._owners.get(("resource", uri))
+        clients = list(self.clients.values()) if owner is None else [owner[0]]
+        for client in clients:
+            with suppress(NotFound, MethodNotFound):
+                return read(client, uri)
+        raise NotFound(f"resource {show(uri)}: no server has it")

@@ -57,6 +57,7 @@ from mcp_lite import (  # noqa: E402
     AuthorizationError,
     Cancelled,
     Client,
+    ClientGroup,
     ConnectionClosed,
     Context,
     EmbeddedResource,
@@ -78,6 +79,7 @@ from mcp_lite import (  # noqa: E402
     Timeout,
     ToolError,
     UnsupportedVersion,
+    load_config,
     validate,
 )
 
@@ -14663,6 +14665,287 @@ PROGRAM = """
         sys.exit()
     SERVE = [sys.executable, __file__, "--serve"]
 """
+
+
+class TestManyServers:
+    """The room Many servers: config files, and several servers as one."""
+
+    CONFIG = """\ufeff{
+        // what the desktop reads
+        "mcpServers": {
+            "web": {
+                "type": "http",
+                "url": "https://${HOST_OF_IT}/mcp//*no comment*/",
+                "headers": {"Authorization": "Bearer ${env:TOKEN_OF_IT}"}, /* a
+                comment of two lines */
+            },
+            "local": {
+                "command": "~/bin/server",
+                "args": ["--port", 8000, "${UNSET_HERE:-a, ]}",],
+                "env": {"N": 7, "EMPTY": "${EMPTY_HERE:-full}", "KEEP": "${EMPTY_HERE}"},
+                "cwd": "data",
+                "disabled": false,
+                "alwaysAllow": ["x"],
+            },
+            "off": {"command": "x", "disabled": true},
+            // the last one:
+        },
+    }"""
+
+    def test_config_files_of_others(self, tmp_path, monkeypatch):
+        """Comments, trailing commas, variables, ~, numbers, folders, what is off."""
+        monkeypatch.setenv("HOST_OF_IT", "example.com")
+        monkeypatch.setenv("TOKEN_OF_IT", "t0ken")
+        monkeypatch.setenv("EMPTY_HERE", "")
+        monkeypatch.delenv("UNSET_HERE", raising=False)
+        path = tmp_path / "mcp.json"
+        path.write_text(self.CONFIG, encoding="utf-8")
+        wanted = {
+            "web": {
+                "url": "https://example.com/mcp//*no comment*/",
+                "headers": {"Authorization": "Bearer t0ken"},
+            },
+            "local": {
+                "command": os.path.expanduser("~/bin/server"),
+                "args": ["--port", "8000", "a, ]"],
+                "env": {"N": "7", "EMPTY": "full", "KEEP": ""},
+                "cwd": str(tmp_path / "data"),
+            },
+        }
+        config = load_config(path)
+        assert config == wanted
+        assert config.errors == {}
+        assert list(config) == ["web", "local"]
+
+    def test_config_files_of_editors(self, tmp_path):
+        """`servers`, or the names alone; and the folder that an editor works in."""
+        (tmp_path / ".vscode").mkdir()
+        path = tmp_path / ".vscode" / "mcp.json"
+        server = {"command": "python3", "args": ["${workspaceFolder}/server.py"]}
+        wanted = {"a": {**server, "args": [f"{tmp_path}/server.py"]}}
+        for content in ({"inputs": [], "servers": {"a": server}}, {"a": server}):
+            path.write_text(json.dumps(content))
+            assert load_config(str(path)) == wanted
+        assert load_config({"mcpServers": {"a": {"command": "x"}}}) == {
+            "a": {"command": "x"}
+        }
+
+    @pytest.mark.parametrize(
+        "server, told",
+        [
+            ({"command": ["s3cret"]}, "command: expected a text, got list"),
+            ({"command": "x", "args": "s3cret"}, "args: expected a list"),
+            ({"command": "x", "args": [["s3cret"]]}, r"args\[0\]: expected a text"),
+            ({"command": "x", "env": ["s3cret"]}, "env: expected an object of texts"),
+            ({"command": "x", "env": {"A": True}}, "env.A: expected a text, got bool"),
+            ({"command": "x", "cwd": 7}, "cwd: expected a text, got int"),
+            (
+                {"url": "http://x/${NOT_SET_HERE}s3cret"},
+                "url: the variable NOT_SET_HERE",
+            ),
+            (
+                {"url": "http://x", "headers": {"A": "s3cret${input:key}"}},
+                "headers.A: the variable input:key is not set",
+            ),
+            ({"args": ["s3cret"]}, 'expected "command" or "url"'),
+            ("s3cret", "expected an object, got str"),
+        ],
+    )
+    def test_a_server_that_is_wrong_spoils_no_other(
+        self, tmp_path, monkeypatch, server, told
+    ):
+        """Its error names file, server and member, and shows no value."""
+        monkeypatch.delenv("NOT_SET_HERE", raising=False)
+        path = tmp_path / "mcp.json"
+        path.write_text(
+            json.dumps({"servers": {"bad": server, "b": {"url": "http://x"}}})
+        )
+        config = load_config(path)
+        assert config == {"b": {"url": "http://x"}}
+        with pytest.raises(ValueError, match=told) as caught:
+            config["bad"]
+        assert str(caught.value).startswith(f"{path}: bad: ")
+        assert "s3cret" not in str(caught.value)
+        with pytest.raises(KeyError):
+            config["nobody"]
+
+    def test_files_without_servers(self, tmp_path):
+        """What is no config file is an error that names it, and where it is wrong."""
+        path = tmp_path / "mcp.json"
+        for text, told in (
+            ('{\n// a\n"servers": {]}', "not JSON: .*line 3"),
+            ("[]", '"mcpServers" or "servers", got list'),
+            ("[" * 200_000, "not JSON"),
+        ):
+            path.write_text(text)
+            with pytest.raises(ValueError, match=told) as caught:
+                load_config(path)
+            assert str(path) in str(caught.value)
+        with pytest.raises(FileNotFoundError):
+            ClientGroup(tmp_path / "nothing.json")
+
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_several_servers_as_one(self, tmp_path, version):
+        """In memory, as processes and at URLs; what fails leaves the others alone."""
+        script = tmp_path / "files.py"
+        script.write_text(
+            "from mcp_lite import Server\n"
+            "server = Server('files')\n"
+            "@server.tool\n"
+            "def read(path: str) -> str:\n"
+            "    return f'child: {path}'\n"
+            "server.run()\n"
+        )
+        near, far = Server("near"), Server("far")
+        near.add_tool(lambda: "near", name="where")
+        near.add_prompt(lambda: "be near", name="be")
+        near.add_resource("near://x", lambda: "near x")
+        far.add_tool(lambda: "far", name="where")
+        far.add_resource("far://{name}", lambda name: f"far {name}")
+        with far.start_http() as http:
+            targets = {
+                "near": near,
+                "files": {
+                    "command": sys.executable,
+                    "args": [str(script)],
+                    "env": {"PYTHONPATH": HERE},
+                },
+                "dead": [sys.executable, "-c", "import sys; sys.exit(3)"],
+                "far": http.url,
+                "odd": {"command": 7},
+            }
+            with ClientGroup(targets, version=version) as group:
+                assert list(group.clients) == ["near", "files", "far"]
+                assert set(group.errors) == {"dead", "odd"}
+                assert isinstance(group.errors["dead"], ConnectionClosed)
+                with pytest.raises(ConnectionClosed, match="exit code 3"):
+                    group["dead"]
+                with pytest.raises(KeyError):
+                    group["nobody"]
+                assert group["far"].server_info["name"] == "far"
+                names = [tool["name"] for tool in group.list_tools()]
+                assert names == ["near_where", "files_read", "far_where"]
+                assert group.call("near_where") == "near"
+                assert group.call("far_where") == "far"
+                assert group.call("files_read", path="x") == "child: x"
+                assert group.call_tool("far_where")["content"][0]["text"] == "far"
+                (prompt,) = group.list_prompts()
+                assert prompt["name"] == "near_be"
+                messages = group.get_prompt("near_be")["messages"]
+                assert messages[0]["content"]["text"] == "be near"
+                assert [each["uri"] for each in group.list_resources()] == ["near://x"]
+                (template,) = group.list_resource_templates()
+                assert template["uriTemplate"] == "far://{name}"
+                assert group.read("near://x") == "near x"
+                assert group.read("far://y") == "far y"
+                assert group.read_resource("far://y")["contents"][0]["uri"] == "far://y"
+                with pytest.raises(NotFound, match="far_were.*did you mean far_where"):
+                    group.call("far_were")
+                with pytest.raises(NotFound, match="other://z.*no server has it"):
+                    group.read("other://z")
+        with pytest.raises(ConnectionClosed):
+            group.call("near_where")
+
+    def test_names_that_collide_are_told_apart(self, caplog):
+        """A later server's gets two underscores, and names are found in a table."""
+        left, right = Server("left"), Server("right")
+        left.add_tool(lambda: "left", name="b_c")
+        right.add_tool(lambda: "right", name="c")
+        with ClientGroup({"a": left, "a_b": right, "my server": left}) as group:
+            names = [tool["name"] for tool in group.list_tools()]
+            assert names == ["a_b_c", "a_b__c", "my_server_b_c"]
+            assert group.call("a_b_c") == "left"
+            assert group.call("a_b__c") == "right"
+            eventually(lambda: "tool c of a_b is a_b__c here" in caplog.text)
+
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_changes_reach_the_group(self, version):
+        """Its callback hears of them, and a new tool can be called at once."""
+        server = Server("grows")
+        server.add_tool(lambda: 1, name="one")
+        heard = queue.Queue()
+        options = {
+            "version": version,
+            "on_notification": lambda method, params: heard.put(method),
+        }
+        with ClientGroup({"s": server}, **options) as group:
+            assert group.call("s_one") == 1
+            server.add_tool(lambda: 2, name="two")
+            assert heard.get(timeout=SECONDS) == "notifications/tools/list_changed"
+            assert group.call("s_two") == 2
+            server.remove_tool("two")
+            with pytest.raises(NotFound):
+                group.call("s_two")
+
+    def test_servers_start_side_by_side(self, tmp_path):
+        """Each waits here until the other one has started, too."""
+        script = tmp_path / "pair.py"
+        script.write_text(
+            "import os, sys, time\n"
+            "from mcp_lite import Server\n"
+            "me, other = sys.argv[1:]\n"
+            "open(me, 'w').close()\n"
+            "until = time.monotonic() + 60\n"
+            "while not os.path.exists(other) and time.monotonic() < until:\n"
+            "    time.sleep(0.01)\n"
+            "if os.path.exists(other):\n"
+            "    Server(me).run()\n"
+        )
+        one, two = str(tmp_path / "1"), str(tmp_path / "2")
+        targets = {
+            "one": [sys.executable, str(script), one, two],
+            "two": [sys.executable, str(script), two, one],
+        }
+        with ClientGroup(targets, env={"PYTHONPATH": HERE}) as group:
+            assert group.errors == {}
+            assert list(group.clients) == ["one", "two"]
+
+    def test_errors_that_are_wanted(self):
+        """raise_errors raises the first one, and nothing stays behind."""
+        server = Server("good")
+        targets = {"good": server, "bad": ["/no/such/program"]}
+        group = ClientGroup(targets, raise_errors=True)
+        with pytest.raises(ConnectionClosed, match="/no/such/program"):
+            group.connect()
+        with pytest.raises(ConnectionClosed):
+            group["good"].ping()
+        with pytest.raises(TypeError, match="tiemout"):
+            ClientGroup(targets, tiemout=3)
+
+    def test_a_server_that_dies_harms_no_other(self, caplog):
+        """Its tools are gone from the list, `errors` says why, the others go on."""
+        child = [
+            sys.executable,
+            "-c",
+            "import os; from mcp_lite import Server; s = Server('d')\n"
+            "@s.tool\n"
+            "def die() -> None: os._exit(9)\n"
+            "s.run()",
+        ]
+        well = Server("well")
+        well.add_tool(lambda: "well", name="be")
+        targets = {"ill": child, "well": well}
+        with ClientGroup(targets, env={"PYTHONPATH": HERE}) as group:
+            with pytest.raises(ConnectionClosed, match="exit code 9"):
+                group.call("ill_die")
+            assert [tool["name"] for tool in group.list_tools()] == ["well_be"]
+            assert isinstance(group.errors["ill"], ConnectionClosed)
+            assert group.call("well_be") == "well"
+
+    def test_it_closes_from_any_thread(self):
+        """Also while it connects, and twice; who waits gets ConnectionClosed."""
+        deaf = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        group = ClientGroup({"a": deaf, "b": deaf}, timeout=SECONDS)
+        connecting = threading.Thread(target=group.connect)
+        connecting.start()
+        eventually(lambda: all(c._connection is not None for c in group._all.values()))
+        group.close()
+        connecting.join(SECONDS)
+        assert not connecting.is_alive()
+        assert group.clients == {}
+        assert all(isinstance(e, ConnectionClosed) for e in group.errors.values())
+        assert set(group.errors) == {"a", "b"}
+        group.close()
 
 
 class TestInsideHosts:
