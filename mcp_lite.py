@@ -173,6 +173,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     callbacks        Client, when      on_log and on_notification, in   idle, or close()
                      needed            order
     stderr           Child             keeps its last lines             end of stderr
+    stderr-lines     Child, when       passes its lines on              idle, or close()
+                     needed
     stdout           run, at its end   flushes sys.stdout               within a second
     timer            start_timer       ends an overdue call, or trip    with that
     log              the first line    hands lines to `logging`         none is left
@@ -233,7 +235,7 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Literal, Tuple, TypeVar, Union, overload
+    from typing import Any, Dict, Literal, TextIO, Tuple, TypeVar, Union, overload
     from urllib.parse import SplitResult
 
     _RequestHandler = BaseHTTPRequestHandler
@@ -251,7 +253,7 @@ if TYPE_CHECKING:
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = RequestId = Callback = Function = Socket = SSLContext = object
+    Any = RequestId = Callback = Function = Socket = SSLContext = TextIO = object
     Json = dict
     Job = Write = Callable
     # The bases of our HTTP server come later: see listen_http.
@@ -407,6 +409,10 @@ TIDY_SECONDS = 1.0  # for what was cancelled before the end, to tidy up
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
 STDERR_LINES = 20  # of a child, kept for the text of an error
+MAX_STDERR_LINE = 2_000  # characters of one; a longer one comes in pieces
+MAX_STDERR = 4 << 20  # characters of lines that wait to be passed on; beyond, they go
+STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
+STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
 # A longer wait is done in slices: on Windows, Ctrl-C does not interrupt one.
 WAIT_SLICE = 0.2 if os.name == "nt" else 86400.0
 
@@ -6000,6 +6006,11 @@ class Share:
         self._left.append(self._size)
 
 
+def do_with(share: Share, job: Job) -> None:
+    """A job that has its share as long as it waits, or runs."""
+    job()
+
+
 class _Log:
     """Lines for Python's logger "mcp_lite", handed over by a thread of their own.
 
@@ -8377,6 +8388,130 @@ def _is_inherited(name: str, value: str) -> bool:
     return not has_login and not value.startswith("()")
 
 
+def label_of(command: list[str]) -> str:
+    """What the lines of a child are marked with: its script, module, or program."""
+    words = [re.split(r"[\\/]", word)[-1] for word in command]
+    scripts = [word for word in words[1:] if re.search(_SCRIPT, word)]
+    if "-m" in words[1:-1]:
+        scripts.append(words[words.index("-m", 1) + 1])
+    return (scripts or words)[0]
+
+
+_SCRIPT = r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$"
+
+
+def write_to_stderr(line: str) -> None:
+    """Write a line to this process's stderr, in one piece, unless there is none.
+
+    May block as long as nobody reads it, but keeps nobody else from ending: a file of
+    the system is written past its buffer, which has a lock that Python at its end, too,
+    would wait for. In a host, sys.stderr may be anything.
+    """
+    stream: Any = sys.stderr
+    buffer = getattr(stream, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    if isinstance(raw, io.RawIOBase):
+        stream_writer(raw)(f"{line}\n".encode(stream.encoding, "backslashreplace"))
+    elif stream is not None:
+        write_to_file(stream, line)
+
+
+def write_to_file(stream: Any, line: str) -> None:
+    """Write a line to a text stream, and flush it."""
+    # Its encoding may not have all characters.
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    data = f"{line}\n".encode(encoding, "backslashreplace")
+    stream.write(data.decode(encoding))
+    stream.flush()
+
+
+class ErrorLines:
+    """What a child says on its stderr: the last lines are kept, all are passed on.
+
+        bytes --feed(), by who reads--> lines --a worker--> this process's stderr, or
+                                                            what the user has given
+
+    So a child never waits for who takes its lines: while MAX_STDERR wait, more are
+    dropped. Of a line that overwrites itself, as a progress bar does, the last state
+    is told; control characters are escaped.
+    """
+
+    def __init__(self, label: str, stderr: Any, log: _Log) -> None:
+        """`stderr`: as Client has it."""
+        import codecs
+
+        self._label = f"[{printable(label)}] "
+        self._stderr = stderr
+        self._log = log
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._last: deque[str] = deque(maxlen=STDERR_LINES)
+        # The beginning of a line: a question, say, that will never be answered.
+        self._rest = ""
+        self._waiting = Budget(MAX_STDERR)
+        self._dropped = 0
+        self._workers = Workers("mcp-stderr-lines", 1, do_nothing, log)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they come, b"" at their end. Never blocks; by one thread."""
+        text = self._rest + self._decoder.decode(data, final=not data)
+        *lines, self._rest = text.split("\n")
+        if len(self._rest) > MAX_STDERR_LINE or (self._rest and not data):
+            lines.append(self._rest)
+            self._rest = ""
+        for line in lines:
+            told = _last_state(line)
+            # At least one: an empty line is one, too.
+            for start in range(0, len(told) or 1, MAX_STDERR_LINE):
+                self._take(told[start : start + MAX_STDERR_LINE])
+
+    def _take(self, line: str) -> None:
+        if line:
+            self._last.append(line)
+        if not self._stderr:
+            return
+        share = self._waiting.share(len(line) + LINE_COST)
+        if share is None:
+            self._dropped += 1
+        else:
+            self._workers.submit(partial(do_with, share, partial(self._pass_on, line)))
+
+    def _pass_on(self, line: str) -> None:
+        dropped = self._dropped
+        self._dropped -= dropped
+        if dropped:
+            self._tell(f"({dropped} lines were dropped: they were taken too slowly)")
+        self._tell(printable(line))
+
+    def _tell(self, line: str) -> None:
+        labelled = (self._label + line).rstrip()
+        try:
+            if self._stderr is True:
+                # It may be closed, or nobody reads it any more: so be it.
+                with suppress(OSError, ValueError):
+                    write_to_stderr(labelled)
+            elif callable(self._stderr):
+                self._stderr(line)
+            else:
+                write_to_file(self._stderr, labelled)
+        except Exception as error:
+            self._log.warning(f"stderr: {error_text(error)}")
+
+    def last_words(self) -> str:
+        """The last lines, and what has begun; as they came."""
+        begun = _last_state(self._rest)
+        lines = [*self._last, begun] if begun else list(self._last)
+        return "\n".join(lines[-STDERR_LINES:])
+
+    def close(self, seconds: float) -> None:
+        """Wait until what waits is passed on, for `seconds` at most."""
+        self._workers.close(seconds)
+
+
+def _last_state(line: str) -> str:
+    """What a terminal shows of a line at last: what was overwritten is gone."""
+    return line.rstrip().rpartition("\r")[2]
+
+
 class Child(StreamTransport):
     """A server as a child process, in a process group of its own.
 
@@ -8389,13 +8524,20 @@ class Child(StreamTransport):
     SIGKILL = 9
 
     def __init__(
-        self, command: list[str], env: dict[str, str], cwd: Any, log: _Log
+        self,
+        command: list[str],
+        env: dict[str, str],
+        cwd: Any,
+        stderr: Any,
+        log: _Log,
     ) -> None:
-        """Start it, with `env` for its whole environment. Raises ConnectionClosed."""
+        """Start it, with `env` for its whole environment. Raises ConnectionClosed.
+
+        `stderr`: who gets its lines, as Client has it
+        """
         import subprocess
 
         self.command = command
-        self.log = log
         # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
         # session, which is a group, too.
         flags = 0x08000200 if os.name == "nt" else 0
@@ -8416,11 +8558,16 @@ class Child(StreamTransport):
                 f"cannot start the server: {error}", None, command
             ) from error
         super().__init__(self._process.stdout, self._process.stdin)
-        self._last_words: deque[str] = deque(maxlen=STDERR_LINES)
+        self._error_lines = ErrorLines(label_of(command), stderr, log)
         self._stderr_thread = threading.Thread(
             target=self._read_stderr, name="mcp-stderr", daemon=True
         )
         self._stderr_thread.start()
+        # Known from start() on.
+        self._protocol: Protocol | None = None
+
+    def start(self, connection: Connection) -> None:
+        self._protocol = connection.protocol
 
     # Moving bytes
     def read(self) -> bytes:
@@ -8436,14 +8583,11 @@ class Child(StreamTransport):
         return is_small and is_ready(self._writer, writing=True)
 
     def _read_stderr(self) -> None:
-        """Read it all, so that the child never waits for that; keep the last lines."""
-        with io.BufferedReader(self._process.stderr) as lines:
-            # A longer line comes in pieces.
-            for line in iter(lambda: lines.readline(2000), b""):
-                text = line.decode("utf-8", "replace").rstrip()
-                if text:
-                    self._last_words.append(text)
-                    self.log.debug(f"stderr of {self.command[0]}: {text}")
+        """Read it all, so that the child never waits for that."""
+        with self._process.stderr as stderr:
+            for data in iter(partial(stderr.read, CHUNK), b""):
+                self._error_lines.feed(data)
+        self._error_lines.feed(b"")
 
     # Ending
     def describe_end(self, why: str) -> ConnectionClosed:
@@ -8451,9 +8595,8 @@ class Child(StreamTransport):
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
-        return ConnectionClosed(
-            why, exit_code, self.command, "\n".join(self._last_words)
-        )
+        last_words = self._error_lines.last_words()
+        return ConnectionClosed(why, exit_code, self.command, last_words)
 
     def _has_ended(self, seconds: float) -> bool:
         """Wait for the child to end. False if it has not by then."""
@@ -8466,19 +8609,25 @@ class Child(StreamTransport):
     def close(self) -> None:
         """End the child, and what it has started: basic/transports/stdio.md#shutdown.
 
-        Blocks for twice EXIT_SECONDS at most, a moment more for what takes SIGKILL.
+        Blocks for twice EXIT_SECONDS at most, a moment more for what takes SIGKILL, and
+        for the last lines of its stderr. One that has not begun to serve has nothing to
+        bring to its end.
         """
+        has_begun = self._protocol is not None and self._protocol.initialized
+        patience = EXIT_SECONDS if has_begun else min(EXIT_SECONDS, STARTING_SECONDS)
         try:
             with suppress(OSError):
                 self._writer.close()
-            if not self._has_ended(EXIT_SECONDS):
+            if not self._has_ended(patience):
                 self._signal_group(self.SIGTERM)
-                self._has_ended(EXIT_SECONDS)
+                self._has_ended(patience)
         finally:
             # The child, if it still is there; and what else is, in its group. Ctrl-C
             # ends our patience, but leaves nothing behind.
             self._signal_group(self.SIGKILL)
             self._has_ended(EXIT_SECONDS)
+            self._stderr_thread.join(STDERR_SECONDS / 2)
+            self._error_lines.close(STDERR_SECONDS / 2)
 
     def _signal_group(self, number: int) -> None:
         if os.name == "posix":
@@ -15273,7 +15422,7 @@ class ClientEndpoint(Endpoint):
             return
         share = connection.unheard.share(size + LINE_COST)
         if share is not None and len(callbacks) < MAX_QUEUED:
-            callbacks.submit(partial(_do_with, share, job))
+            callbacks.submit(partial(do_with, share, job))
         else:
             self._log.warning(
                 "a notification was dropped: too many wait for the callbacks"
@@ -15418,11 +15567,6 @@ class ClientEndpoint(Endpoint):
         }
         content = {**defaults, **(answer.get("content") or {})}
         return {"action": action, "content": content}
-
-
-def _do_with(share: Share, job: Job) -> None:
-    """A job that has its share as long as it waits, or runs."""
-    job()
 
 
 def _check_given_answer(method: str, params: Json, answer: Json, version: str) -> Json:
@@ -15711,6 +15855,7 @@ class Client:
         trace: Callable[[str, bytes], Any] | bool | None = None,
         ssl_context: SSLContext | None = None,
         validate: bool = True,
+        stderr: Callable[[str], Any] | TextIO | bool | None = True,
         total_timeout: float | None = None,
         max_questions: int = MAX_QUESTIONS,
     ) -> None:
@@ -15751,6 +15896,11 @@ class Client:
             True writes them to stderr
         ssl_context: an ssl.SSLContext, for https
         validate: whether a tool's structured results must match its outputSchema
+        stderr: what becomes of the lines that a child process writes to its stderr. By
+            default they go to this process's, each behind the name of its script:
+            "[server.py] ". A function stderr(line), called on a thread of its own, gets
+            them without that, a text file with it, and None drops them. In any case the
+            last ones are in the text of ConnectionClosed and Timeout
         max_questions: how many questions a server may ask in a call; in a legacy
             session, as many again outside of calls
 
@@ -15772,6 +15922,7 @@ class Client:
         self._env = env or {}
         self._inherit_env = check_inherited(inherit_env)
         self._cwd = cwd
+        self._stderr = stderr
         self._version = version
         self._info = {"name": name, "version": client_version}
         self._on_progress = on_progress
@@ -15936,7 +16087,7 @@ class Client:
             )
         command, env = command_of(target)
         env = {**inherited_environment(self._inherit_env), **env, **self._env}
-        return Child(command, env, self._cwd, self._log)
+        return Child(command, env, self._cwd, self._stderr, self._log)
 
     def _judge_session(self, words: Json) -> None:
         """Take what a server says that opens a session in place of a lost one. Raises

@@ -6096,6 +6096,88 @@ class TestClient:
         with pytest.raises(ConnectionClosed, match="cannot start"):
             Client(["/no/such/program"]).connect()
 
+    def test_a_child_is_heard_on_stderr(self, tmp_path):
+        """What it says comes at once, whole lines behind the name of its script; nothing
+        of it commands the terminal, and a line without an end comes in pieces.
+        """
+        script = tmp_path / "noisy.py"
+        script.write_text(
+            "import sys, threading\n"
+            "def talk(name):\n"
+            "    for n in range(200):\n"
+            "        sys.stderr.write(f'{name} {n}\\n')\n"
+            "each = [threading.Thread(target=talk, args=(name,)) for name in 'abc']\n"
+            "[thread.start() for thread in each]\n"
+            "[thread.join() for thread in each]\n"
+            "write = sys.stderr.buffer.write\n"
+            "write(b'\\x1b[2Jred\\r\\n\\n1%\\r100%\\n\\xff\\xe2\\x82\\xac\\n')\n"
+            "write(b'y' * 5000 + b'\\nPassword: ')\n"
+        )
+        lines = (
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            "import mcp_lite\n"
+            "try:\n"
+            f"    mcp_lite.Client({str(script)!r}, version='2025-11-25').connect()\n"
+            "except mcp_lite.ConnectionClosed as error:\n"
+            "    assert error.stderr.endswith('y\\nPassword:')\n"
+            "    sys.exit(7)\n"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", lines],
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+            timeout=SECONDS,
+        )
+        assert run.returncode == 7, run.stderr.decode()
+        told = run.stderr.decode().splitlines()
+        talk = [f"[noisy.py] {name} {n}" for name in "abc" for n in range(200)]
+        assert sorted(told[:600]) == sorted(talk)
+        pieces = ["y" * 2000, "y" * 2000, "y" * 1000]
+        rest = ["\\x1b[2Jred", "", "100%", "\ufffd\u20ac", *pieces, "Password:"]
+        assert told[600:] == [f"[noisy.py] {line}".rstrip() for line in rest]
+
+    def test_who_gets_what_a_child_says(self, tmp_path, capsys, caplog):
+        """A function, without the label; a text file, with it; or nobody. The exception
+        has the last lines in any case, and what a function raises ends nothing.
+        """
+        script = tmp_path / "noisy.py"
+        script.write_text("import sys; sys.stderr.write('a\\n\\tb \u20ac\\n' * 12)")
+        lines = []
+        file = io.TextIOWrapper(io.BytesIO(), "ascii")
+
+        def wrong(line):
+            raise RuntimeError("no")
+
+        for stderr in (lines.append, file, None, False, wrong, True):
+            with pytest.raises(ConnectionClosed) as caught:
+                Client(
+                    str(script),
+                    version="2025-11-25",
+                    stderr=stderr,
+                    env={"PYTHONIOENCODING": "utf-8"},
+                ).connect()
+            assert caught.value.stderr == "\n".join(["a", "\tb \u20ac"] * 10)
+        assert lines == ["a", "\tb \u20ac"] * 12
+        written = file.buffer.getvalue().decode().splitlines()
+        assert written == ["[noisy.py] a", "[noisy.py] \tb \\u20ac"] * 12
+        told = capsys.readouterr().err.splitlines()
+        assert told == ["[noisy.py] a", "[noisy.py] \tb \u20ac"] * 12
+        assert "stderr: RuntimeError: no" in caplog.text
+
+    @pytest.mark.parametrize(
+        "command, label",
+        [
+            (["python3", "/x/server.py", "a.py"], "server.py"),
+            (["node", "C:\\x\\index.js"], "index.js"),
+            (["/usr/bin/python3", "-m", "weather.server"], "weather.server"),
+            (["/usr/bin/npx", "-y", "@x/y"], "npx"),
+            (["./run.sh"], "run.sh"),
+        ],
+    )
+    def test_the_label_of_a_child(self, command, label):
+        """Its script's name, its module's, else its program's."""
+        assert mcp_lite.label_of(command) == label
+
     @pytest.mark.skipif(os.name == "nt", reason="its environment has other names")
     def test_what_a_child_gets_of_the_environment(self, monkeypatch):
         """Where things are, and the language, but no secrets; more by `env` and by
@@ -18333,10 +18415,60 @@ class TestFaults:
         )
         with Client(command) as client:
             assert client.call("loud") == str(1 << 18)
-            assert (
-                sum(map(len, client._connection.transport._last_words))
-                <= mcp_lite.STDERR_LINES * 2000
-            )
+            words = client._connection.transport._error_lines.last_words()
+            assert len(words) <= mcp_lite.STDERR_LINES * (2000 + 1)
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
+    @pytest.mark.parametrize("reader", ["none", "slow", "closed"])
+    def test_what_a_child_says_to_whom_nobody_listens(self, tmp_path, reader):
+        """A client's stderr that is closed, or full, holds up no call, and not the end;
+        who reads it at last has every line.
+        """
+        child = program(
+            tmp_path,
+            """
+            server = Server("s")
+            @server.tool
+            def loud() -> int:
+                for n in range(2000):
+                    print("line", n, "x" * 60, file=sys.stderr)
+                return 7
+            server.run()
+            """,
+        )
+        program_of_client = (
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Client\n"
+            f"with Client({child!r}) as client:\n"
+            "    assert client.call('loud') == 7\n"
+            "    print('answered', flush=True)\n"
+            "    sys.stdin.readline()\n"
+        )
+        reading, writing = os.pipe()
+        command = [sys.executable, "-c", program_of_client]
+        if reader == "closed":
+            os.close(reading)
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writing
+        ) as process:
+            os.close(writing)
+            # The pipe holds 64 KiB: nobody has read any of the 140.
+            assert process.stdout.readline() == b"answered\n"
+            told = b""
+            if reader == "slow":
+                with open(reading, "rb") as file:
+                    while told.count(b"\n") < 2000:
+                        told += file.read1(1000)
+            process.communicate(b"\n", SECONDS)
+            assert process.returncode == 0
+        if reader == "none":
+            os.close(reading)
+        if reader == "slow":
+            expected = [
+                f"[{os.path.basename(child[1])}] line {n} " for n in range(2000)
+            ]
+            lines = told.decode().splitlines()
+            assert [line.rstrip("x") for line in lines] == expected
 
     @pytest.mark.parametrize(
         "body",
