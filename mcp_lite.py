@@ -517,8 +517,8 @@ class McpError(Exception):
         members = data if isinstance(data, dict) else {}
         if kind is InvalidRequest and "requiredCapabilities" in members:
             kind = MissingCapability
-        names_uri = "uri" in members
-        if code in MAYBE_NOT_FOUND and (names_uri or re.match(NOT_FOUND_TEXT, text)):
+        names_it = "uri" in members or NOT_FOUND in members
+        if code in MAYBE_NOT_FOUND and (names_it or re.match(NOT_FOUND_TEXT, text)):
             kind = NotFound
         error_of_kind = McpError.__new__(kind)
         McpError.__init__(error_of_kind, code, text, data)
@@ -595,6 +595,9 @@ ERRORS[-32002] = NotFound
 # By these codes servers say it, too, and other things: -32001 is a timeout of some. So
 # their words decide.
 MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
+# What a handler's own NotFound has in its data, for it has words of its own: the tool
+# or prompt; a resource has its "uri" there, as the specification says.
+NOT_FOUND = "notFound"
 NOT_FOUND_TEXT = (
     r"(?is).{,300}?(unknown (tool|resource|prompt)\b"
     r"|\b(tool|resource|prompt) .{,99}not found)"
@@ -787,9 +790,10 @@ def _show_parts(value: object, limit: int) -> Iterator[str]:
 
 def error_text(error: object) -> str:
     """An exception as `TypeName: text`; its class may have got the text wrong."""
+    text = ""
     with suppress(Exception):
-        return f"{type(error).__name__}: {error}"
-    return type(error).__name__
+        text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
@@ -1100,16 +1104,20 @@ def error_message(request_id: RequestId | None, error: McpError) -> Json:
     return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
 
 
-def encode_answer(message: Json, report: Callable[[str], Any]) -> bytes:
+def encode_answer(
+    message: Json, report: Callable[[str], Any], about: str = "the answer"
+) -> bytes:
     """An answer as bytes. Never raises: what JSON cannot say becomes an error.
 
-    So there is an answer in any case: who waits for it would wait in vain.
+    So there is an answer in any case: who waits for it would wait in vain. `about`: what
+    the error calls it.
     """
     try:
         return encode_message(message)
     except (ValueError, TypeError) as error:
-        report(f"an answer cannot be sent: {error}")
-    failure = InternalError("the answer is not valid JSON")
+        why = f"{about}: not valid JSON: {error}"
+    report(why)
+    failure = InternalError(why)
     # Even the id may hold a lone surrogate: in ASCII it goes back as it came.
     return json.dumps(error_message(message.get("id"), failure)).encode("ascii")
 
@@ -2936,7 +2944,7 @@ def _plain_scalar(value: object) -> Any:
         return f"PT{seconds}S"
     if any(class_name(base) in _TEXT_CLASSES for base in type(value).__mro__):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
+    raise TypeError(f"a value of class {type(value).__name__} has no JSON form")
 
 
 def class_name(cls: type) -> str:
@@ -3140,6 +3148,23 @@ def check_meta(meta: object) -> None:
         is_extension = key.startswith(META) and key not in _META_OURS
         if key in _META_OURS or (is_reserved and not is_extension):
             raise ValueError(f"meta: {show(key)} is reserved for the protocol")
+
+
+# What functions returned, as results
+class WrongResult(Exception):
+    """What a function returned is none of what it may return."""
+
+
+def make_result(make: Callable[..., Any], *given: object) -> Any:
+    """make(*given), a result of what a function returned. Raises WrongResult for what
+    that refuses."""
+    try:
+        return make(*given)
+    except REFUSALS as error:
+        why = str(error)
+    if not why.startswith("the result"):
+        why = f"the result: {why}"
+    raise WrongResult(why)
 
 
 # Blocks and messages
@@ -4350,6 +4375,8 @@ class Output:
             structured = {"result": plain}
         errors = self._check.errors(structured)
         if errors:
+            if self._wraps:
+                errors = [re.sub("^result: ", "", error) for error in errors]
             raise ValueError(
                 "the result does not match its outputSchema: "
                 + "; ".join(errors[:_RESULT_ERRORS])
@@ -5047,6 +5074,8 @@ class Request:
         self.params: Json = params
         self.meta: Json = meta
         self.row = METHODS.get(self.method, UNKNOWN)
+        # What errors and the log call it: the tool, resource or prompt, if there is one.
+        self.about: str = params.get(self.row.mirrored) or self.method
         # In bytes, as it came; 0 where that is not known.
         self.size = size
         # A modern request brings its own.
@@ -6044,6 +6073,21 @@ class _Log:
         done.wait(seconds)
 
 
+def _tell_traceback(error: BaseException) -> str:
+    """A traceback with the lines of the user's code; if there are none, with ours."""
+    from traceback import TracebackException
+
+    told = TracebackException.from_exception(error)
+    ours = _tell_traceback.__code__.co_filename
+    chain = [told]
+    for each in chain:
+        each.stack[:] = [
+            frame for frame in each.stack if frame.filename != ours
+        ] or each.stack
+        chain += filter(None, (each.__cause__, each.__context__))
+    return "".join(told.format()).rstrip()
+
+
 def _hand_to_logging(level: int, text: str, error: Any) -> None:
     import logging
 
@@ -6056,8 +6100,7 @@ def _hand_to_logging(level: int, text: str, error: Any) -> None:
         trace = (type(error), error, error.__traceback__)
         # What the peer sent may be in the exception's text: where that has several
         # lines, none is to look like one of the log.
-        told = printable(logging.Formatter().formatException(trace), keep_lines=True)
-        told = told.replace("\n", "\n  ")
+        told = printable(_tell_traceback(error), keep_lines=True).replace("\n", "\n  ")
     if log.hasHandlers():
         record = log.makeRecord(
             log.name, level, __file__, 0, "%s", (text,), trace, "mcp_lite"
@@ -6542,7 +6585,11 @@ class Connection:
     def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
         """Take a request out of flight, and queue its answer. False if it was not."""
         # cancellation: "MUST NOT send any further messages for it"
-        answer = None if message is None else encode_answer(message, self.log.error)
+        answer = (
+            None
+            if message is None
+            else encode_answer(message, self.log.error, request.about)
+        )
         with self._lock:
             if not self.protocol.end(request):
                 return False
@@ -13712,10 +13759,7 @@ class Registry:
                     return resource, resource.signature.bind_text(values)
             except InvalidParams as error:
                 why = f": {error}"
-        missing = NotFound(f"Resource not found: {uri}{why}", {"uri": uri})
-        if version < FIRST_MODERN:
-            missing.code = -32002
-        raise missing
+        raise missing(f"Resource not found: {uri}{why}", {"uri": uri}, version)
 
     def find_reference(self, ref: Json) -> tuple[str, Offer]:
         """The prompt or template that a completion is about, and its name or URI."""
@@ -13727,6 +13771,14 @@ class Registry:
                 f"ref: expected a known prompt or template, got {show(ref)}"
             )
         return key, offer
+
+
+def missing(text: str, data: Json, version: str) -> NotFound:
+    """NotFound, with the code that the revision has for what `data` names."""
+    error = NotFound(text, data)
+    if "uri" in data and version < FIRST_MODERN:
+        error.code = -32002
+    return error
 
 
 class Session:
@@ -13977,9 +14029,23 @@ class ServerEndpoint(Endpoint):
             return InternalError(str(error))
         if isinstance(error, Cancelled):
             return RequestCancelled("request cancelled")
-        # SystemExit, too: a handler does not end the server.
-        self.log.error(f"{request.method} failed: {error_text(error)}", error)
-        return InternalError(f"{request.method}: internal error")
+        return InternalError(self._report(request, error))
+
+    def _report(self, request: Request, error: BaseException) -> str:
+        """Log what no handler should raise; SystemExit, too, does not end the server.
+
+        Returns what the client is told of it.
+        """
+        if isinstance(error, WrongResult):
+            # Whose line that was shows nowhere.
+            why = str(error)
+            self.log.error(f"{request.about}: {why}")
+        else:
+            why = error_text(error)
+            self.log.error(f"{request.about} failed", error)
+        if self._mask_errors:
+            return f"{request.about} failed"
+        return f"{request.about}: {why}"
 
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
@@ -14071,9 +14137,10 @@ class ServerEndpoint(Endpoint):
         except InvalidParams as error:
             # Since 2025-11-25, "input validation errors should be returned as Tool
             # Execution Errors", which models can read.
+            wrong = InvalidParams(f"{name}: {error}")
             if version < "2025-11-25":
-                raise
-            return tool_failure(str(error))
+                raise wrong from None
+            return tool_failure(wrong.message)
         try:
             value = self._call(ctx, tool, arguments)
         except (McpError, _InputRequired, Cancelled):
@@ -14081,10 +14148,8 @@ class ServerEndpoint(Endpoint):
         except ToolError as error:
             return fit_result(tool_failure(str(error), error.content), version)
         except BaseException as error:
-            text = error_text(error)
-            self.log.warning(f"tool {name} raised {text}", error)
-            return tool_failure("the tool failed" if self._mask_errors else text)
-        return fit_result(tool.output.result(value), version)
+            return tool_failure(self._report(ctx._request, error))
+        return fit_result(make_result(tool.output.result, value), version)
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
@@ -14094,7 +14159,8 @@ class ServerEndpoint(Endpoint):
         kinds = set(map(type, value)) if isinstance(value, (list, tuple)) else set()
         parts = value if kinds == {EmbeddedResource} else [value]
         mime_type = resource.wire.get("mimeType")
-        return {"contents": [read_contents(uri, part, mime_type) for part in parts]}
+        contents = [make_result(read_contents, uri, each, mime_type) for each in parts]
+        return {"contents": contents}
 
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
@@ -14121,9 +14187,13 @@ class ServerEndpoint(Endpoint):
         return {}
 
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
-        prompt = self._registry.find("prompts", "prompt", params["name"])
-        arguments = prompt.signature.bind_text(params.get("arguments") or {})
-        messages = prompt_messages(self._call(ctx, prompt, arguments))
+        name = params["name"]
+        prompt = self._registry.find("prompts", "prompt", name)
+        try:
+            arguments = prompt.signature.bind_text(params.get("arguments") or {})
+        except InvalidParams as error:
+            raise InvalidParams(f"{name}: {error}") from None
+        messages = make_result(prompt_messages, self._call(ctx, prompt, arguments))
         # In every revision, the content of a prompt's message is a single block.
         fitted = [
             {**message, "content": fit_block(message["content"], ctx.protocol_version)}
@@ -14146,6 +14216,7 @@ class ServerEndpoint(Endpoint):
             allowed = offer.signature.completions(name)
             values = [each for each in allowed if each.lower().startswith(text.lower())]
         else:
+            ctx._request.about = f"{key}: the completion of {name}"
             others = (params.get("context") or {}).get("arguments") or {}
             values = run_job(ctx, partial(completer, text, others), self._run_on)
         return {
@@ -14203,10 +14274,21 @@ class ServerEndpoint(Endpoint):
             arguments[signature.context] = ctx
         job = partial(signature.fn, **arguments)
         if offer.timeout is not None:
-            late = tool_failure(f"timed out after {offer.timeout:g} seconds")
+            name = offer.wire["name"]
+            late = tool_failure(f"{name}: timed out after {offer.timeout:g} seconds")
             answer = self._result_message(ctx._request, late)
             job = partial(run_in_time, ctx, job, offer.timeout, answer)
-        return run_job(ctx, job, self._run_on)
+        try:
+            return run_job(ctx, job, self._run_on)
+        except NotFound as error:
+            # Clients tell it from other wrong parameters by its data.
+            data = error.data or {}
+            if not isinstance(data, dict):
+                raise
+            request = ctx._request
+            member = "uri" if "uri" in request.params else NOT_FOUND
+            data = {member: request.about, **data}
+            raise missing(error.message, data, request.version) from error
 
 
 ###############################################################################
@@ -14628,8 +14710,13 @@ class Server:
             count = len(read_parameters(function)[0])
 
             def complete(*given: object) -> list[str]:
+                values = function(*given[:count])
+                if isinstance(values, str) or not isinstance(values, Iterable):
+                    raise WrongResult(
+                        f"the result: expected a list of texts, got {show(values)}"
+                    )
                 # All of a generator's values, before the job is done.
-                return [str(value) for value in function(*given[:count])]
+                return [str(value) for value in values]
 
             self._registry.put_completer(ref, argument, complete)
             return function

@@ -5054,6 +5054,134 @@ class TestEverywhere:
                 assert client.call("think") == "42"
 
 
+class FailingTools:
+    """Ways to fail; each method is a tool."""
+
+    def raises(self):
+        return {}["x"]
+
+    def says_nothing(self):
+        raise ValueError
+
+    def exits(self):
+        sys.exit(3)
+
+    def chained(self, ctx: Context):
+        try:
+            return {}["x"]
+        except KeyError:
+            try:
+                ctx.log("loud", "x")
+            except ValueError as error:
+                raise RuntimeError("chained") from error
+
+    def mismatch(self) -> int:
+        return "no"
+
+    def second_row(self) -> typing.List[int]:
+        return [1, "x"]
+
+    def no_json(self):
+        return {"a": [object()]}
+
+    def no_number(self):
+        return float("nan")
+
+    def half(self):
+        return "\ud800"
+
+    def says(self):
+        raise ToolError("sorry")
+
+    def protocol(self):
+        raise McpError(-1, "mine")
+
+    def late(self, ctx: Context):
+        ctx.sleep(SECONDS)
+
+    def wrong_type(self, days: int):
+        raise AssertionError
+
+    def missing(self):
+        raise NotFound("no such city")
+
+    def proxied(self):
+        raise NotFound("no such city", {"id": 7})
+
+
+class FailingResources:
+    """The same for resources, such as x://raises."""
+
+    def raises(self):
+        return {}["x"]
+
+    def no_json(self):
+        return object()
+
+    def says(self):
+        raise McpError(-1, "not today")
+
+    def missing(self):
+        raise NotFound("no such city")
+
+
+class FailingPrompts:
+    """The same for prompts, and two completions."""
+
+    def raises_prompt(self):
+        return {}["x"]
+
+    def dict_prompt(self):
+        return {"a": 1}
+
+    def system_prompt(self):
+        return {"role": "system", "content": "x"}
+
+    def says_prompt(self):
+        raise ToolError("no prompt today")
+
+    def missing_prompt(self):
+        raise NotFound("no such city")
+
+    def typed(self, days: int, city: str = ""):
+        return "x"
+
+
+def functions_of(instance):
+    """The methods of its class, bound to it."""
+    names = [name for name in vars(type(instance)) if name[0] != "_"]
+    return [getattr(instance, name) for name in names]
+
+
+def failing_server(**options):
+    """A server with every way to fail, named by how."""
+    server = Server("failing", **options)
+    for fn in functions_of(FailingTools()):
+        server.add_tool(fn, timeout=0.02 if fn.__name__ == "late" else None)
+    for fn in functions_of(FailingResources()):
+        server.add_resource("x://" + fn.__name__, fn)
+    for fn in functions_of(FailingPrompts()):
+        server.add_prompt(fn)
+    server.completion("typed", "days")(lambda value: {}["x"])
+    server.completion("typed", "city")(lambda value: "Oslo")
+    return server
+
+
+def failure_of(client, name):
+    """What the client raises for one of these."""
+    prompt, _, argument = name.partition("?")
+    with pytest.raises((ToolError, McpError)) as caught:
+        if "x:" in name:
+            client.read(name)
+        elif argument:
+            client.complete(prompt, argument, "")
+        elif "prompt" in name or name == "typed":
+            client.get_prompt(name, {"days": "x"} if name == "typed" else None)
+        else:
+            client.call(name, **({"days": "x"} if name == "wrong_type" else {}))
+    return caught.value
+
+
 class TestServerInProcess:
     """The room Server: what needs no wire."""
 
@@ -5193,7 +5321,7 @@ class TestServerInProcess:
             while not all(call.done() for call in calls) and time.monotonic() < until:
                 main.run_pending(wait=0.01)
             assert calls[0].result()["content"][0]["text"] == "here"
-            assert calls[1].result()["content"][0]["text"] == "ValueError: told"
+            assert calls[1].result()["content"][0]["text"] == "where: ValueError: told"
             assert seen == [threading.current_thread()] * 2
             late = client.start_call("where")
             eventually(lambda: len(arrived) == 3, "the job")
@@ -5225,16 +5353,86 @@ class TestServerInProcess:
             with pytest.raises(ToolError, match="Mute"):
                 client.call("also")
 
-    def test_masked_errors(self):
-        """The client gets a fixed text, the log the traceback."""
-        server = Server("s", mask_errors=True)
-
-        @server.tool
-        def secret() -> str:
-            raise ValueError("password")
-
+    @pytest.mark.parametrize("masked", [False, True])
+    def test_failures_name_what_failed(self, masked):
+        """Each text begins with the tool, resource, prompt or completion, and says why;
+        with masked errors it is the name alone, but for what is said on purpose.
+        """
+        server = failing_server(mask_errors=masked)
+        # What is said in both cases: texts of its own, wrong arguments, a timeout.
+        both = {
+            "says": "sorry",
+            "protocol": "mine",
+            "late": "late: timed out after 0.02 seconds",
+            "wrong_type": 'wrong_type: days: expected integer, got "x"',
+            "x://says": "not today",
+            "says_prompt": "no prompt today",
+            "typed": 'typed: days: expected integer, got "x"',
+        }
+        said = {
+            "raises": "raises: KeyError: 'x'",
+            "says_nothing": "says_nothing: ValueError",
+            "exits": "exits: SystemExit: 3",
+            "mismatch": "mismatch: the result does not match its outputSchema: "
+            'expected integer, got "no"',
+            "second_row": "second_row: the result does not match its outputSchema: "
+            'result[1]: expected integer, got "x"',
+            "no_json": "no_json: the result: a value of class object has no JSON form",
+            "no_number": "no_number: the result: Out of range float values are not",
+            "half": "half: not valid JSON: 'utf-8' codec can't encode",
+            "x://raises": "x://raises: KeyError: 'x'",
+            "x://no_json": "x://no_json: the result: a value of class object has no",
+            "raises_prompt": "raises_prompt: KeyError: 'x'",
+            "dict_prompt": "dict_prompt: the result: content: expected text, an Image",
+            "system_prompt": "system_prompt: the result: role: user or assistant, not",
+            "typed?days": "typed: the completion of days: KeyError: 'x'",
+            "typed?city": "typed: the completion of city: the result: expected a list",
+        }
         with Client(server) as client:
-            assert client.call_tool("secret")["content"][0]["text"] == "the tool failed"
+            for name, text in {**said, **both}.items():
+                error = failure_of(client, name)
+                if masked and name not in both:
+                    about = name.replace("?", ": the completion of ")
+                    text = f"{about} failed"
+                    assert name == "half" or str(error) == text
+                else:
+                    assert str(error).startswith(text)
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_what_is_not_found_says_a_handler(self, over_http, version):
+        """Its NotFound arrives as one in every revision, in the handler's words."""
+        server = failing_server()
+        with server.start_http() as http, Client(
+            http.url if over_http else server, version=version
+        ) as client:
+            for name in ("missing", "x://missing", "missing_prompt", "proxied"):
+                error = failure_of(client, name)
+                assert type(error) is NotFound
+                assert error.message == "no such city"
+                is_legacy_resource = name[:2] == "x:" and version < "2026"
+                assert error.code == (-32002 if is_legacy_resource else -32602)
+            assert error.data == {"id": 7, "notFound": "proxied"}
+
+    def test_the_log_of_a_failure_shows_the_lines_of_the_user(self, caplog):
+        """The traceback has their frames, those of its causes too, and none of ours;
+        it comes once, and what has no line of theirs, has no traceback.
+        """
+        server = failing_server()
+        with caplog.at_level("DEBUG", "mcp_lite"), Client(server) as client:
+            failure_of(client, "chained")
+            failure_of(client, "mismatch")
+            failure_of(client, "x://raises")
+            server._endpoint.log.flush(SECONDS)
+        chained, mismatch, resource = [
+            record for record in caplog.records if record.levelname == "ERROR"
+        ]
+        assert chained.getMessage() == "chained failed"
+        for text in ('{}["x"]', "KeyError: 'x'", "ctx.log", "RuntimeError: chained"):
+            assert chained.exc_text.count(text) == 1
+        assert "mcp_lite.py" not in chained.exc_text.replace("test_mcp_lite.py", "")
+        assert mismatch.exc_text is None and "outputSchema" in mismatch.getMessage()
+        assert resource.getMessage() == "x://raises failed"
+        assert resource.exc_text.count("File") == 1
 
     def test_schemas_can_be_given(self):
         """input_schema and output_schema override.
@@ -5250,16 +5448,19 @@ class TestServerInProcess:
 
         @server.tool(input_schema=schema, output_schema=schema)
         def same(n):
-            return {"n": "secret"} if n == 2 else {"n": n}
+            return {"n": "two"} if n == 2 else {"n": n}
 
         with Client(server) as client:
             assert client.list_tools()[0]["inputSchema"] == schema
             assert client.call("same", n=1) == {"n": 1}
             with pytest.raises(ToolError, match="n: expected at most 3"):
                 client.call("same", n=4)
-            with pytest.raises(InternalError) as caught:
+            with pytest.raises(
+                InternalError,
+                match="same: the result does not match its outputSchema: n: expected "
+                'integer, got "two"',
+            ):
                 client.call("same", n=2)
-            assert "secret" not in str(caught.value)
 
     def test_bad_registrations_are_told(self):
         """Each names what is wrong."""
@@ -15390,7 +15591,9 @@ class TestInsideHosts:
                 call = client.start_call("interrupted")
                 with pytest.raises(KeyboardInterrupt):
                     pump(main, lambda: False)
-                assert text_of(call.result()).startswith("KeyboardInterrupt")
+                assert text_of(call.result()).startswith(
+                    "interrupted: KeyboardInterrupt"
+                )
                 server.add_tool(lambda: "again", name="tool")
                 assert hosted(main, lambda: client.call("tool")) == "again"
         finally:

@@ -384,9 +384,10 @@ class Visit:
 
     def fail_in_the_tool(self):
         text = self.token()
-        said = text if text < "8" else "LookupError: " + text
+        said = text if text < "8" else "fail: LookupError: " + text
         self.collect(self.client.start_call("fail", {"text": text}), said)
-        self.collect(self.client.start_call("overdue"), "timed out after 0.02 seconds")
+        late = "overdue: timed out after 0.02 seconds"
+        self.collect(self.client.start_call("overdue"), late)
         self.call("fail", NEVER, ToolError, text=text)
 
     def look_around(self):
