@@ -14039,10 +14039,10 @@ class ServerEndpoint(Endpoint):
         if isinstance(error, WrongResult):
             # Whose line that was shows nowhere.
             why = str(error)
-            self.log.error(f"{request.about}: {why}")
+            self.log.warning(f"{request.about}: {why}")
         else:
             why = error_text(error)
-            self.log.error(f"{request.about} failed", error)
+            self.log.warning(f"{request.about} failed", error)
         if self._mask_errors:
             return f"{request.about} failed"
         return f"{request.about}: {why}"

@@ -5424,7 +5424,7 @@ class TestServerInProcess:
             failure_of(client, "x://raises")
             server._endpoint.log.flush(SECONDS)
         chained, mismatch, resource = [
-            record for record in caplog.records if record.levelname == "ERROR"
+            record for record in caplog.records if record.levelname == "WARNING"
         ]
         assert chained.getMessage() == "chained failed"
         for text in ('{}["x"]', "KeyError: 'x'", "ctx.log", "RuntimeError: chained"):
