@@ -234,6 +234,8 @@ class Visit:
             },
             on_sample=lambda params: params["messages"][0]["content"]["text"],
             on_log=lambda level, data, logger: self.logged.put(data),
+            # There it says which tools failed, as they were asked to.
+            stderr=None,
         )
 
     def run(self):
