@@ -248,6 +248,7 @@ if TYPE_CHECKING:
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
     _Event = Tuple[int, bytes, int]  # of a Stream
+    _Secrets = Callable[[], list[str]]  # of an HTTP request
     # What a decorator gets, and gives back.
     Function = TypeVar("Function", bound=Callable[..., Any])
 else:
@@ -269,6 +270,7 @@ __all__ = [
     "ConnectionClosed",
     "Context",
     "EmbeddedResource",
+    "HttpFailure",
     "Image",
     "InternalError",
     "InvalidParams",
@@ -695,13 +697,13 @@ class ConnectionClosed(ConnectionError):
         self.stderr = stderr
 
 
-class AuthorizationError(ConnectionError):
-    """A server, or its authorization server, does not let this client in.
+class HttpFailure(ConnectionError):
+    """A request over HTTP has come to nothing; the next one may not.
 
-    message: what is wanted, or went wrong
-    url: of whoever said so, without its query; "" where nobody did
-    http_status: what it said, or None
-    challenge: the parameters of its WWW-Authenticate, and their "scheme"
+    message: what happened, and what may help
+    url: of whoever said so, without its user and query; "" where nobody did
+    http_status: what it said, or None where nobody answered
+    challenge: the parameters of its WWW-Authenticate, and their "scheme"; or {}
     """
 
     def __init__(
@@ -715,6 +717,10 @@ class AuthorizationError(ConnectionError):
         self.url = url
         self.http_status = http_status
         self.challenge = challenge or {}
+
+
+class AuthorizationError(HttpFailure):
+    """A server, or its authorization server, does not let this client in."""
 
 
 class _InputRequired(BaseException):
@@ -11052,7 +11058,8 @@ def _url_host(host: str) -> str:
 # 22. HTTP requests ###########################################################
 ###############################################################################
 # A client's way to a server: proxies, redirects, a pool of connections that are kept
-# alive, and one request with its response. What is said there is not known here.
+# alive, one request with its response, and what to say when it fails. What is said
+# there otherwise is not known here.
 
 
 # The way there
@@ -11082,6 +11089,17 @@ def parse_url(text: str) -> SplitResult:
 
 _PORTS = {"http": 80, "https": 443}
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
+
+
+def secrets_in(url: SplitResult, *headers: Mapping[str, str | bytes]) -> list[str]:
+    """What nobody who is told of a request may see: values of headers, and a query."""
+    from urllib.parse import unquote_plus
+
+    secrets = re.split("[&=]", url.query)
+    secrets += [unquote_plus(each) for each in secrets]
+    for each in headers:
+        secrets += map(str, each.values())
+    return secrets
 
 
 def show_url(url: SplitResult) -> str:
@@ -11481,6 +11499,168 @@ class _RoundTrip:
                 response.close()
         timer.cancel()
         timer.join()
+
+
+def content_type(response: HTTPResponse) -> str:
+    header = response.headers.get("Content-Type", "")
+    return header.partition(";")[0].strip().lower()
+
+
+# What to say when it fails
+_WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
+_MOVED = "redirects to another host are not followed, nor many in a row: use that URL"
+_DOWN = "the server, or what stands before it, is down or busy: try again later"
+# What may help, by the status of a response.
+_REMEDIES = {
+    301: _MOVED,
+    302: _MOVED,
+    303: _MOVED,
+    307: _MOVED,
+    308: _MOVED,
+    403: "it refuses this client: see what hosts and origins, and which tokens, it allows",
+    404: _WRONG_PATH,
+    405: _WRONG_PATH,
+    407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
+    413: "the message is larger than the server takes",
+    429: "too many requests: try again later",
+    500: "the server has failed: its log says why",
+    502: _DOWN,
+    503: _DOWN,
+    504: _DOWN,
+}
+# By the number that OpenSSL gives to what is wrong with a certificate.
+_OTHER_NAME = (
+    "the certificate is for another host name: is this the name that the server has in "
+    "it? See Client(ssl_context=)"
+)
+_UNKNOWN_CA = (
+    "the certificate is not signed by anybody that this machine trusts. For a CA of your "
+    "own: Client(ssl_context=ssl.create_default_context(cafile=...))"
+)
+_CERTIFICATE_FAULTS = {
+    9: "the certificate is not valid yet: is the clock right?",
+    10: "the certificate has expired, or the clock is wrong",
+    18: _UNKNOWN_CA,
+    19: _UNKNOWN_CA,
+    20: _UNKNOWN_CA,
+    21: _UNKNOWN_CA,
+    62: _OTHER_NAME,
+    64: _OTHER_NAME,
+}
+_TUNNEL_STATUS = re.compile("Tunnel connection failed: ([0-9]{3})")
+
+
+def http_failure(
+    url: SplitResult,
+    proxy: _Proxy | None,
+    told: str,
+    status: int | None = None,
+    challenge: dict[str, str] | None = None,
+) -> HttpFailure:
+    """The exception that says where it was, and what happened."""
+    place = show_url(url)
+    by = "" if proxy is None else f", by the proxy {proxy.host}:{proxy.port}"
+    return HttpFailure(printable(f"{place}{by}: {told}"), place, status, challenge)
+
+
+def describe_response(response: HTTPResponse, body: bytes, is_first: bool) -> str:
+    """What a response says that is no answer, for an error text, and what may help.
+
+    is_first: no server was found there so far, so the URL may be wrong
+    """
+    told = f"HTTP {response.status} {response.reason[:100]}".strip()
+    remedy = _REMEDIES.get(response.status, "")
+    if response.status < 300:
+        kind = content_type(response)
+        told += " without an answer" + (f", but {show(kind)}" if kind else "")
+        remedy = _WRONG_PATH
+    location = response.headers.get("Location", "")
+    if location:
+        # Its user and its query may be secrets, too.
+        bare = re.sub("//[^/]*@", "//", location.partition("?")[0])
+        told += f" to {show(bare, 300)}"
+    words = _words_of(body)
+    if words:
+        told += f": {words}"
+    again = response.headers.get("Retry-After", "")
+    if again.isdigit():
+        told += f" (try again in {again[:10]} s)"
+    if remedy and (is_first or remedy is not _WRONG_PATH):
+        told += f"; {remedy}"
+    return told
+
+
+def _words_of(body: bytes) -> str:
+    """What a body says to people: an error's message, a page's title, a text."""
+    with suppress(McpError):
+        answer = object_or_empty(parse_message(body))
+        message = member_at(answer, ["error", "message"])
+        if isinstance(message, str):
+            return message[:500]
+    text = body.decode("utf-8", "replace")
+    title = re.search("(?is)<title[^>]*>([^<]{1,300})", text)
+    if title is not None:
+        return f"a web page, {show(title[1].strip(), 300)}"
+    if re.match(r"(?is)\s*<(!doctype|html)", text):
+        return "a web page"
+    return text[:500].strip()
+
+
+def describe_exception(
+    error: Exception, url: SplitResult, proxy: _Proxy | None, is_first: bool
+) -> str:
+    """What was in the way of a request, for an error text, and what may help."""
+    import socket
+    from http.client import BadStatusLine
+
+    hop = _origin(url)[1:] if proxy is None else (proxy.host, proxy.port)
+    # What has not imported it has no errors of it.
+    ssl = sys.modules.get("ssl")
+    if isinstance(error, socket.gaierror):
+        return (
+            f"the name {hop[0]} does not resolve: is it spelled right, is there a "
+            "network, is a proxy needed (HTTPS_PROXY)?"
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return (
+            f"nobody listens at {hop[0]}, port {hop[1]}: is the server running, is the "
+            "port right?"
+        )
+    if ssl is not None and isinstance(error, ssl.SSLCertVerificationError):
+        fault = _CERTIFICATE_FAULTS.get(error.verify_code, "the certificate is refused")
+        return f"{fault} ({error.verify_message})"
+    if ssl is not None and isinstance(error, ssl.SSLError):
+        return (
+            f"TLS failed ({error.reason}): does the server speak TLS at this port? If "
+            "it does not, its URL begins with http://"
+        )
+    if _TUNNEL_STATUS.match(str(error)):
+        status = tunnel_status(error) or 0
+        return f"the proxy opens no way there: {error}; {_REMEDIES.get(status, _DOWN)}"
+    if isinstance(error, (BadStatusLine, ConnectionResetError, BrokenPipeError)):
+        told = "the connection was closed before the answer came"
+        if type(error) is BadStatusLine:
+            told = f"what answers there does not speak HTTP: {show(str(error))}"
+        if is_first and url.scheme == "http":
+            told += "; if the server speaks TLS, its URL begins with https://"
+        return told
+    # One of ours says it all.
+    return str(error) if type(error) is ConnectionError else error_text(error)[:500]
+
+
+def may_be_legacy(error: Exception | None) -> bool:
+    """Whether who answers a modern request like this may know sessions: "the modern
+    request returns a 4xx without a recognized modern error body, and the client falls
+    back to initialize" (basic/versioning.md). Some fail with a 500, too."""
+    if isinstance(error, AuthorizationError) or not isinstance(error, HttpFailure):
+        return False
+    return error.http_status is not None and error.http_status >= 400
+
+
+def tunnel_status(error: Exception) -> int | None:
+    """What a proxy has answered that was to open a way to the server."""
+    match = _TUNNEL_STATUS.match(str(error))
+    return None if match is None else int(match[1])
 
 
 ###############################################################################
@@ -12349,8 +12529,12 @@ class HttpRefusal:
         text = show(hide(": ".join(words), secrets), 500)
         if self.status == 403 and "scope" in self.challenge:
             text += f" (it wants the scope {show(self.challenge['scope'])})"
-        if not self.sent:
-            text += "; see Client(auth=)"
+        if "authorization" in map(str.lower, headers):
+            text += (
+                "; it does not take the Authorization that headers=, or the URL, has"
+            )
+        elif not self.sent:
+            text += "; see Client(auth=), or headers="
         return AuthorizationError(
             f"{url}: HTTP {self.status}: {text}", url, self.status, self.challenge
         )
@@ -12940,6 +13124,8 @@ class _ClientSession:
         # Set when the first GET was answered (over HTTP+SSE, when its first event has
         # come), and when it will not be.
         self.get_is_answered = threading.Event()
+        # Over HTTP+SSE: it was told where to POST.
+        self.has_endpoint = False
 
     def headers(self) -> Headers:
         """What a request says to be part of this session."""
@@ -13015,44 +13201,41 @@ class _Rejection:
 
     def __init__(
         self,
+        post: _Post,
         url: SplitResult,
         session: _ClientSession,
         response: HTTPResponse,
         body: bytes,
+        failure: HttpFailure,
     ) -> None:
         self.url = url
         self.session = session
         self.status = response.status
         self.location = response.headers.get("Location", "")
-        self._reason = response.reason[:100]
-        self._body = body
+        self._request_id = post.request_id
+        self._failure = failure
+        self._answer: Json = {}
+        with suppress(McpError):
+            self._answer = object_or_empty(parse_message(body))
 
     def parse_error(self) -> McpError | None:
         """The JSON-RPC error in the body, if there is one."""
-        with suppress(ParseError):
-            answer = object_or_empty(parse_message(self._body))
-            error = object_or_empty(answer.get("error"))
-            if "code" in error:
-                return McpError.from_wire(error)
-        return None
+        error = object_or_empty(self._answer.get("error"))
+        if "code" not in error:
+            return None
+        parsed = McpError.from_wire(error)
+        parsed.http_status = self.status
+        return parsed
 
-    def to_error(self) -> McpError:
+    def to_error(self) -> McpError | HttpFailure:
         """The exception that says it in the server's words."""
         error = self.parse_error()
-        if error is not None:
-            return error
-        told = f"HTTP {self.status} {self._reason}"
-        if self.location:
-            # A query may hold secrets.
-            told += f" to {show(self.location.partition('?')[0], 300)}"
-        words = self._body.decode("utf-8", "replace")[:500].strip()
-        # Raw, as every message is: str() of the error shows it escaped.
-        return McpError(-32603, f"{told}: {words}", {"status": self.status})
-
-
-def _content_type(response: HTTPResponse) -> str:
-    header = response.headers.get("Content-Type", "")
-    return header.partition(";")[0].strip().lower()
+        # An error without our id is not about the message, but about the request that
+        # brought it: "The HTTP response body MAY comprise a JSON-RPC error response
+        # that has no id". But who does not understand a request may not know its id.
+        is_ours = self._answer.get("id") == self._request_id or self.status == 400
+        is_refusal = self.status in (401, 403)
+        return self._failure if error is None or is_refusal or not is_ours else error
 
 
 def _read_body(response: HTTPResponse, budget: Budget) -> bytes:
@@ -13184,6 +13367,10 @@ class HttpTransport(Transport):
         version = self.connection.protocol.version or OLDEST
         return {"MCP-Protocol-Version": version, **session.headers()}
 
+    def _is_first(self) -> bool:
+        """Whether no server was found so far at this URL: it may be wrong."""
+        return not self.connection.protocol.version
+
     def _is_legacy(self) -> bool:
         return self.connection.protocol.version < FIRST_MODERN
 
@@ -13212,17 +13399,23 @@ class HttpTransport(Transport):
         body: bytes | None = None,
         request_id: RequestId | None = None,
         patience: float | None = None,
-    ) -> Iterator[HTTPResponse]:
-        """Send an HTTP request; inside is its response, head read. It ends when the
-        request `request_id` does, and after `patience` seconds, if there are any."""
+    ) -> Iterator[tuple[HTTPResponse, _Secrets]]:
+        """Send an HTTP request; inside is its response, head read, and what tells the
+        secrets of the request. It ends when the request `request_id` does, and after
+        `patience` seconds, if there are any. Raises HttpFailure for what goes wrong on
+        the way, inside as well."""
         # A login goes on when this request is given up: the next one will want it.
         is_wanted = partial(self._is_wanted, None)
-        place = f"{url.scheme}://{url.netloc}{url.path}"
+        place = show_url(url)
         for tries in itertools.count():
             given = self._given_headers()
             shown = self._authorizer.headers(method, place)
+            secrets = partial(secrets_in, url, given, shown)
             sent = merge_headers(given, shown, headers)
-            trip, response = self._begin(method, url, sent, body, request_id, patience)
+            with self._telling(url, secrets):
+                trip, response = self._begin(
+                    method, url, sent, body, request_id, patience
+                )
             if response.status not in (401, 403):
                 break
             refusal = HttpRefusal(response, shown, tries, is_wanted)
@@ -13237,9 +13430,26 @@ class HttpTransport(Transport):
                 if not self._authorizer.mend(refusal):
                     raise refusal.to_error(place, said, given)
         try:
-            yield response
+            with self._telling(url, secrets, response.status):
+                yield response, secrets
         finally:
             trip.end()
+
+    @contextmanager
+    def _telling(
+        self, url: SplitResult, secrets: _Secrets, status: int | None = None
+    ) -> Iterator[None]:
+        """Inside, whatever goes wrong on the way becomes an HttpFailure."""
+        try:
+            yield
+        except (McpError, HttpFailure):
+            raise
+        except Exception as error:
+            # http.client has exceptions of its own, beside OSError.
+            proxy = self._pool.proxy
+            told = describe_exception(error, url, proxy, self._is_first())
+            status = status or tunnel_status(error)
+            raise http_failure(url, proxy, hide(told, secrets()), status) from None
 
     def _begin(
         self,
@@ -13268,21 +13478,10 @@ class HttpTransport(Transport):
         """POST a message, and see its answer fed to the connection. A request's failure
         is its answer."""
         try:
-            self._post(post)
-            # Over HTTP+SSE the answer comes on the stream, in its own time.
-            is_due = self._dialect == self.STREAMABLE_HTTP
-            if (
-                is_due
-                and post.request_id is not None
-                and self._is_open(post.request_id)
-            ):
-                raise ConnectionError("the server ended the response without an answer")
-        except (McpError, AuthorizationError) as error:
+            with self._telling(self._url, list):
+                self._post(post)
+        except (McpError, HttpFailure) as error:
             self._fail(post.request_id, error)
-        except Exception as error:
-            # http.client has exceptions of its own, beside OSError.
-            told = f"{show_url(self._url)}: {error_text(error)[:500]}"
-            self._fail(post.request_id, ConnectionClosed(told))
 
     def _fail(self, request_id: RequestId | None, error: Exception) -> None:
         if not self.connection.fail(request_id, error):
@@ -13304,9 +13503,9 @@ class HttpTransport(Transport):
                  --307, 308--> POST where that leads, once
                  --404--> the session is lost: POST in the next one, once
                  --400, 404, 405 to `initialize`--> POST where the HTTP+SSE stream says
-                 --else--> rejected: raises McpError
+                 --else--> rejected: raises McpError, or HttpFailure
 
-        Raises what http.client does, too. A request that was given up is not sent.
+        A request that was given up is not sent.
         """
         while self._is_open(post.request_id):
             rejection = self._post_once(post)
@@ -13327,10 +13526,11 @@ class HttpTransport(Transport):
         headers = {**self._post_headers(post), **session.headers()}
         with self._round_trip(
             "POST", url, headers, post.line, post.request_id, patience
-        ) as response:
+        ) as (response, secrets):
             if response.status >= 300:
                 body = response.read(MAX_ERROR)
-                return _Rejection(url, session, response, body)
+                failure = self._failure(url, response, body, secrets)
+                return _Rejection(post, url, session, response, body, failure)
             if post.url is not None:
                 # What is there now will be there for the next message.
                 self._url = post.url
@@ -13343,7 +13543,20 @@ class HttpTransport(Transport):
         may_resume = bool(stream.last_id) and self._is_legacy()
         if may_resume and self._is_open(post.request_id):
             self._follow(stream, stream.retry)
+        # Over HTTP+SSE the answer comes on the stream, in its own time.
+        is_due = self._dialect == self.STREAMABLE_HTTP and post.request_id is not None
+        if is_due and self._is_open(post.request_id):
+            raise self._failure(url, response, body, secrets)
         return None
+
+    def _failure(
+        self, url: SplitResult, response: HTTPResponse, body: bytes, secrets: _Secrets
+    ) -> HttpFailure:
+        """What a response is that is no answer."""
+        told = describe_response(response, body[:MAX_ERROR], self._is_first())
+        challenge = challenge_in(response.headers)
+        told = hide(told, secrets())
+        return http_failure(url, self._pool.proxy, told, response.status, challenge)
 
     def _post_headers(self, post: _Post) -> Headers:
         """What a POST says besides its session. Raises InvalidParams for what must be
@@ -13416,7 +13629,7 @@ class HttpTransport(Transport):
         self._url = rejection.url
         self._start_listening(self._timeout)
         post.url = None
-        return self.connection.state == Connection.OPEN
+        return self._session.has_endpoint
 
     def _renew(self, lost: _ClientSession, moved: SplitResult | None) -> None:
         """Open a session in place of a lost one, where the server has `moved` if it
@@ -13464,7 +13677,7 @@ class HttpTransport(Transport):
                 post.line,
                 post.request_id,
                 self._timeout,
-            ) as response:
+            ) as (response, _):
                 if response.status >= 300:
                     raise ConnectionError(f"lost the session: HTTP {response.status}")
                 session.take_id(response)
@@ -13495,19 +13708,17 @@ class HttpTransport(Transport):
         coding = response.headers.get("Content-Encoding", "identity")
         if coding.strip().lower() != "identity":
             raise ConnectionError(f"Content-Encoding: {show(coding)} was not asked for")
-        content_type = _content_type(response)
-        if content_type == EVENT_TYPE:
+        kind = content_type(response)
+        if kind == EVENT_TYPE:
             self._read_events(response, stream)
         elif self._dialect == self.HTTP_SSE:
             # Only what comes on the stream is an answer.
             pass
-        elif content_type == JSON_TYPE:
+        elif kind == JSON_TYPE:
             return _read_body(response, self._budget)
-        elif content_type:
-            raise ConnectionError(
-                f"Content-Type: expected {JSON_TYPE} or {EVENT_TYPE}, "
-                f"got {show(content_type)}"
-            )
+        elif kind:
+            said = response.read(MAX_ERROR)
+            raise ConnectionError(describe_response(response, said, self._is_first()))
         return b""
 
     def _read_events(self, response: HTTPResponse, stream: _EventStream) -> None:
@@ -13547,6 +13758,7 @@ class HttpTransport(Transport):
                 f"endpoint: expected a URL on the same host, got {show(reference, 300)}"
             )
         self._url = target
+        self._session.has_endpoint = True
 
     # Streams
     def _start_listening(self, seconds: float) -> None:
@@ -13560,15 +13772,18 @@ class HttpTransport(Transport):
 
     def _listen(self, session: _ClientSession) -> None:
         why = "the server closed the stream"
+        # Where nothing was answered as a stream, the POST's failure tells more.
+        was_stream = True
         try:
             self._follow(_EventStream(session, None, self._budget), 0.0)
+            was_stream = session.get_is_answered.is_set()
         except Exception as error:
             why = f"cannot hear the server: {error_text(error)}"
             self._log.warning(why)
         finally:
-            session.get_is_answered.set()
-            if self._dialect == self.HTTP_SSE:
+            if self._dialect == self.HTTP_SSE and was_stream:
                 self.connection.close(ConnectionClosed(why))
+            session.get_is_answered.set()
 
     def _follow(self, stream: _EventStream, delay: float) -> None:
         """GET a stream in `delay` seconds, and again whenever it ends: until its
@@ -13614,9 +13829,9 @@ class HttpTransport(Transport):
             headers["Last-Event-ID"] = stream.last_id.encode("utf-8")
         with self._round_trip(
             "GET", self._url, headers, request_id=stream.request_id
-        ) as response:
+        ) as (response, _):
             status = response.status
-            if status == 200 and _content_type(response) == EVENT_TYPE:
+            if status == 200 and content_type(response) == EVENT_TYPE:
                 if self._dialect == self.STREAMABLE_HTTP:
                     session.get_is_answered.set()
                 self._read_events(response, stream)
@@ -15328,7 +15543,7 @@ class Listening:
         self._end(Answer(self._waiter, None, None))
         for uri in self._uris:
             if not any(uri in other._uris for other in list(self._listenings)):
-                with suppress(ConnectionClosed):
+                with suppress(ConnectionError):
                     self._client.request("resources/unsubscribe", {"uri": uri})
 
     def __enter__(self) -> Listening:
@@ -15915,8 +16130,8 @@ class Client:
 
     It speaks every revision; "auto" finds out which one the server wants. Its calls
     block their thread, and may be made from any. They raise McpError, ToolError,
-    Timeout, Cancelled, ConnectionClosed and AuthorizationError, and for arguments that
-    have no form in JSON TypeError or ValueError. `timeout` and `total_timeout` may be
+    Timeout, Cancelled, ConnectionClosed and HttpFailure, and for arguments that have no
+    form in JSON TypeError or ValueError. `timeout` and `total_timeout` may be
     changed at any time.
     """
 
@@ -16039,9 +16254,9 @@ class Client:
         """Reach the server, agree on a revision. Blocks, for `timeout` at most. Returns
         the client itself. Calls of other threads wait until it is done.
 
-        Raises ConnectionClosed, also when close() comes meanwhile, UnsupportedVersion,
-        Timeout, RuntimeError when it is connected already, or about to be, and
-        TypeError for a target that is none.
+        Raises ConnectionClosed, also when close() comes meanwhile, HttpFailure,
+        UnsupportedVersion, Timeout, RuntimeError when it is connected already, or about
+        to be, and TypeError for a target that is none.
         """
         mine = _Conversation()
         with self._lock:
@@ -16338,6 +16553,8 @@ class Client:
             # "any other error [...]: the server is legacy".
             if self._version in MODERN_VERSIONS:
                 raise self._not_spoken("server/discover", error) from error
+            offered = LEGACY_VERSIONS
+        elif self._version == "auto" and may_be_legacy(error):
             offered = LEGACY_VERSIONS
         else:
             raise error

@@ -61,6 +61,7 @@ from mcp_lite import (  # noqa: E402
     ConnectionClosed,
     Context,
     EmbeddedResource,
+    HttpFailure,
     Image,  # noqa: E402
     InternalError,
     InvalidParams,
@@ -11594,6 +11595,23 @@ def begin_stream(sock, *events):
     )
 
 
+def http_failure_of(url, **options):
+    """What connect() raises, which must be an HttpFailure that shows no secret."""
+    url = url.replace("//", "//ann:p4ssw0rd@") + "?key=hush-hush"
+    headers = {"X-Api-Key": "s3cret-key", **options.pop("headers", {})}
+    with pytest.raises(HttpFailure) as caught:
+        Client(url, headers=headers, **options).connect()
+    failure = caught.value
+    assert not re.search("p4ssw0rd|hush-hush|s3cret|%", str(failure))
+    assert isinstance(failure, ConnectionError)
+    # A traceback has nothing of http.client's.
+    assert failure.__cause__ is None
+    assert failure.__context__ is None or failure.__suppress_context__
+    bare = url.partition("?")[0].replace("ann:p4ssw0rd@", "")
+    assert failure.url == bare and str(failure).startswith(bare)
+    return failure
+
+
 def answer_to(seen, text):
     return {
         "jsonrpc": "2.0",
@@ -11839,7 +11857,7 @@ class TestHttpClient:
             client = Client(
                 url, headers={"Authorization": "Bearer secret"}, version="2025-11-25"
             )
-            with pytest.raises(McpError, match="HTTP 307.*gone") as caught:
+            with pytest.raises(HttpFailure, match="HTTP 307.*gone") as caught:
                 client.connect()
             assert len(seen) <= 2 and where.partition("?")[0] in str(caught.value)
             assert "secret" not in str(caught.value)
@@ -11898,7 +11916,7 @@ class TestHttpClient:
         with web_server(script) as (url, _), Client(url) as client:
             assert client.call("x") == "called"
             down.append(True)
-            with pytest.raises((McpError, ConnectionClosed)):
+            with pytest.raises(HttpFailure):
                 client.call("x")
             down.clear()
             assert client.call("x") == "called"
@@ -12067,7 +12085,7 @@ class TestHttpClient:
             url
         ) as client:
             assert client.call("x") == "x"
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(HttpFailure):
                 client.call("dies")
             assert dead == [0] and client.call("dies") == "x"
 
@@ -12175,7 +12193,7 @@ class TestHttpClient:
                     assert text_of(result) == str(n)
                 except (Timeout, Cancelled):
                     assert kind < 2
-                except ConnectionClosed:
+                except HttpFailure:
                     lost.append(str(n))
 
         interval = sys.getswitchinterval()
@@ -12268,8 +12286,8 @@ class TestHttpClient:
     @pytest.mark.parametrize(
         "status, body, error, said",
         [
-            (500, b"out of order", McpError, "out of order"),
-            (502, b"", McpError, "502"),
+            (500, b"out of order", HttpFailure, "out of order"),
+            (502, b"", HttpFailure, "502"),
             (401, b"no token", AuthorizationError, "no token"),
             (
                 400,
@@ -12286,11 +12304,11 @@ class TestHttpClient:
                 MethodNotFound,
                 "no such thing",
             ),
-            (202, b"", ConnectionClosed, "without an answer"),
-            (200, b"{", ConnectionClosed, "without an answer"),
-            (200, b"<html>", ConnectionClosed, "without an answer"),
-            (200, b": nothing\n\n", ConnectionClosed, "without an answer"),
-            (200, b"event: x\ndata: y\n\n", ConnectionClosed, "without an answer"),
+            (202, b"", HttpFailure, "without an answer"),
+            (200, b"{", HttpFailure, "without an answer"),
+            (200, b"<html>", HttpFailure, "without an answer"),
+            (200, b": nothing\n\n", HttpFailure, "without an answer"),
+            (200, b"event: x\ndata: y\n\n", HttpFailure, "without an answer"),
         ],
     )
     def test_errors_are_told_in_the_server_s_words(self, status, body, error, said):
@@ -12312,11 +12330,163 @@ class TestHttpClient:
                 client.call("fails")
             assert client.call("x") == "x"
 
-    def test_nobody_is_there(self):
-        """A refused connection is a ConnectionClosed that names the URL."""
+    @pytest.mark.parametrize("version", ["auto", "2025-11-25", MODERN])
+    @pytest.mark.parametrize(
+        "status, headers, body, said",
+        [
+            (400, {}, b"not this", "HTTP 400 X: not this$"),
+            (
+                401,
+                {"WWW-Authenticate": 'Bearer realm="x", scope="files"'},
+                b"who is it",
+                'HTTP 401: "who is it"; it does not take the Authorization',
+            ),
+            (
+                403,
+                {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="a b"'},
+                b"",
+                'HTTP 403: "insufficient_scope" .it wants the scope "a b".;',
+            ),
+            (403, {}, b"not your s3cret-key", r"HTTP 403 X: not your \*\*\*; .*token"),
+            (404, {}, b"no /mcp?key=hush-hush", "HTTP 404 X: no .*path of the URL"),
+            (
+                404,
+                {"Content-Type": "text/html"},
+                b"<!doctype html><html><title>\n Oops\x1b </title></html>",
+                'HTTP 404 X: a web page, "Oops.*"; is the path of the URL right?',
+            ),
+            (
+                404,
+                {},
+                {"jsonrpc": "2.0", "error": {"code": -32600, "message": "lost"}},
+                "HTTP 404 X: lost; is the path of the URL right?",
+            ),
+            (405, {}, b"", "HTTP 405 X; is the path of the URL right?"),
+            (
+                429,
+                {"Retry-After": "7"},
+                b"slowly",
+                r"HTTP 429 X: slowly \(try again in 7 s\); too many requests",
+            ),
+            (500, {}, b"oops", "HTTP 500 X: oops; the server has failed: its log"),
+            (503, {}, b"", "HTTP 503 X; the server, or what stands before it, is down"),
+            (
+                200,
+                {"Content-Type": "text/html"},
+                b"<html><title>Welcome</title>",
+                'HTTP 200 X without an answer, but "text/html": a web page, "Welcome"; '
+                "is the path of the URL right?",
+            ),
+            (200, {}, {"hello": 1}, 'HTTP 200 X without.*: {"hello": 1}; is the path'),
+            (
+                302,
+                {"Location": "https://ann:p4ssw0rd@other.invalid/x?key=hush-hush"},
+                b"",
+                'HTTP 302 X to "https://other.invalid/x"; redirects to another host',
+            ),
+        ],
+    )
+    def test_what_a_url_answers_is_told(self, version, status, headers, body, said):
+        """The URL, the status, what the server says, and what may help: whatever
+        revision is wanted, and never what was sent to be let in.
+        """
+        with web_server(lambda seen, sock: (status, headers, body)) as (url, _):
+            failure = http_failure_of(url, version=version)
+        assert re.search(said, str(failure)), failure
+        assert failure.http_status == status
+        is_login = "WWW-Authenticate" in headers
+        assert isinstance(failure, AuthorizationError) == is_login
+        assert failure.challenge.get("scope") == (
+            {401: "files", 403: "a b"}[status] if is_login else None
+        )
+
+    def test_a_wrong_token_is_told(self, site):
+        """The server does not take it: that is no question of revisions."""
+        for version in ("auto", "2025-11-25", MODERN):
+            token = {"Authorization": "Bearer s3cret-token"}
+            failure = http_failure_of(site.mcp, headers=token, version=version)
+            assert failure.http_status == 401 and isinstance(
+                failure, AuthorizationError
+            )
+            assert "; it does not take the Authorization" in str(failure)
+            with pytest.raises(AuthorizationError, match="see Client.auth=., or head"):
+                Client(site.mcp, version=version).connect()
+
+    def test_a_wrong_path_of_our_own_server_is_told(self, server):
+        """What the server says is told, and its status."""
+        with server.start_http() as http:
+            failure = http_failure_of(http.url.replace("/mcp", "/mpc"))
+            assert failure.http_status == 404
+            assert 'HTTP 404 Not Found: nothing at "/mpc"; is the path' in str(failure)
+            with Client(http.url) as client, pytest.raises(MethodNotFound) as caught:
+                client.request("no/thing")
+            # An answer of the server's to a message has its status, too.
+            assert caught.value.http_status == 404
+
+    def test_a_way_that_does_not_lead_there_is_told(self, monkeypatch):
+        """A port where nobody listens, a name that nobody has, what speaks no HTTP."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        with pytest.raises(ConnectionClosed, match=f"127.0.0.1:{port}/mcp"):
+        failure = http_failure_of(f"http://127.0.0.1:{port}/mcp")
+        assert f"nobody listens at 127.0.0.1, port {port}" in str(failure)
+        assert failure.http_status is None and failure.challenge == {}
+        failure = http_failure_of("http://no-such-host.invalid/mcp")
+        assert "the name no-such-host.invalid does not resolve" in str(failure)
+
+        def script(seen, sock):
+            sock.sendall(b"220 mail.example ESMTP s3cret-key\r\n")
+
+        with web_server(script) as (url, _):
+            failure = http_failure_of(url)
+        assert "does not speak HTTP: " in str(failure) and "ESMTP" in str(failure)
+
+    def test_failures_of_tls_are_told(self, server, certificate):
+        """Each has its own text, with its remedy."""
+        theirs, ours = certificate
+        with server.start_http(ssl_context=theirs) as http:
+            url = f"https://127.0.0.1:{http.port}/mcp"
+            failure = http_failure_of(url)
+            assert "not signed by anybody that this machine trusts" in str(failure)
+            assert "ssl_context=" in str(failure)
+            failure = http_failure_of(
+                url.replace("127.0.0.1", "127.1"), ssl_context=ours
+            )
+            assert "the certificate is for another host name" in str(failure)
+            failure = http_failure_of(url.replace("https:", "http:"), ssl_context=ours)
+            assert "its URL begins with https://" in str(failure)
+        with server.start_http() as http:
+            failure = http_failure_of(http.url.replace("http:", "https:"))
+            assert "TLS failed" in str(failure) and "http://" in str(failure)
+
+    def test_failures_of_a_proxy_are_told(self, monkeypatch):
+        """It is named with what it answers, as the way to plain HTTP, and to TLS."""
+        for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
+            monkeypatch.delenv(name, raising=False)
+
+        def script(seen, sock):
+            return 407, {"Proxy-Authenticate": "Basic"}, b""
+
+        with web_server(script) as (proxy, _):
+            address = proxy[len("http://") : -len("/mcp")]
+            for name in ("http_proxy", "https_proxy"):
+                monkeypatch.setenv(name, f"http://eve:s3cret@{address}")
+            for url in ("http://far.invalid/mcp", "https://far.invalid/mcp"):
+                failure = http_failure_of(url)
+                assert f"{url}, by the proxy {address}: " in str(failure)
+                assert failure.http_status == 407
+                assert str(failure).endswith(
+                    "; the proxy wants a user and a password, in HTTPS_PROXY or "
+                    "HTTP_PROXY"
+                )
+        failure = http_failure_of("http://far.invalid/mcp")
+        host, _, port = address.partition(":")
+        assert f"nobody listens at {host}, port {port}" in str(failure)
+
+    def test_nobody_is_there(self):
+        """A refused connection is an HttpFailure that names the URL."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        with pytest.raises(HttpFailure, match=f"127.0.0.1:{port}/mcp"):
             Client(f"http://127.0.0.1:{port}/mcp").connect()
 
     def test_what_is_too_large_is_told(self, server):
@@ -12325,7 +12495,7 @@ class TestHttpClient:
         """
         with server.start_http(max_body=100_000) as http, Client(
             http.url
-        ) as client, pytest.raises(McpError, match="more than 100000 bytes"):
+        ) as client, pytest.raises(HttpFailure, match="more than 100000 bytes"):
             client.call("echo", value="x" * 20_000_000)
 
     # Resuming
@@ -12419,7 +12589,7 @@ class TestHttpClient:
         with web_server(site) as (url, seen), Client(
             url, version="2025-11-25"
         ) as client:
-            with pytest.raises(ConnectionClosed, match="without an answer"):
+            with pytest.raises(HttpFailure, match="without an answer"):
                 client.call("x")
             client.ping()
             methods = [member(each, "message", "method") for each in seen]
@@ -12603,7 +12773,7 @@ class TestHttpClient:
             return {"action": "accept", "content": {"name": "x"}}
 
         with Client(http.url, version="2025-11-25", on_elicit=answer) as client:
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(HttpFailure):
                 client.get_prompt("asks")
             assert client.call("greet", name="Bo") == "hello Bo"
             eventually(lambda: not client._connection.protocol.in_flight)
@@ -12721,7 +12891,7 @@ class TestHttpClient:
                 mcp_lite.UnsupportedVersion,
                 "1999-01-01",
             ),
-            ({}, ConnectionClosed, "without|no answer"),
+            ({}, HttpFailure, "without|no answer"),
         ],
         ids=["error", "revision", "nothing"],
     )
@@ -12774,7 +12944,7 @@ class TestHttpClient:
         ) as client:
             # Each session would be told of it.
             client.subscribe("x://note")
-            with pytest.raises(McpError, match="HTTP 404 X: no session"):
+            with pytest.raises(HttpFailure, match="HTTP 404 X: no session"):
                 client.call("x")
             methods = [member(each, "message", "method") for each in list(seen)]
             assert methods.count("initialize") == 1 + mcp_lite.MAX_FAILURES
@@ -13166,7 +13336,7 @@ class TestHttpClient:
                 "Basic YW5uOnBAc3M="
             }
             seen.clear()
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(HttpFailure):
                 Client("https://far.invalid/mcp").connect()
             assert (seen[0]["method"], seen[0]["path"]) == (
                 "CONNECT",
@@ -13175,7 +13345,7 @@ class TestHttpClient:
             assert seen[0]["headers"]["proxy-authorization"] == "Basic YW5uOnBAc3M="
             seen.clear()
             monkeypatch.setenv("no_proxy", "far.invalid")
-            with pytest.raises(ConnectionClosed):
+            with pytest.raises(HttpFailure):
                 Client("http://far.invalid:81/mcp").connect()
             assert seen == []
             with Client(url) as client:
@@ -13207,7 +13377,7 @@ class TestHttpClient:
             url = url.replace("//", "//ann:p%40ss@") + "?key=hush#part"
             with Client(url) as client:
                 client.call("x")
-                with pytest.raises(ConnectionClosed) as caught:
+                with pytest.raises(HttpFailure) as caught:
                     client.call("y")
             assert {each["headers"]["authorization"] for each in seen} == {
                 "Basic YW5uOnBAc3M="
@@ -13289,7 +13459,7 @@ class TestHttpClient:
             (b"Content-Type: text/event-stream\r\n\r\ndata: %b", "an event of more"),
             (b"Content-Type: text/event-stream\r\n\r\n:%b", "an event of more"),
             (b"Content-Type: application/json\r\n\r\n%b", "without an answer"),
-            (b"Content-Type: text/html\r\n\r\n<p>hi", "got .text/html"),
+            (b"Content-Type: text/html\r\n\r\n<p>hi", "text/html"),
             (
                 b"Content-Type: application/json\r\nContent-Encoding: gzip\r\n\r\n\x1f",
                 "Content-Encoding: .gzip. was not asked for",
@@ -13321,7 +13491,7 @@ class TestHttpClient:
         with web_server(modern_site(tools_call=call)) as (url, _), Client(
             url
         ) as client:
-            with pytest.raises(ConnectionClosed, match=said):
+            with pytest.raises(HttpFailure, match=said):
                 client.call("bad")
             assert client.call("good") == "good"
             assert client._connection.transport._budget.taken == 0
@@ -13350,7 +13520,7 @@ class TestHttpClient:
                 budget = client._connection.transport._budget
                 calls = [client.start_call(name) for name in ("body", "line")]
                 eventually(lambda: budget.taken > 800_000)
-                with pytest.raises(ConnectionClosed, match="unfinished answers"):
+                with pytest.raises(HttpFailure, match="unfinished answers"):
                     client.call("line")
                 assert not any(each.done() for each in calls)
                 for each in calls:
@@ -13412,7 +13582,7 @@ class TestHttpClient:
             url
         ) as client:
             assert client.call("few") == "here"
-            with pytest.raises(ConnectionClosed, match="more than 20 interim"):
+            with pytest.raises(HttpFailure, match="more than 20 interim"):
                 client.call("many")
 
     def test_what_drips_behind_an_answer(self):
@@ -13624,7 +13794,7 @@ class TestHttpClient:
                 server.remove_tool("extra")
                 next(events)
                 http.close()
-                with contextlib.suppress(ConnectionClosed):
+                with contextlib.suppress(ConnectionError):
                     assert list(events) == []
 
     def test_who_only_listens_comes_back(self, server):
@@ -14338,8 +14508,9 @@ class TestAuthorization:
         with Client(site.mcp, auth=auth, version=MODERN) as client:
             asked = len(site.seen)
             site.pages["/mcp"] = (403, {}, b"not from there")
-            with pytest.raises(McpError, match="not from there"):
+            with pytest.raises(HttpFailure, match="not from there") as caught:
                 client.request("tools/call", {"name": "x"})
+        assert not isinstance(caught.value, AuthorizationError)
         assert len(site.seen) == asked + 1
 
     def test_a_login_goes_to_its_own_server_only(self, site):
@@ -16975,7 +17146,7 @@ ENDS = (
     Timeout,
     Cancelled,
     ConnectionClosed,
-    mcp_lite.AuthorizationError,
+    HttpFailure,
 )
 TOOL = {
     "name": "t",
@@ -19200,7 +19371,7 @@ class TestSoak:
         with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
             url, version="2025-11-25"
         ) as client:
-            with pytest.raises(ConnectionClosed, match="lost the session: HTTP 503"):
+            with pytest.raises(HttpFailure, match="lost the session: HTTP 503"):
                 client.call("x")
             assert client.call("x") == "s3"
 

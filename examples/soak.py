@@ -286,7 +286,8 @@ class Visit:
 
     def settle_error(self, what, error, right):
         """Book what nobody asked for. Only a restart excuses it."""
-        closed = isinstance(error, ConnectionClosed)
+        # Over HTTP, HttpFailure.
+        closed = isinstance(error, ConnectionError)
         ended = closed or "no such session" in str(error)
         if ended and self.may_be_restarted():
             self.soak.book(failures=1)
@@ -427,7 +428,7 @@ class Visit:
         with self.client.listen(uris=[uri]) as listening:
 
             def take_down():
-                with contextlib.suppress(ConnectionClosed):
+                with contextlib.suppress(ConnectionError):
                     for event in listening:
                         events.put(event["params"].get("uri") or event["method"])
 
