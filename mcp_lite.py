@@ -6203,7 +6203,8 @@ class Endpoint:
         capabilities        whenever it must know them
         serve_request       once for each request, on a thread that is free to take its
                             time; but on the reading thread, so it must not block, where
-                            the row of the method says `inline`
+                            the row of the method says `inline`. If it `may_block` there
+                            all the same, only a handshake is served so
         serve_notification  on the reading thread, in order, so it must not block; not
                             for what is about an open request: it knows that by itself
         output_lost         once, when a write has failed: nobody hears of us any more.
@@ -6220,6 +6221,9 @@ class Endpoint:
     connection.flush(). Who never answers leaves the request open, until it is
     cancelled.
     """
+
+    # The user's code may run for any request.
+    may_block = False
 
     def capabilities(self) -> Json:
         """What this side declares: {"tools": {}}, say."""
@@ -6355,9 +6359,8 @@ class Connection:
     def _pool(self, kind: str, limit: int) -> Workers | Lane:
         if kind in self._pools:
             return self._pools[kind]
-        fresh = self._make_pool(kind, limit)
         # Another thread may have been faster.
-        pool = self._pools.setdefault(kind, fresh)
+        pool = self._pools.setdefault(kind, self._make_pool(kind, limit))
         if self.state == self.OVER:
             pool.close(0.0)
         return pool
@@ -6436,7 +6439,9 @@ class Connection:
                 if not self._is_ended(request):
                     batch.open.append(request)
                     request.batch = batch
-        if not request.row.inline:
+        if not request.row.inline or (
+            self.endpoint.may_block and not request.row.handshake
+        ):
             return [request]
         # Here and now, so that what follows in the stream finds it done.
         self.endpoint.serve_request(self, request)
@@ -7615,6 +7620,7 @@ class Context:
         # brought, until one of them is taken.
         self._fresh: set[str] = set()
         self._unused_states: list[SealedState] = []
+        self._has_loaded = False
         # Key -> value.
         self._once: Json = {}
         # Numbers the questions without a key.
@@ -7842,6 +7848,14 @@ class Context:
             raise ValueError(
                 f"questions: expected {MAX_ASKED} at most, got {len(questions)}"
             )
+        if self._request.modern and not self._request.row.asks:
+            # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
+            # responses on any other client requests" than those three.
+            raise InvalidRequest(
+                f"{self._request.method}: nothing can be asked in {NEWEST} but while a "
+                "tool, a prompt or a resource is served"
+            )
+        self.load_answers()
         for method, params in questions.values():
             self._require_capability(method, params)
         fitted = {
@@ -7868,6 +7882,7 @@ class Context:
         In the modern era the value travels through the client, signed, but readable:
         let it be no secret.
         """
+        self.load_answers()
         if key not in self._once:
             self._once[key] = json.loads(encode_json(to_plain(fn())))
         return self._once[key]
@@ -7958,16 +7973,22 @@ class Context:
             "once": self._once,
             "asked": {key: fingerprint(question) for key, question in asked.items()},
         }
-        return self._signer.seal(record, self._binding())
+        return self._signer.seal(record, self._binding)
 
     def load_answers(self) -> None:
         """Take what a request that comes again brings: our record, and new answers.
 
         Raises InvalidParams for answers that are no objects, and for a requestState
         that is not ours, belongs to another request, is old, or was used. What answers
-        nothing that was asked is ignored.
+        nothing that was asked is ignored. Done once, when the handler begins, or what
+        is around it has a question: so whoever changes `params` before that changes
+        them in each round.
         """
-        params = self._request.params
+        request = self._request
+        params = request.params
+        if self._has_loaded or not (request.modern and request.row.asks):
+            return
+        self._has_loaded = True
         if "inputResponses" not in params and "requestState" not in params:
             return
         fresh = params.get("inputResponses", {})
@@ -7976,7 +7997,7 @@ class Context:
                 f"inputResponses: expected an object of objects, got {show(fresh)}"
             )
         if "requestState" in params:
-            state = self._signer.open(params["requestState"], self._binding())
+            state = self._signer.open(params["requestState"], self._binding)
             self._unused_states.append(state)
             record = state.record
         else:
@@ -8002,6 +8023,7 @@ class Context:
         with suppress(IndexError):
             self._signer.use(self._unused_states.pop())
 
+    @cached_property
     def _binding(self) -> str:
         """What a requestState is good for: this method, with these, by this caller."""
         params = self._request.params
@@ -13996,6 +14018,64 @@ def missing(text: str, data: Json, version: str) -> NotFound:
     return error
 
 
+def check_function(what: str, fn: Any, *parameters: str) -> None:
+    """Raise TypeError unless fn can be called with these, and returns by itself."""
+    import inspect
+
+    expected = f"{what}: expected a function({', '.join(parameters)})"
+    if not callable(fn):
+        raise TypeError(f"{expected}, got {show(fn)}")
+    # Of an object that can be called, it is the method.
+    for each in (fn, type(fn).__call__):
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            raise TypeError(f"{expected} without async")
+    try:
+        inspect.signature(fn).bind(*parameters)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{expected}: {error}") from None
+
+
+def go_through(
+    middleware: tuple[Callable[..., Any], ...],
+    ctx: Context,
+    params: Json,
+    handler: Callable[[Context, Json], Json],
+) -> Json:
+    """What a handler returns, through middleware, the first of them outermost.
+
+    Each gets a function that calls the rest of them, and at last the handler.
+    """
+    if not middleware:
+        return handler(ctx, params)
+    fn = middleware[0]
+    name = getattr(fn, "__name__", type(fn).__name__)
+
+    def call_next(others: Json | None = None) -> Json:
+        if others is not None:
+            _check_others(name, ctx._request.row, others)
+        given = params if others is None else others
+        return go_through(middleware[1:], ctx, given, handler)
+
+    result = fn(ctx, ctx._request.method, params, call_next)
+    if not isinstance(result, dict):
+        raise TypeError(
+            f"the middleware {name} must return a dict, a result, got {show(result)}"
+        )
+    return result
+
+
+def _check_others(middleware: str, row: Method, params: object) -> None:
+    """Raise TypeError for parameters that a handler cannot have admitted."""
+    try:
+        if not isinstance(params, dict):
+            raise InvalidParams(f"params: expected a dict, got {show(params)}")
+        check_members(row.params, params)
+    except InvalidParams as error:
+        raise TypeError(
+            f"the middleware {middleware}: call_next(params): {error}"
+        ) from None
+
+
 class Session:
     """A legacy session, as far as it is told of changes."""
 
@@ -14124,6 +14204,8 @@ class ServerEndpoint(Endpoint):
         self._max_message = max_message
         self._cache_ttl_ms = cache_ttl_ms
         self._mask_errors = mask_errors
+        # Around every request, the outermost first. This, too, is replaced under _lock.
+        self._middleware: tuple[Callable[..., Any], ...] = ()
         # Who is told of changes. Both are replaced, never changed, under _lock.
         self._sessions: list[Session] = []
         self._subscriptions: list[Subscription] = []
@@ -14222,9 +14304,13 @@ class ServerEndpoint(Endpoint):
         """
         ctx = Context(connection, request, self._signer)
         try:
-            if request.modern and request.row.asks:
-                ctx.load_answers()
-            result = getattr(self, request.row.handler)(ctx, request.params)
+            handler = getattr(self, request.row.handler)
+            if self._middleware:
+                result = self._go_through(ctx, handler)
+            else:
+                if request.modern and request.row.asks:
+                    ctx.load_answers()
+                result = handler(ctx, request.params)
             if result is None:
                 return
             message = self._result_message(request, result)
@@ -14234,7 +14320,35 @@ class ServerEndpoint(Endpoint):
             failure = self._to_mcp_error(request, error)
             message = error_message(request.id, failure)
             message["error"]["code"] = fit_code(failure.code, request.version)
+            if request.row.handshake:
+                # It has opened nothing.
+                connection.protocol.version = ""
         connection.respond(request, message)
+
+    def add_middleware(self, fn: Callable[..., Any]) -> None:
+        """Have a function called around every request, inside of those before it."""
+        with self._lock:
+            self._middleware = (*self._middleware, fn)
+        self.may_block = True
+
+    def _go_through(
+        self, ctx: Context, handler: Callable[[Context, Json], Json | None]
+    ) -> Json | None:
+        """What a handler returns, by way of the middleware; None: it stays open."""
+        request = ctx._request
+        stays_open = False
+
+        def serve(ctx: Context, params: Json) -> Json:
+            nonlocal stays_open
+            ctx.load_answers()
+            result = handler(ctx, params)
+            stays_open = result is None
+            # What is told to all is the Registry's; they are to change a copy.
+            is_shared = request.row.handshake or request.row.cache_scope == "public"
+            return json.loads(encode_json(result)) if is_shared else result or {}
+
+        result = go_through(self._middleware, ctx, request.params, serve)
+        return None if stays_open else result
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
         """What the client is told of what a handler raised."""
@@ -14271,11 +14385,13 @@ class ServerEndpoint(Endpoint):
         reused (server/utilities/caching.md).
         """
         if request.modern:
-            result["resultType"] = kind
+            # Middleware may give us a result that it keeps, and may know better.
+            result = {"resultType": kind, **result}
             result["_meta"] = {**result.get("_meta", {}), META_SERVER_INFO: self._info}
             if request.row.cache_scope and kind == "complete":
-                result["ttlMs"] = self._cache_ttl_ms
-                result["cacheScope"] = request.row.cache_scope
+                scope = "private" if self._middleware else request.row.cache_scope
+                result.setdefault("ttlMs", self._cache_ttl_ms)
+                result.setdefault("cacheScope", scope)
         return result_message(request.id, result)
 
     # Handlers: lifecycle, logging
@@ -14937,6 +15053,34 @@ class Server:
             return function
 
         return register
+
+    def middleware(self, fn: Function) -> Function:
+        """Have a function called around every request, `initialize`, `server/discover`
+        and lists too, as @server.middleware. The first one is the outermost.
+
+            @server.middleware
+            def log(ctx, method, params, call_next):
+                begun = time.monotonic()
+                try:
+                    return call_next()
+                finally:
+                    print(method, params.get("name"), time.monotonic() - begun)
+
+        fn: fn(ctx, method, params, call_next) returns a result as on the wire, a dict:
+            that of call_next(), which goes on as it came, or of call_next(params),
+            which goes on with others; or one of its own. What it raises is answered as
+            what a tool's function raises, McpError as it is. Else TypeError
+
+        It runs on the thread of the request, not where run_on says, and again for each
+        answer of the client's, as the functions do; a question to a modern client
+        passes it as an exception that `except Exception` leaves alone. The result of
+        subscriptions/listen is {}, as soon as it is open: its own comes at its end.
+        What revision and transport want in a result is added later. Lists are then
+        "private" to caches, unless the result has another cacheScope.
+        """
+        check_function("middleware", fn, "ctx", "method", "params", "call_next")
+        self._endpoint.add_middleware(fn)
+        return fn
 
     def _register(
         self,

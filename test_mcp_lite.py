@@ -6277,6 +6277,360 @@ class TestServerInProcess:
         }
 
 
+def python_calls(job):
+    """How many functions written in Python a job calls, on this thread."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        job()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+class TestExtending:
+    """The rooms Features and Server: middleware, methods of extensions, and what some
+    callers do not see.
+    """
+
+    @pytest.fixture
+    def seen(self):
+        return []
+
+    @pytest.fixture
+    def noting(self, seen):
+        """A server with two middlewares that note what passes."""
+        server = Server("noting", cache_ttl_ms=7)
+
+        @server.middleware
+        def outer(ctx, method, params, call_next):
+            seen.append(("outer", method))
+            return call_next()
+
+        @server.middleware
+        def inner(ctx, method, params, call_next):
+            seen.append(("inner", method))
+            return call_next()
+
+        @server.tool
+        def echo(text: str) -> str:
+            return text
+
+        @server.tool
+        def hello(ctx: Context) -> str:
+            seen.append("hello runs")
+            form = {"type": "object", "properties": {"name": {"type": "string"}}}
+            return ctx.elicit("who?", form)["content"]["name"]
+
+        return server
+
+    # Middleware
+
+    @pytest.mark.parametrize("way", ["memory", "stdio", "http", "stateless", "sse"])
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
+    def test_middleware_is_around_every_request(self, noting, seen, way, version):
+        """The first registered is outermost; the handshake, lists and pings pass it."""
+        if way == "sse" and version != "2024-11-05":
+            pytest.skip("of this revision only")
+        with contextlib.ExitStack() as stack:
+            target = noting
+            if way == "stdio":
+                target = stack.enter_context(served(noting))
+            elif way != "memory":
+                http = noting.start_http(stateless=way == "stateless")
+                url = stack.enter_context(http).url
+                target = url.replace("/mcp", "/sse") if way == "sse" else url
+            client = stack.enter_context(Client(target, version=version))
+            assert client.call("echo", text="hi") == "hi"
+            client.ping()
+            assert len(client.list_tools()) == 2
+        opening = ["server/discover", "server/discover"]
+        if version != MODERN:
+            opening = ["initialize", "ping"]
+        methods = {"tools/call", "tools/list", *opening}
+        assert {method for _, method in seen} == methods
+        assert seen[::2] == [("outer", method) for _, method in seen[1::2]]
+        assert {layer for layer, _ in seen[1::2]} == {"inner"}
+
+    def test_middleware_in_a_batch_and_for_a_function(self, noting, seen):
+        """It is around each message of a batch, and around what handle() answers."""
+        with noting.start_http() as http:
+            web = Web(http).open("2025-03-26")
+            seen.clear()
+            answers = web.post(
+                [
+                    call_legacy("echo", id=1, text="a"),
+                    call_legacy("echo", id=2, text="b"),
+                ]
+            )[2]
+        assert {text_of(each["result"]) for each in answers} == {"a", "b"}
+        assert sorted(seen) == 2 * [("inner", "tools/call")] + 2 * [
+            ("outer", "tools/call")
+        ]
+        seen.clear()
+        assert noting.handle(call_tool("echo", text="c"))["result"]["content"]
+        assert seen == [("outer", "tools/call"), ("inner", "tools/call")]
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_middleware_and_rounds(self, noting, seen, version):
+        """Where a handler runs again for an answer, so does the middleware around it;
+        a question passes `except Exception`.
+        """
+
+        @noting.middleware
+        def careful(ctx, method, params, call_next):
+            try:
+                return call_next()
+            except Exception:
+                seen.append("caught")
+                raise
+
+        with Client(noting, version=version, on_elicit=answer) as client:
+            seen.clear()
+            assert client.call("hello") == "who?"
+        passed = [("outer", "tools/call"), ("inner", "tools/call"), "hello runs"]
+        assert seen == passed * (2 if version == MODERN else 1)
+
+    def test_middleware_changes_what_goes_in(self, noting):
+        """call_next(params) goes on with others, and so does one that changed them in
+        place; what a question is bound to stays what the client sent.
+        """
+        ways = iter([True, True, False, False])
+
+        @noting.middleware
+        def rename(ctx, method, params, call_next):
+            if params.get("name") == "alias" and next(ways):
+                return call_next({**params, "name": "hello"})
+            if params.get("name") == "alias":
+                params["name"] = "hello"
+            return call_next()
+
+        with Client(noting, on_elicit=answer) as client:
+            assert client.call("alias") == "who?"
+            assert client.call("alias") == "who?"
+
+    def test_middleware_answers_by_itself(self):
+        """Who does not call call_next() answers: the result gets what the era wants,
+        and is itself not changed; lists are private then, unless it says otherwise.
+        """
+        server = Server("answering")
+        kept = {"tools/call": {"content": []}, "tools/list": {"tools": []}}
+        server.add_tool(lambda: "no", name="x")
+        server.add_prompt(lambda: "no", name="x")
+
+        @server.middleware
+        def answering(ctx, method, params, call_next):
+            if method in kept:
+                return kept[method]
+            result = call_next()
+            if method == "prompts/list":
+                result["cacheScope"] = "public"
+                result["prompts"][0]["description"] = "of this answer only"
+            return result
+
+        result = server.handle(call_tool("x"))["result"]
+        info = {mcp_lite.META_SERVER_INFO: {"name": "answering", "version": "0"}}
+        assert result == {"content": [], "resultType": "complete", "_meta": info}
+        for method, scope in (("tools/list", "private"), ("prompts/list", "public")):
+            result = server.handle(request(method, modern()))["result"]
+            assert (result["ttlMs"], result["cacheScope"]) == (0, scope)
+        assert kept == {"tools/call": {"content": []}, "tools/list": {"tools": []}}
+        assert "description" not in server._registry.offers["prompts"]["x"].wire
+        with Client(server, version="2025-11-25") as client:
+            assert client.call_tool("x") == {"content": []}
+            assert client.request("tools/list") == {"tools": []}
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_what_middleware_raises(self, version, caplog):
+        """It is answered as what a handler raises; what is no result names who gave it,
+        and what a handler cannot have been sent who sent it.
+        """
+        server = Server("raising")
+        server.add_tool(lambda: "fine", name="x")
+
+        @server.middleware
+        def guard(ctx, method, params, call_next):
+            if method == "tools/call":
+                how = params["arguments"].get("how")
+                if how == "refuse":
+                    raise mcp_lite.McpError(-31000, "not on Mondays", {"day": 1})
+                if how == "fail":
+                    raise KeyError("oops")
+                if how == "params":
+                    return call_next({"name": 5})
+                return how
+            return call_next()
+
+        with Client(server, version=version) as client:
+            with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
+                client.call_tool("x", {"how": "refuse"})
+            assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
+            for how, why in (
+                ("fail", "oops"),
+                (None, "the middleware guard must return a dict, a result, got null"),
+                ("text", 'the middleware guard must return a dict, a result, got "te'),
+                (
+                    "params",
+                    r"the middleware guard: call_next\(params\): name: expected",
+                ),
+            ):
+                with pytest.raises(mcp_lite.InternalError):
+                    client.call_tool("x", {"how": how})
+                eventually(lambda why=why: re.search(why, caplog.text), why)
+
+    def test_a_handshake_that_middleware_refuses(self):
+        """It opens no session: over stdio, and over HTTP."""
+        server = Server("closed")
+        server.add_tool(lambda: "in", name="x")
+        names = {"ann"}
+
+        @server.middleware
+        def only_ann(ctx, method, params, call_next):
+            if method == "initialize" and ctx.client_info["name"] not in names:
+                raise mcp_lite.InvalidRequest("who are you?")
+            return call_next()
+
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "bob", "version": "0"},
+        }
+        with LocalWire(server) as wire:
+            assert wire.ask("initialize", hello)["error"]["message"] == "who are you?"
+            found = wire.ask("tools/call", {"name": "x"}, 2)
+            assert "not initialized" in found["error"]["message"]
+            names.add("bob")
+            assert wire.ask("initialize", hello, 3)["result"]
+            assert wire.ask("tools/call", {"name": "x"}, 4)["result"]
+        names.clear()
+        with server.start_http() as http:
+            status, headers, body = Web(http).post(request("initialize", hello))
+            assert "error" in body and "Mcp-Session-Id" not in headers
+
+    def test_middleware_may_block(self):
+        """The reading goes on meanwhile, also where the request would else be served by
+        the reading thread: what waits is cancelled, and others are answered.
+        """
+        server = Server("slow")
+        server.add_tool(lambda: "quick", name="quick")
+        ended = []
+
+        @server.middleware
+        def slow(ctx, method, params, call_next):
+            if method == "ping":
+                try:
+                    ctx.sleep(SECONDS)
+                finally:
+                    ended.append(method)
+            return call_next()
+
+        with LocalWire(server) as wire:
+            wire.open()
+            wire.send(request("ping", id=1), call_legacy("quick", 2))
+            assert wire.read()["id"] == 2
+            cancelled = request("notifications/cancelled", {"requestId": 1})
+            del cancelled["id"]
+            wire.send(cancelled)
+            eventually(lambda: ended == ["ping"], "the end of what was cancelled")
+
+    def test_middleware_and_listening(self, noting, seen):
+        """subscriptions/listen is open when call_next() has returned {}; it ends as
+        ever, and what is raised then ends it.
+        """
+        results = []
+
+        @noting.middleware
+        def listening(ctx, method, params, call_next):
+            result = call_next()
+            if method == "subscriptions/listen":
+                results.append(result)
+                if params["notifications"].get("promptsListChanged"):
+                    raise mcp_lite.InvalidRequest("not prompts")
+            return result
+
+        with Client(noting) as client:
+            with client.listen(prompts=False) as events:
+                noting.add_tool(lambda: 1, name="new")
+                assert next(events)["method"] == "notifications/tools/list_changed"
+            with pytest.raises(mcp_lite.InvalidRequest, match="not prompts"):
+                next(client.listen())
+        assert results == [{}, {}]
+
+    def test_middleware_asks_where_it_may(self):
+        """While a tool is called; about a list, nothing can be asked in the modern era:
+        that is an error, and no question.
+        """
+        server = Server("asking")
+        server.add_tool(lambda: "called", name="x")
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+        @server.middleware
+        def sure(ctx, method, params, call_next):
+            if method in ("tools/call", "tools/list"):
+                assert ctx.elicit("sure?", form)["action"] == "accept"
+            return call_next()
+
+        with Client(server, on_elicit=answer) as client:
+            assert client.call("x") == "called"
+            with pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked"):
+                client.list_tools()
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_without_middleware_nothing_is_called_for_it(self, version):
+        """A call makes no Python call on its behalf; with one, some more."""
+        server = Server("counting")
+        server.add_tool(lambda: "x", name="x")
+        wire = io.BytesIO()
+        connection = server.connect(mcp_lite.StreamTransport(wire, wire))
+        call = call_tool("x") if version == MODERN else call_legacy("x")
+        connection.protocol.version = "" if version == MODERN else version
+
+        def serve():
+            event = connection.protocol.receive(call)
+            server._endpoint.serve_request(connection, event)
+
+        serve()
+        before = python_calls(serve)
+        names = set()
+
+        def note(frame, event, argument):
+            names.add(frame.f_code.co_name)
+
+        sys.setprofile(note)
+        serve()
+        sys.setprofile(None)
+        assert not names & {"_go_through", "go_through", "call_next"}
+        server.middleware(lambda ctx, method, params, call_next: call_next())
+        serve()
+        more = python_calls(serve) - before
+        assert 0 < more <= 9
+        server.disconnect(connection)
+
+    @pytest.mark.parametrize(
+        "fn, why",
+        [
+            (5, r"expected a function\(ctx, method, params, call_next\), got 5"),
+            (lambda ctx: {}, "too many positional arguments"),
+            (lambda ctx, method, params, call_next, more: {}, "missing"),
+        ],
+    )
+    def test_what_is_no_middleware(self, fn, why):
+        """It is refused at once, by what it lacks; so is one with async."""
+        with pytest.raises(TypeError, match=why):
+            Server("x").middleware(fn)
+
+        async def late(ctx, method, params, call_next):
+            return call_next()
+
+        with pytest.raises(TypeError, match="without async"):
+            Server("x").middleware(late)
+
+
 class TestClient:
     """The rooms Calls and Client, against peers that misbehave."""
 
