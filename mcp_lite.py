@@ -149,12 +149,13 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     23. Login           one try at getting tokens, by OAuth
     24. Authorization   how a client is let in: what it shows, when that is refused
     25. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    26. Features        what a server offers, its handlers, who is told of changes
-    27. Server          what you register with, and run
-    28. Calls           a call with its rounds, a subscription; hearing and answering
-    29. Targets         URLs, scripts and commands, as what reaches a server
-    30. Client          probing, calling, paging
-    31. Many servers    config files, and several servers as one
+    26. Offers          what a server offers, and to whom; what is around its handlers
+    27. Features        the handlers of requests; who is told of changes
+    28. Server          what you register with, and run
+    29. Calls           a call with its rounds, a subscription; hearing and answering
+    30. Targets         URLs, scripts and commands, as what reaches a server
+    31. Client          probing, calling, paging
+    32. Many servers    config files, and several servers as one
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -13886,11 +13887,10 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 26. Features ################################################################
+# 26. Offers ##################################################################
 ###############################################################################
-# What a server does. What it offers stands in its Registry; what its clients say is
-# answered by its ServerEndpoint, by one handler for each method of the table. Neither
-# refers to the Server, so that it is freed as soon as nobody uses it.
+# What users have registered with a server: what it offers stands in its Registry; and
+# how the functions are called that are around the handlers of requests.
 
 # A registered function:
 #     wire: what lists say of it
@@ -14076,6 +14076,12 @@ def _check_others(middleware: str, row: Method, params: object) -> None:
         ) from None
 
 
+###############################################################################
+# 27. Features ################################################################
+###############################################################################
+# What a server does: what its clients say is answered by its ServerEndpoint, by one
+# handler for each method of the table. Neither that nor the Registry refers to the
+# Server, so that it is freed as soon as nobody uses it.
 class Session:
     """A legacy session, as far as it is told of changes."""
 
@@ -14623,7 +14629,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 27. Server ##################################################################
+# 28. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -15377,7 +15383,7 @@ class Server:
 
 
 ###############################################################################
-# 28. Calls ###################################################################
+# 29. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -16144,7 +16150,7 @@ def _objects_in(result: Json, member: str) -> list[Json]:
 
 
 ###############################################################################
-# 29. Targets #################################################################
+# 30. Targets #################################################################
 ###############################################################################
 # What Client may be given for a server, and what that means: a URL with its headers, a
 # command with its environment, or a Server in this process.
@@ -16249,7 +16255,7 @@ def _python() -> str:
 
 
 ###############################################################################
-# 30. Client ##################################################################
+# 31. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
@@ -17211,7 +17217,7 @@ def _send_opening(
 
 
 ###############################################################################
-# 31. Many servers ############################################################
+# 32. Many servers ############################################################
 ###############################################################################
 # Config files as desktop clients and editors have them, and several servers as one.
 # What is quoted in these files, or comes before a closing bracket, tells what it is.
