@@ -18075,7 +18075,7 @@ class TestFuzz:
         with web_server(script) as (url, _), Client(
             url, version="2025-11-25", timeout=SECONDS
         ) as client:
-            with pytest.raises(McpError, match="404"):
+            with pytest.raises(HttpFailure, match="404"):
                 client.call("x")
             client.notify("notifications/roots/list_changed")
             eventually(lambda: len(sessions) == 3, "a session for the notification")
@@ -18151,7 +18151,7 @@ class TestFuzz:
                 url, version=MODERN
             ) as client:
                 for _ in range(20):
-                    with pytest.raises(McpError, match="500"):
+                    with pytest.raises(HttpFailure, match="500"):
                         client.call("x")
                 responses = [
                     each
@@ -19554,7 +19554,7 @@ class TestFaults:
     def test_headers_of_the_user_s_are_checked(self, server):
         """A line break in them is an error here, not a header there."""
         with server.start_http() as http, pytest.raises(
-            (ConnectionClosed, ValueError), match="header"
+            (HttpFailure, ValueError), match="header"
         ):
             Client(http.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
 
@@ -19659,7 +19659,7 @@ class TestFaults:
 
         for version in ("2025-11-25", MODERN):
             with web_server(script) as (url, _), pytest.raises(
-                (McpError, Timeout, ConnectionClosed)
+                (McpError, Timeout, HttpFailure)
             ):
                 Client(url, version=version, timeout=1.0).connect()
 
