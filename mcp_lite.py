@@ -6081,7 +6081,7 @@ class _Log:
 
 
 def _tell_traceback(error: BaseException) -> str:
-    """A traceback with the lines of the user's code; if there are none, with ours."""
+    """A traceback with the lines of the user's code; if there are none, with all."""
     from traceback import TracebackException
 
     told = TracebackException.from_exception(error)
@@ -6089,7 +6089,10 @@ def _tell_traceback(error: BaseException) -> str:
     chain = [told]
     for each in chain:
         each.stack[:] = [
-            frame for frame in each.stack if frame.filename != ours
+            frame
+            for frame in each.stack
+            if frame.filename != ours
+            and os.path.basename(os.path.dirname(frame.filename)) != "asyncio"
         ] or each.stack
         chain += filter(None, (each.__cause__, each.__context__))
     return "".join(told.format()).rstrip()
@@ -7577,7 +7580,9 @@ def _is_object_of_objects(value: object) -> bool:
 class Context:
     """A handler's view of its request: it gets one in a parameter of this type.
 
-    Any thread may use it while the request is in flight.
+    Any thread may use it while the request is in flight. An `async def` handler may use
+    it as well; but what blocks, holds up its event loop: there, write
+    `await asyncio.to_thread(ctx.elicit, message, schema)`.
 
         request_id: the request's id
         meta: its `_meta`, as it came
@@ -8111,6 +8116,48 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
     return _HostedCall(ctx, job).value(run_on)
 
 
+def call_function(
+    ctx: Context, fn: Callable[..., Any], /, *given: object, **named: object
+) -> Any:
+    """What a user's function returns; of an `async def` one, what that gives."""
+    value = fn(*given, **named)
+    if hasattr(type(value), "__await__"):
+        return _await_value(ctx, value)
+    return value
+
+
+def _await_value(ctx: Context, awaitable: Any) -> Any:
+    """What an awaitable gives, by an event loop of its own, on this thread.
+
+    With the request its task is cancelled: it sees CancelledError, and may tidy up.
+    """
+    import asyncio
+
+    async def run() -> Any:
+        loop = asyncio.get_running_loop()
+        task: Any = asyncio.current_task()
+
+        def cancel() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(task.cancel)
+
+        ctx.on_cancel(cancel)
+        return await awaitable
+
+    if asyncio._get_running_loop() is not None:
+        getattr(awaitable, "close", do_nothing)()
+        raise RuntimeError(
+            "this thread runs an event loop already, and an `async def` handler needs "
+            "its own: let run_on= call it on another thread, or leave that out; and "
+            "have server.handle called by asyncio.to_thread"
+        )
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        ctx.check_cancelled()
+        raise
+
+
 def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
     """What job() returns. When its time is over, `late` is the request's answer."""
     timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, late)
@@ -8139,12 +8186,20 @@ class _HostedCall:
     def value(self, run_on: Callable[..., Any]) -> Any:
         """Have the host make the call, and wait for it. Raises what that raises."""
         with self._ctx._waiting(self._outcome):
-            run_on(self.run)
+            # An executor's submit() returns a Future, and may cancel that later on.
+            future = run_on(self.run)
+            if hasattr(future, "add_done_callback"):
+                future.add_done_callback(self._drop)
             kind, value = get_within(self._outcome, None)
         if kind == "raised":
             raise value
         self._ctx.check_cancelled()
         return value
+
+    def _drop(self, future: object) -> None:
+        """The host is done with it: if it has not run, it never will."""
+        error = ConnectionClosed("the host program has dropped the call")
+        self._outcome.put(("raised", error))
 
     def run(self, refused: Exception | None = None) -> None:
         """What the host calls: alone, or with the reason why it will not run."""
@@ -13945,7 +14000,7 @@ class Registry:
         # What is declared for them, of the kinds that there are, or were: it is a
         # promise, which the last one that goes does not break.
         self.capabilities: Json = {"logging": {}}
-        # (a prompt's name or a template's URI, its argument) -> fn(text, the others).
+        # (a prompt's name or a template's URI, its argument) -> fn(ctx, text, others).
         self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
 
     def put(self, kind: str, name: str, offer: Offer) -> None:
@@ -13965,7 +14020,7 @@ class Registry:
             self._replace_locked(kind, left)
 
     def put_completer(self, ref: str, argument: str, fn: Callable[..., Any]) -> None:
-        """Have fn(text, other arguments) complete an argument from now on."""
+        """Have fn(ctx, text, other arguments) complete an argument from now on."""
         with self._lock:
             self.completers = {**self.completers, (ref, argument): fn}
 
@@ -14555,7 +14610,8 @@ class ServerEndpoint(Endpoint):
         else:
             ctx._request.about = f"{key}: the completion of {name}"
             others = (params.get("context") or {}).get("arguments") or {}
-            values = run_job(ctx, partial(completer, text, others), self._run_on)
+            job = partial(completer, ctx, text, others)
+            values = run_job(ctx, job, self._run_on)
         return {
             "completion": {
                 "values": values[:MAX_COMPLETIONS],
@@ -14609,7 +14665,7 @@ class ServerEndpoint(Endpoint):
         signature = offer.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
-        job = partial(signature.fn, **arguments)
+        job = partial(call_function, ctx, signature.fn, **arguments)
         if offer.timeout is not None:
             name = offer.wire["name"]
             late = tool_failure(f"{name}: timed out after {offer.timeout:g} seconds")
@@ -14791,7 +14847,8 @@ class Server:
         function. Its hints become the input schema. It returns text, an Image, Audio,
         ResourceLink or EmbeddedResource, a list of those, or any value with a JSON
         form; it raises ToolError for what the caller can act on. A parameter of type
-        Context gets one.
+        Context gets one. An `async def` function is run by asyncio.run, on a worker, and
+        cancelled with its request; so are those of resources, prompts and completions.
 
         fn: the function; as a decorator with options, none
         name: the tool's; else the function's
@@ -15046,8 +15103,8 @@ class Server:
         def register(function: Function) -> Function:
             count = len(read_parameters(function)[0])
 
-            def complete(*given: object) -> list[str]:
-                values = function(*given[:count])
+            def complete(ctx: Context, *given: object) -> list[str]:
+                values = call_function(ctx, function, *given[:count])
                 if isinstance(values, str) or not isinstance(values, Iterable):
                     raise WrongResult(
                         f"the result: expected a list of texts, got {show(values)}"

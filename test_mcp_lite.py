@@ -5168,6 +5168,77 @@ def failing_server(**options):
     return server
 
 
+class Promise:
+    """What can be awaited, and is no coroutine."""
+
+    def __await__(self):
+        yield
+        return "given"
+
+
+def waiting_server(seen=None):
+    """A server of `async def` handlers; `seen` gets what becomes of some."""
+    import asyncio
+
+    server = Server("waiting")
+
+    @server.tool
+    async def add(a: int, ctx: Context) -> int:
+        await asyncio.sleep(0)
+        ctx.progress(1, 2)
+        return a + 1
+
+    @server.tool
+    async def raises():
+        return {}["x"]
+
+    @server.tool
+    async def gives_up():
+        raise asyncio.CancelledError
+
+    @server.tool
+    async def exits():
+        sys.exit(3)
+
+    @server.tool
+    async def asks(aside: bool, ctx: Context) -> str:
+        ask = functools.partial(ctx.elicit, "who?", FORM)
+        loop = asyncio.get_running_loop()
+        answered = await loop.run_in_executor(None, ask) if aside else ask()
+        return answered["content"]["name"]
+
+    async def forever():
+        seen.put("begun")
+        try:
+            await asyncio.sleep(10 * SECONDS)
+        except asyncio.CancelledError:
+            seen.put("cancelled")
+            raise
+        finally:
+            seen.put("tidied up")
+
+    server.add_tool(forever)
+    server.add_tool(forever, name="late", timeout=0.05)
+
+    @server.tool
+    def promised() -> str:
+        return Promise()
+
+    @server.resource("x://slow")
+    async def slow():
+        return "read"
+
+    @server.prompt
+    async def greet(name: str):
+        return "hello " + name
+
+    @server.completion("greet", "name")
+    async def complete_name(value):
+        return [value + "1", value + "2"]
+
+    return server
+
+
 def failure_of(client, name):
     """What the client raises for one of these."""
     prompt, _, argument = name.partition("?")
@@ -5434,6 +5505,108 @@ class TestServerInProcess:
         assert mismatch.exc_text is None and "outputSchema" in mismatch.getMessage()
         assert resource.getMessage() == "x://raises failed"
         assert resource.exc_text.count("File") == 1
+
+    def test_async_handlers_run(self, version):
+        """Of tools, resources, prompts and completions; progress and exceptions are as
+        those of others, and so is what any awaitable gives.
+        """
+        seen = []
+        with Client(waiting_server(), version=version) as client:
+            result = client.call_tool(
+                "add", {"a": 1}, on_progress=lambda *told: seen.append(told)
+            )
+            assert text_of(result) == "2" and seen == [(1, 2, None)]
+            assert client.read("x://slow") == "read"
+            messages = client.get_prompt("greet", {"name": "ada"})["messages"]
+            assert messages[0]["content"]["text"] == "hello ada"
+            assert client.complete("greet", "name", "a") == ["a1", "a2"]
+            assert client.call("promised") == "given"
+            with pytest.raises(ToolError, match="raises: KeyError: 'x'"):
+                client.call("raises")
+            with pytest.raises(ToolError, match="gives_up: CancelledError"):
+                client.call("gives_up")
+            with pytest.raises(ToolError, match="exits: SystemExit: 3"):
+                client.call("exits")
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_an_async_handler_is_cancelled_with_its_request(self, over_http, version):
+        """By the client, and by its timeout: its task sees CancelledError, and what it
+        does in `finally` is done.
+        """
+        seen = queue.SimpleQueue()
+        server = waiting_server(seen)
+        with server.start_http() as http, Client(
+            http.url if over_http else server, version=version
+        ) as client:
+            call = client.start_call("forever")
+            assert seen.get(timeout=SECONDS) == "begun"
+            call.cancel()
+            with pytest.raises(ToolError, match="late: timed out after 0.05 seconds"):
+                client.call("late")
+            told = sorted(seen.get(timeout=SECONDS) for _ in range(5))
+            assert told == ["begun", *["cancelled"] * 2, *["tidied up"] * 2]
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_an_async_handler_may_ask(self, version):
+        """On its thread, where that holds up its event loop; or on another one, where
+        it holds up nothing.
+        """
+        with Client(waiting_server(), version=version, **CALLBACKS) as client:
+            assert client.call("asks", aside=False) == "who?"
+            assert client.call("asks", aside=True) == "who?"
+
+    def test_the_log_of_an_async_handler_shows_the_lines_of_the_user(self, caplog):
+        """The traceback has neither our frames nor those of asyncio."""
+        server = waiting_server()
+        with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
+            client.call_tool("raises")
+            server._endpoint.log.flush(SECONDS)
+        [record] = caplog.records
+        assert record.exc_text.count("File") == 1 and '{}["x"]' in record.exc_text
+
+    def test_asyncio_is_imported_for_async_handlers_only(self, tmp_path):
+        """With the first call of one; not when it is registered."""
+        code = """
+            import sys
+            from mcp_lite import Client, Server
+            server = Server("s")
+            @server.tool
+            def plain() -> int:
+                return 1
+            @server.tool
+            async def waits() -> int:
+                return 2
+            with Client(server) as client:
+                assert client.call("plain") == 1
+                print("asyncio" in sys.modules)
+                assert client.call("waits") == 2
+                print("asyncio" in sys.modules)
+            """
+        environment = {**os.environ, "PYTHONPATH": HERE}
+        output = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            timeout=SECONDS,
+        ).stdout
+        assert output.split() == [b"False", b"True"]
+
+    def test_an_async_handler_where_a_loop_runs_already(self):
+        """It is refused, with the remedies; on another thread it runs."""
+        import asyncio
+
+        server = waiting_server()
+        call = request("tools/call", modern(name="add", arguments={"a": 1}))
+
+        async def program():
+            refused = server.handle(call)
+            loop = asyncio.get_running_loop()
+            return refused, await loop.run_in_executor(None, server.handle, call)
+
+        refused, answered = asyncio.run(program())
+        assert "this thread runs an event loop already" in text_of(refused["result"])
+        assert text_of(answered["result"]) == "2"
 
     def test_schemas_can_be_given(self):
         """input_schema and output_schema override.
@@ -15846,6 +16019,75 @@ class TestInsideHosts:
         assert seen == [threading.current_thread()] * (
             2 if version >= mcp_lite.FIRST_MODERN else 1
         )
+
+    def test_async_handlers_run_there(self):
+        """With an event loop of their own, on the host's thread."""
+        main = MainThread()
+        server = Server("host", run_on=main)
+
+        @server.tool
+        async def where() -> bool:
+            return threading.current_thread() is threading.main_thread()
+
+        with Client(server) as client:
+            assert hosted(main, lambda: client.call("where"))
+
+    def test_an_executor_of_one_thread(self):
+        """run_on=executor.submit: everything on that thread, as SQLite wants it."""
+        sqlite3 = pytest.importorskip("sqlite3")
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            server = Server("database", run_on=executor.submit)
+            opened = executor.submit(sqlite3.connect, ":memory:").result(SECONDS)
+
+            @server.tool
+            def run(statement: str) -> list:
+                return opened.execute(statement).fetchall()
+
+            @server.tool
+            async def count() -> int:
+                return opened.execute("select count(*) from names").fetchone()[0]
+
+            with server.start_http() as http, Client(http.url) as client:
+                client.call("run", statement="create table names (name)")
+                calls = [
+                    client.start_call(
+                        "run", {"statement": f"insert into names values ({n})"}
+                    )
+                    for n in range(20)
+                ]
+                assert not [call for call in calls if call.result().get("isError")]
+                assert client.call("count") == 20
+                with pytest.raises(ToolError, match="run: OperationalError: near"):
+                    client.call("run", statement="selekt")
+            executor.submit(opened.close).result(SECONDS)
+
+    def test_an_executor_that_drops_a_call(self):
+        """Who waits for it hears of that: of a Future that is cancelled, and of what is
+        not taken any more.
+        """
+        executor = concurrent.futures.ThreadPoolExecutor(1)
+        futures = []
+        submitted = threading.Event()
+
+        def run_on(job):
+            futures.append(executor.submit(job))
+            submitted.set()
+            return futures[-1]
+
+        busy = threading.Event()
+        executor.submit(busy.wait, SECONDS)
+        server = Server("host", run_on=run_on)
+        server.add_tool(lambda: "x", name="tool")
+        with Client(server) as client:
+            call = client.start_call("tool")
+            assert submitted.wait(SECONDS) and futures[0].cancel()
+            text = "tool: ConnectionClosed: the host program has dropped the call"
+            assert text_of(call.result(SECONDS)) == text
+            busy.set()
+            assert client.call("tool") == "x"
+            executor.shutdown()
+            with pytest.raises(ToolError, match="tool: RuntimeError: cannot schedule"):
+                client.call("tool")
 
     @pytest.mark.parametrize("times", [1, 2])
     @pytest.mark.parametrize("waits", [True, False])
