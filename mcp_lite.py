@@ -143,19 +143,21 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     17. stdio           streams, clean standard streams, a server as a child process
     18. HTTP streams    one request and its answer; the seam Shell
     19. HTTP sessions   conversations over HTTP, with a session or for one request
-    20. HTTP endpoint   one endpoint for every revision: who may ask, and status codes
-    21. HTTP server     sockets and WSGI: the shells around the endpoint
-    22. HTTP requests   a client's way to a server, and one request with its response
-    23. Login           one try at getting tokens, by OAuth
-    24. Authorization   how a client is let in: what it shows, when that is refused
-    25. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    26. Offers          what a server offers, and to whom; what is around its handlers
-    27. Features        the handlers of requests; who is told of changes
-    28. Server          what you register with, and run
-    29. Calls           a call with its rounds, a subscription; hearing and answering
-    30. Targets         URLs, scripts and commands, as what reaches a server
-    31. Client          probing, calling, paging
-    32. Many servers    config files, and several servers as one
+    20. HTTP admission  who may ask, by the head of a request: host, origin, token
+    21. HTTP endpoint   one endpoint for every revision, and its status codes
+    22. WSGI            the endpoint behind a server of somebody else
+    23. HTTP server     the endpoint behind sockets of our own, with their deadlines
+    24. HTTP requests   a client's way to a server, and one request with its response
+    25. Login           one try at getting tokens, by OAuth
+    26. Authorization   how a client is let in: what it shows, when that is refused
+    27. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    28. Offers          what a server offers, and to whom; what is around its handlers
+    29. Features        the handlers of requests; who is told of changes
+    30. Server          what you register with, and run
+    31. Calls           a call with its rounds, a subscription; hearing and answering
+    32. Targets         URLs, scripts and commands, as what reaches a server
+    33. Client          probing, calling, paging
+    34. Many servers    config files, and several servers as one
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -248,6 +250,8 @@ if TYPE_CHECKING:
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
+    # What tells the claims of a bearer token.
+    Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
     _Event = Tuple[int, bytes, int]  # of a Stream
     _Secrets = Callable[[], list[str]]  # of an HTTP request
     # What a decorator gets, and gives back.
@@ -255,7 +259,9 @@ if TYPE_CHECKING:
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = RequestId = Callback = Function = Socket = SSLContext = TextIO = object
+    Any = RequestId = Callback = Function = Socket = SSLContext = TextIO = Verify = (
+        object
+    )
     Json = dict
     Job = Write = Callable
     # The bases of our HTTP server come later: see listen_http.
@@ -755,6 +761,14 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
     return _UNPRINTABLE.sub(escape, text)
 
 
+def say(text: str) -> None:
+    """Tell who runs this program, on stderr: if there is one, and it is read."""
+    # Without one, print() would go to stdout.
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(printable(text), file=sys.stderr, flush=True)
+
+
 def show(value: object, limit: int = 60) -> str:
     """A value as an error text quotes it: the beginning of its JSON, printable.
 
@@ -793,6 +807,29 @@ def _show_parts(value: object, limit: int) -> Iterator[str]:
         if isinstance(value, str):
             value = value[:limit]
         yield json.dumps(value, ensure_ascii=False, default=error_text)
+
+
+def check_count(option: str, value: Any, least: int, most: int = MAX_INTEGER) -> None:
+    """Raise ValueError unless an option is an integer within these limits."""
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    if not is_count or not least <= value <= most:
+        upto = "" if most == MAX_INTEGER else f" and at most {most}"
+        raise ValueError(
+            f"{option}: expected an integer of at least {least}{upto}, got {show(value)}"
+        )
+
+
+def check_flag(option: str, value: object) -> None:
+    """Raise ValueError unless an option is on or off."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{option}: expected True or False, got {show(value)}")
+
+
+def check_seconds(option: str, value: Any) -> None:
+    """Raise ValueError unless an option is a time, or float("inf")."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not value >= 0:
+        raise ValueError(f"{option}: expected seconds, 0 or more, got {show(value)}")
 
 
 def error_text(error: object) -> str:
@@ -4996,8 +5033,11 @@ def _parse_size(version: str, fields: dict[str, str]) -> int | None:
         raise HttpError(400, "Transfer-Encoding: unknown to HTTP/1.0")
     if coding is not None:
         return None
-    if length is None:
-        return 0
+    return parse_length("0" if length is None else length)
+
+
+def parse_length(length: str) -> int:
+    """What Content-Length says. Raises HttpError."""
     if not re.fullmatch("[0-9]{1,18}", length):
         raise HttpError(400, f"Content-Length: {show(length)}")
     return int(length)
@@ -6060,18 +6100,21 @@ class _Log:
 
     # The levels by the numbers that logging has for them: it is slow to import.
     def debug(self, text: str, error: object = None) -> None:
-        self._put(10, text, error)
+        self.put(10, text, error)
 
     def warning(self, text: str, error: object = None) -> None:
-        self._put(30, text, error)
+        self.put(30, text, error)
 
     def error(self, text: str, error: object = None) -> None:
-        self._put(40, text, error)
+        self.put(40, text, error)
 
-    def _put(self, level: int, text: str, error: object) -> None:
+    def put(
+        self, level: int, text: str, error: object = None, logger: str = "mcp_lite"
+    ) -> None:
+        """Queue a line for one of the loggers."""
         if len(self._workers) < MAX_QUEUED:
             line = printable(text)
-            self._workers.submit(partial(_hand_to_logging, level, line, error))
+            self._workers.submit(partial(_hand_to_logging, logger, level, line, error))
 
     def flush(self, seconds: float) -> None:
         """Wait until the queued lines are out, but no longer than `seconds`."""
@@ -6098,10 +6141,10 @@ def _tell_traceback(error: BaseException) -> str:
     return "".join(told.format()).rstrip()
 
 
-def _hand_to_logging(level: int, text: str, error: Any) -> None:
+def _hand_to_logging(name: str, level: int, text: str, error: Any) -> None:
     import logging
 
-    log = logging.getLogger("mcp_lite")
+    log = logging.getLogger(name)
     if not log.isEnabledFor(level):
         return
     trace: Any = None
@@ -8803,7 +8846,7 @@ class Shell:
     which never raises. It mostly runs the request's handler there, and returns when
     nothing more will be written: to a client that listens, that is when it has hung up.
     The endpoint asks the shell for
-        address                         who asks, as far as the network tells
+        address, peer                   who asks, as far as the network tells
         read_body(keep)                 the body, unless the request was refused before
         start(status, headers, body)    the whole answer, or the head of a stream
         write(events, ending)           more of the stream
@@ -8829,6 +8872,10 @@ class Shell:
 
     # Where the client is, as party_address() says it: the share of who has no token.
     address = ""
+    # The same for people, in the log.
+    peer = ""
+    # Whether headers have lost the difference of "-" and "_" on their way, as in CGI.
+    is_cgi = False
     # Set by the endpoint: whose exchanges it carries, as far as it has seen.
     party: Party | None = None
 
@@ -8914,6 +8961,16 @@ class Exchange:
         self.auth: Json | None = None
         # What it calls, if that is the user's: a method, and a name.
         self.callee = ("", "")
+        # For the log: the status of its answer, and why it was refused; what headers
+        # may mirror of its body, which names what is called; when it came.
+        self.is_logged = True
+        self.status = 0
+        self.reason = ""
+        self.told: Json = {}
+        self.session_id = ""
+        self.began = time.monotonic()
+        # Nothing but its head has been looked at.
+        self.is_judged_by_head = True
         # The id in its body, for the error that may be its answer.
         self.request_id: RequestId | None = None
         # The latest stream that was written here.
@@ -8964,6 +9021,7 @@ class Exchange:
     @property
     def body(self) -> bytes:
         """All of its body, which is read now. Raises HttpError, and OSError."""
+        self.is_judged_by_head = False
         if self._body is None:
             self._body = self.shell.read_body(self._keep)
         return self._body
@@ -8992,6 +9050,7 @@ class Exchange:
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""
         self.state = self.OVER
+        self.status = status
         headers = self._merge(headers)
         headers["Content-Length"] = str(len(body))
         self.shell.start(status, headers, b"" if self.method == "HEAD" else body)
@@ -9000,6 +9059,7 @@ class Exchange:
     def write(self, events: bytes, ending: bool) -> None:
         """Write events; before the first, the head; if `ending`, the end as well."""
         if self.state == self.OPENING:
+            self.status = 200
             self.shell.start(200, self._merge(_EVENTS), None)
         self.state = self.OVER if ending else self.STREAMING
         self.shell.write(events, ending)
@@ -9028,6 +9088,58 @@ class Exchange:
             return get_within(self._finished, seconds) is None
         except Empty:
             return False
+
+
+def log_access(log: _Log, exchange: Exchange) -> None:
+    """A line for a request that is over, for the logger "mcp_lite.http":
+
+        127.0.0.1 POST /mcp 200 3.1 tools/call forecast 1a2b3c4d
+        127.0.0.1 POST /mcp 403 0.1 - - -: host "vm" is not allowed; see allowed_hosts
+
+    That is peer, method, path, status, milliseconds, the method and name of the message, and the
+    beginning of the session's id; INFO, or WARNING if it was refused, with the reason
+    if that is in its head. "-" is what there is none of: no status, if the client has left
+    before. Of a stream, too, the line comes at its end, as in all such logs: a request
+    has one line, and that knows how long it took. There is no body in it, no token and
+    no query.
+    """
+    # Who wants to have it has imported this: to do so here would be slow.
+    get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
+    if get_logger is None or not exchange.is_logged:
+        return
+    logger = get_logger(ACCESS_LOGGER)
+    level = 20 if exchange.status < 400 else 30
+    if not logger.isEnabledFor(level) or not logger.hasHandlers():
+        return
+    name = exchange.told.get("Mcp-Name")
+    if isinstance(name, str):
+        # Of a URI the path will do: the rest may be secret.
+        name = re.split("[?#]", name)[0]
+    milliseconds = (time.monotonic() - exchange.began) * 1000
+    words = [
+        exchange.shell.peer,
+        exchange.method,
+        exchange.path,
+        exchange.status,
+        f"{milliseconds:.1f}",
+        exchange.told.get("Mcp-Method"),
+        name,
+        exchange.session_id[:8],
+    ]
+    reason = f": {exchange.reason}" if exchange.reason else ""
+    log.put(level, " ".join(map(_log_word, words)) + reason, logger=ACCESS_LOGGER)
+
+
+ACCESS_LOGGER = "mcp_lite.http"
+
+
+def _log_word(value: object) -> str:
+    """A value as one word; in quotes, if it might be taken for several."""
+    if not value:
+        return "-"
+    if isinstance(value, int) or re.fullmatch("[!#-~]{1,200}", str(value)):
+        return str(value)
+    return show(value, 200)
 
 
 def party_address(address: str) -> str:
@@ -9725,7 +9837,272 @@ def _told_version(message: object) -> Any:
 
 
 ###############################################################################
-# 20. HTTP endpoint ###########################################################
+# 20. HTTP admission ##########################################################
+###############################################################################
+# Who may make a request, by its head alone: what Host and Origin say, and its token. And
+# the options that say so, which are judged when a server is made: here what is wrong
+# with one is told at once, and not to a client, some day.
+# What pages of an allowed origin may read of an answer, beside its body.
+_READABLE = "Mcp-Session-Id, WWW-Authenticate"
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+# Of a bearer token. RFC 6750, section 2.1, has fewer; some that are in use have more.
+_BEARER_TOKEN = "[!-~]+"
+# As a request has it: without a query, and the rest of Unicode in percents.
+_SERVED_PATH = r'(/[!"$->@-~]*)?'
+
+
+class Admission:
+    """Who may ask an HttpEndpoint. The options are as there; raises ValueError for what
+    none of them can be."""
+
+    def __init__(
+        self,
+        log: _Log,
+        verify: Verify | None,
+        resource_metadata: Json | None,
+        allowed_hosts: Iterable[str] | None,
+        allowed_origins: Iterable[str] | None,
+    ) -> None:
+        self._log = log
+        self._verify = _parse_verify(verify)
+        # As clients get them, and where; b"" and "" without any.
+        self.metadata = b""
+        self.metadata_url = ""
+        self._scopes = ""
+        if resource_metadata is not None:
+            self.metadata_url = _check_metadata(resource_metadata)
+            self.metadata = _encode_option("resource_metadata", resource_metadata)
+            self._scopes = " ".join(resource_metadata.get("scopes_supported", ()))
+        self._hosts = {"localhost", "127.0.0.1", "[::1]"}
+        self._hosts.update(_parse_allowed("allowed_hosts", allowed_hosts, *_HOSTS))
+        self._origins = _parse_allowed("allowed_origins", allowed_origins, *_ORIGINS)
+
+    def allow_host(self, name: str) -> None:
+        """Take requests for one more name, or address, of this host."""
+        if name:
+            self._hosts.add(f"[{name}]" if ":" in name else name.lower())
+
+    def check_place(self, exchange: Exchange) -> None:
+        """Raise HttpError unless it is this host that is asked, and no page elsewhere
+        that asks."""
+        self._check_host(exchange.headers.get("host", ""))
+        self._check_origin(exchange)
+
+    # "Servers MUST validate the `Origin` header on all incoming connections to prevent
+    # DNS rebinding attacks"; Host says more, and is always there.
+    def _check_host(self, host: str) -> None:
+        if _host_name(host) not in self._hosts and "*" not in self._hosts:
+            raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
+
+    def _check_origin(self, exchange: Exchange) -> None:
+        headers = exchange.headers
+        origin = headers.get("origin", "").lower()
+        if not origin:
+            # Browsers tell no origin of what a page only shows, an image say; but they
+            # tell whether the page is one of ours.
+            site = headers.get("sec-fetch-site", "none")
+            if site not in ("none", "same-origin") and "*" not in self._origins:
+                raise HttpError(
+                    403, f"a page elsewhere asks: Sec-Fetch-Site: {show(site)}"
+                )
+        elif origin in self._origins or "*" in self._origins:
+            # Its pages may read what comes.
+            exchange.extra = {
+                "Access-Control-Allow-Origin": headers["origin"],
+                "Vary": "Origin",
+                "Access-Control-Expose-Headers": _READABLE,
+            }
+        elif (
+            not self._is_own_page(origin) or "access-control-request-method" in headers
+        ):
+            # A browser that asks in advance does so for a page of another origin: of
+            # this host maybe, but of another port.
+            raise HttpError(
+                403, f"origin {show(origin)} is not allowed; see allowed_origins"
+            )
+
+    def _is_own_page(self, origin: str) -> bool:
+        """Whether an origin is a page of this host."""
+        page = re.fullmatch(r"https?://([^/@]+)", origin)
+        return page is not None and _host_name(page[1]) in self._hosts
+
+    def authorize(self, headers: dict[str, str]) -> Json | None:
+        """The claims of a token, as `verify` tells: basic/authorization.md. None where
+        nobody needs one; raises HttpError."""
+        if self._verify is None:
+            return None
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        token = token.strip(" \t")
+        if scheme.lower() != "bearer" or not token:
+            raise self._challenge(401, {})
+        if not re.fullmatch(_BEARER_TOKEN, token):
+            raise self._challenge(401, {"error": "invalid_token"})
+        try:
+            claims = self._verify(token)
+        except OSError as error:
+            # With an errno it comes from the system: a file that may not be read, say.
+            if isinstance(error, PermissionError) and error.errno is None:
+                raise self._scope_challenge(str(error)) from None
+            self._log.error(f"verify: {error_text(error)}", error)
+            raise HttpError(
+                503, "tokens cannot be verified now", {"Retry-After": "10"}
+            ) from None
+        # Only claims let somebody in: not True, and not an empty dict.
+        if not isinstance(claims, dict) or not claims:
+            raise self._challenge(401, {"error": "invalid_token"})
+        return claims
+
+    def _scope_challenge(self, scope: str) -> HttpError:
+        return self._challenge(403, {"error": "insufficient_scope"}, scope)
+
+    def _challenge(
+        self, status: int, problem: dict[str, str], scope: str = ""
+    ) -> HttpError:
+        """The refusal that tells a client which token would do, and where to get it."""
+        if self.metadata_url:
+            problem["resource_metadata"] = self.metadata_url
+        # "SHOULD include a `scope` parameter": what is needed, else what there is.
+        # RFC 6749, section 3.3, says which characters a scope has.
+        tokens = re.findall(r"[!#-\[\]-~]+", scope or self._scopes)
+        if tokens:
+            problem["scope"] = " ".join(tokens)
+        parameters = [f'{name}="{value}"' for name, value in problem.items()]
+        challenge = f"Bearer {', '.join(parameters)}".strip()
+        told = ": ".join(["a bearer token is needed", problem.get("error", "")])
+        return HttpError(status, told.rstrip(": "), {"WWW-Authenticate": challenge})
+
+
+# What may be allowed, and how an error describes it.
+_HOSTS = (
+    r"\*|[^\s/:@,\[\]]+|\[[0-9a-f:.]+\]",
+    'names of this host without a port, such as "api.example"',
+)
+_ORIGINS = (
+    r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@,]*",
+    'origins without a path, such as "https://app.example"',
+)
+
+
+def _parse_allowed(
+    option: str, names: Iterable[str] | None, pattern: str, expected: str
+) -> set[str]:
+    """Names in lower case. Raises ValueError for what none can be."""
+    if names is None:
+        names = ()
+    # The characters of a text would pass for names.
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(f"{option}: expected a list of {expected}, got {show(names)}")
+    allowed = set()
+    for name in names:
+        if not isinstance(name, str) or not re.fullmatch(pattern, name.lower()):
+            raise ValueError(f"{option}: expected {expected}, got {show(name)}")
+        allowed.add(name.lower())
+    return allowed
+
+
+def _host_name(host: str) -> str:
+    """A host without its port."""
+    if host.endswith("]"):
+        return host.lower()  # an IPv6 address
+    return (host.rpartition(":")[0] or host).lower()
+
+
+def _metadata_places(url: str, path: str | None) -> set[str]:
+    """Where metadata are served: "at the path of the server's MCP endpoint [...] or at
+    the root". Seen from outside, as in their URL, the path may be another one."""
+    if not url:
+        return set()
+    outside = url[url.index(_WELL_KNOWN) :]
+    inside = _WELL_KNOWN + (path or "").rstrip("/")
+    return {_WELL_KNOWN, inside, outside}
+
+
+def _check_metadata(metadata: Json) -> str:
+    """Where these metadata of a resource are: RFC 9728, section 3.1. Raises ValueError
+    for those that no client could use."""
+    if not isinstance(metadata, dict):
+        raise ValueError(f"resource_metadata: expected a dict, got {show(metadata)}")
+    resource = metadata.get("resource")
+    parts = re.fullmatch(r'(https?://[^/"\\?#]+)([^"\\?#]*)', str(resource))
+    if parts is None or not re.fullmatch("[!-~]+", parts[0]):
+        raise ValueError(
+            "resource_metadata: resource: expected this server's URL, "
+            f"got {show(resource)}"
+        )
+    # "MUST include the `authorization_servers` field containing at least one".
+    issuers = metadata.get("authorization_servers")
+    are_urls = isinstance(issuers, list) and all(
+        isinstance(each, str) and each.startswith(("https://", "http://"))
+        for each in issuers
+    )
+    if not issuers or not are_urls:
+        raise ValueError(
+            "resource_metadata: authorization_servers: expected a list of their URLs, "
+            f"got {show(issuers)}"
+        )
+    scopes = metadata.get("scopes_supported", [])
+    if not isinstance(scopes, list) or not all(
+        isinstance(each, str) for each in scopes
+    ):
+        raise ValueError(
+            f"resource_metadata: scopes_supported: expected a list, got {show(scopes)}"
+        )
+    return parts[1] + _WELL_KNOWN + parts[2].rstrip("/")
+
+
+def _encode_option(option: str, value: Json) -> bytes:
+    """An option as JSON. Raises ValueError if it has none."""
+    try:
+        return encode_message(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{option}: {error}") from None
+
+
+def _parse_verify(verify: object) -> Callable[[str], Json | None] | None:
+    """What tells the claims of a token. Raises ValueError for what cannot; a token is
+    not quoted there."""
+    if verify is None or callable(verify):
+        return verify
+    if not isinstance(verify, Mapping) or not verify:
+        raise ValueError(
+            "verify: expected a function, or a dict of tokens and their claims, "
+            f"got {'an empty' if verify == {} else 'a'} {type(verify).__name__}"
+        )
+    for number, (token, claims) in enumerate(verify.items(), 1):
+        if not isinstance(token, str) or not re.fullmatch(_BEARER_TOKEN, token):
+            raise ValueError(
+                f"verify: token {number}: expected text in ASCII, without spaces"
+            )
+        if not isinstance(claims, dict) or not claims:
+            raise ValueError(
+                f'verify: token {number}: expected its claims, such as {{"sub": "ada"}}, '
+                f"got {show(claims)}"
+            )
+    return partial(_find_claims, dict(verify))
+
+
+def _find_claims(tokens: dict[str, Json], given: str) -> Json | None:
+    """The claims of a token. However much of it is right, it takes the same time."""
+    from hmac import compare_digest
+
+    claims = None
+    for token, its_claims in tokens.items():
+        if compare_digest(token, given):
+            claims = dict(its_claims)
+    return claims
+
+
+def check_path(option: str, path: object) -> None:
+    """Raise ValueError for what can be no path of a request."""
+    if not isinstance(path, str) or not re.fullmatch(_SERVED_PATH, path):
+        raise ValueError(
+            f'{option}: expected a path that begins with "/", without a query, '
+            f"got {show(path)}"
+        )
+
+
+###############################################################################
+# 21. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
@@ -9736,9 +10113,6 @@ _PREFLIGHT = {
     "Access-Control-Max-Age": "600",
     "Access-Control-Allow-Headers": "*, Authorization",
 }
-# What pages of an allowed origin may read of an answer, beside its body.
-_READABLE = "Mcp-Session-Id, WWW-Authenticate"
-_WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 # What MCP-Protocol-Version says in legacy sessions; "" is for a request without it, as
 # the older revisions know no such header. Any other text is judged as a modern version:
@@ -9756,7 +10130,8 @@ class HttpEndpoint:
         verify             verify(token) returns the claims of a bearer token, or None
                            (401), or raises PermissionError(scope) (403), on the thread
                            of the request; what else it raises is 503, if it is an
-                           OSError, or 500. Without it nobody is asked for a token
+                           OSError, or 500. Or a dict of tokens and their claims.
+                           Without it nobody is asked for a token
         resource_metadata  the document that tells clients where tokens come from (RFC
                            9728): {"resource": this server's URL,
                            "authorization_servers": [URLs], "scopes_supported": [...]},
@@ -9768,6 +10143,8 @@ class HttpEndpoint:
                            and nothing is asked of its client. For several processes
         legacy_sse         serve the HTTP+SSE of 2024-11-05 at /sse and /messages; only
                            with a path, and with sessions
+        health             a path where everybody gets a 200, whatever the Host, and
+                           nothing else; that is not logged
         max_body           the most bytes of a request's body; each shell sees to it
         max_kept           the most bytes that are kept for all clients together, but
                            always some bodies; who wants more is refused (503)
@@ -9776,8 +10153,7 @@ class HttpEndpoint:
         max_sessions       sessions at a time; for one more, who has the most loses the
                            one that was used longest ago; if all are in use, 503
         session_seconds    how long a session is kept that nobody uses
-    Raises ValueError for resource_metadata without those URLs, and for hosts and
-    origins that none can be.
+    Raises ValueError for a value that an option cannot have.
 
     It has in its care `_sessions`, by id, until their clients delete them, or they were
     idle for long; and `_serving`, the exchanges that are being served, each by a thread
@@ -9791,12 +10167,13 @@ class HttpEndpoint:
         max_workers: int,
         *,
         path: str | None = None,
-        verify: Callable[[str], Json | None] | None = None,
+        verify: Verify | None = None,
         resource_metadata: Json | None = None,
-        allowed_hosts: Iterable[str] = (),
+        allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
         stateless: bool = True,
         legacy_sse: bool = False,
+        health: str | None = None,
         max_body: int = MAX_BODY,
         max_kept: int = MAX_KEPT,
         max_connections: int = MAX_CONNECTIONS,
@@ -9805,6 +10182,16 @@ class HttpEndpoint:
     ) -> None:
         from weakref import WeakValueDictionary
 
+        for option, count, least in (
+            ("max_body", max_body, 1),
+            ("max_kept", max_kept, 0),
+            ("max_connections", max_connections, 1),
+            ("max_sessions", max_sessions, 1),
+        ):
+            check_count(option, count, least)
+        check_seconds("session_seconds", session_seconds)
+        check_flag("stateless", stateless)
+        check_flag("legacy_sse", legacy_sse)
         self.server = server
         self.log = log
         self.max_workers = max_workers
@@ -9812,13 +10199,8 @@ class HttpEndpoint:
         # A lone client, which gets a half of it all, has room for two bodies.
         self._kept = Budget(max(max_kept, 4 * max_body))
         self.kept_each = max(MAX_KEPT_EACH, 2 * max_body)
-        self._verify = verify
-        self._metadata = resource_metadata
-        self._metadata_url = _check_metadata(resource_metadata)
-        self._hosts = {"localhost", "127.0.0.1", "[::1]"}
-        self._hosts.update(_parse_allowed("allowed_hosts", allowed_hosts, *_HOSTS))
-        self._origins = _parse_allowed(
-            "allowed_origins", allowed_origins or (), *_ORIGINS
+        self.admission = Admission(
+            log, verify, resource_metadata, allowed_hosts, allowed_origins
         )
         self._stateless = stateless
         self._max_sessions = max_sessions
@@ -9846,24 +10228,57 @@ class HttpEndpoint:
         self._abandoned_by = WeakValueDictionary()
 
         # {path, or None for any: {method: what answers it}}
+        self._routes: dict[str | None, Mapping[str, Callable[[Exchange], None]]] = {}
+        self._add_routes(path, legacy_sse, health)
+
+    def _add_routes(
+        self, path: str | None, legacy_sse: bool, health: str | None
+    ) -> None:
         methods: dict[str, Callable[[Exchange], None]] = {"POST": self._post}
-        if not stateless:
+        if not self._stateless:
             methods["GET"] = self._get
             methods["DELETE"] = self._delete
-        self._routes = {None if path is None else path.rstrip("/"): methods}
-        for place in _metadata_places(self._metadata_url, path):
-            self._routes[place] = dict.fromkeys(("GET", "HEAD"), self._get_metadata)
-        if legacy_sse and path is not None and not stateless:
-            self._routes["/sse"] = {"GET": self._get_sse}
-            self._routes["/messages"] = {"POST": self._post_message}
+        if path is None:
+            self._routes[None] = methods
+        else:
+            self._add_route("path", path, methods)
+        for place in _metadata_places(self.admission.metadata_url, path):
+            readers = dict.fromkeys(("GET", "HEAD"), self._get_metadata)
+            self._add_route("resource_metadata", place, readers)
+        if legacy_sse:
+            if path is None or self._stateless:
+                raise ValueError("legacy_sse: only with a path, and with sessions")
+            self._add_route("legacy_sse", "/sse", {"GET": self._get_sse})
+            self._add_route("legacy_sse", "/messages", {"POST": self._post_message})
+        if health is not None:
+            readers = dict.fromkeys(("GET", "HEAD"), self._get_health)
+            self._add_route("health", health, readers)
 
-    def answer(self, exchange: Exchange) -> None:
+    def _add_route(
+        self, option: str, path: str, methods: Mapping[str, Callable[[Exchange], None]]
+    ) -> None:
+        """Serve something at a path. Raises ValueError if that cannot be."""
+        check_path(option, path)
+        place = path.rstrip("/")
+        if place in self._routes:
+            raise ValueError(
+                f"{option}: something else is served at {show(path)} already: "
+                "choose another path"
+            )
+        self._routes[place] = methods
+
+    def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
         """Answer one HTTP request, and return when nothing more will be written.
 
         Its handler runs on this thread; but a worker runs those of a batch, and of what
-        came over HTTP+SSE. Never raises.
+        came over HTTP+SSE. With an `error`, which the shell has found in its head, it
+        is refused. Never raises.
         """
         try:
+            if error is not None:
+                # It may quote what is no head at all.
+                exchange.is_judged_by_head = False
+                raise error
             serve = self._admit(exchange)
             exchange.party = self._party_of(exchange)
             exchange.budget = Budget(self.kept_each, exchange.party.kept)
@@ -9872,15 +10287,16 @@ class HttpEndpoint:
                 serve(exchange)
             finally:
                 exchange.budget.close()
-        except McpError as error:
-            self._refuse(exchange, error)
-        except OSError as error:
-            self.log.debug(f"the client left: {error_text(error)}")
-        except BaseException as error:
-            self.log.error(f"HTTP: {error_text(error)}", error)
+        except McpError as refusal:
+            self._refuse(exchange, refusal)
+        except OSError as failure:
+            self.log.debug(f"the client left: {error_text(failure)}")
+        except BaseException as failure:
+            self.log.error(f"HTTP: {error_text(failure)}", failure)
             if exchange.state == exchange.OPENING:
                 with suppress(OSError):
                     exchange.send(500, {})
+        log_access(self.log, exchange)
 
     def _party_of(self, exchange: Exchange) -> Party:
         """Who asks."""
@@ -9902,7 +10318,8 @@ class HttpEndpoint:
         return party
 
     def _refuse(self, exchange: Exchange, error: McpError) -> None:
-        self.log.debug(f"refused with {error.http_status}: {error}")
+        if exchange.is_judged_by_head:
+            exchange.reason = str(error)
         body = encode_answer(error_message(exchange.request_id, error), self.log.error)
         headers = {**_JSON, **getattr(error, "headers", {})}
         with suppress(OSError):
@@ -9911,107 +10328,32 @@ class HttpEndpoint:
     # Admission, by the head alone: nothing of the body is read.
     def _admit(self, exchange: Exchange) -> Callable[[Exchange], None]:
         """What answers this request, if it may be made at all. Raises HttpError."""
-        self._check_host(exchange.headers.get("host", ""))
-        self._check_origin(exchange)
         path = exchange.path
-        route = self._routes.get(path.rstrip("/"), self._routes.get(None))
-        if route is None:
-            raise HttpError(404, f"nothing at {show(path)}")
+        route = self._routes.get(path.rstrip("/"), self._routes.get(None, {}))
         serve = route.get(exchange.method)
+        if serve == self._get_health:
+            return serve
+        self.admission.check_place(exchange)
         if serve is not None:
             # Who has no token yet must find out where to get one.
             if serve != self._get_metadata:
-                exchange.auth = self._authorize(exchange.headers)
+                exchange.auth = self.admission.authorize(exchange.headers)
             return serve
+        if not route:
+            raise HttpError(404, f"nothing at {show(path)}")
         allow = {"Allow": ", ".join(route)}
         if exchange.method == "OPTIONS" and exchange.extra:
             # A browser asks for a page of an allowed origin.
             return lambda exchange: exchange.send(204, {**_PREFLIGHT, **allow})
-        raise HttpError(405, f"{exchange.method}: not allowed here", allow)
-
-    def allow_host(self, name: str) -> None:
-        """Take requests for one more name of this host."""
-        self._hosts.add(name.lower())
-
-    # "Servers MUST validate the `Origin` header on all incoming connections to prevent
-    # DNS rebinding attacks"; Host says more, and is always there.
-    def _check_host(self, host: str) -> None:
-        if _host_name(host) not in self._hosts and "*" not in self._hosts:
-            raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
-
-    def _check_origin(self, exchange: Exchange) -> None:
-        origin = exchange.headers.get("origin", "").lower()
-        if not origin:
-            # Browsers tell no origin of what a page only shows, an image say; but they
-            # tell whether the page is one of ours.
-            site = exchange.headers.get("sec-fetch-site", "none")
-            if site not in ("none", "same-origin") and "*" not in self._origins:
-                raise HttpError(403, f"a page elsewhere asks: Sec-Fetch-Site: {site}")
-        elif origin in self._origins or "*" in self._origins:
-            # Its pages may read what comes.
-            exchange.extra = {
-                "Access-Control-Allow-Origin": exchange.headers["origin"],
-                "Vary": "Origin",
-                "Access-Control-Expose-Headers": _READABLE,
-            }
-        elif not self._is_own_page(origin):
-            raise HttpError(
-                403, f"origin {show(origin)} is not allowed; see allowed_origins"
-            )
-
-    def _is_own_page(self, origin: str) -> bool:
-        """Whether an origin is a page of this host."""
-        page = re.fullmatch(r"https?://([^/@]+)", origin)
-        return page is not None and _host_name(page[1]) in self._hosts
-
-    def _authorize(self, headers: dict[str, str]) -> Json | None:
-        """The claims of a token, as `verify` tells: basic/authorization.md."""
-        if self._verify is None:
-            return None
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
-            raise self._challenge(401, {})
-        try:
-            claims = self._verify(token)
-        except OSError as error:
-            # With an errno it comes from the system: a file that may not be read, say.
-            if isinstance(error, PermissionError) and error.errno is None:
-                raise self._scope_challenge(str(error)) from None
-            self.log.error(f"verify: {error_text(error)}", error)
-            raise HttpError(
-                503, "tokens cannot be verified now", {"Retry-After": "10"}
-            ) from None
-        # Only claims let somebody in: not True, and not an empty dict.
-        if not isinstance(claims, dict) or not claims:
-            raise self._challenge(401, {"error": "invalid_token"})
-        return claims
-
-    def _scope_challenge(self, scope: str) -> HttpError:
-        return self._challenge(403, {"error": "insufficient_scope"}, scope)
-
-    def _challenge(
-        self, status: int, problem: dict[str, str], scope: str = ""
-    ) -> HttpError:
-        """The refusal that tells a client which token would do, and where to get it."""
-        if self._metadata is not None:
-            problem["resource_metadata"] = self._metadata_url
-            # "SHOULD include a `scope` parameter": what is needed, else what there is.
-            supported = self._metadata.get("scopes_supported")
-            if not scope and isinstance(supported, list):
-                scope = " ".join(map(str, supported))
-        # RFC 6749, section 3.3, says which characters a scope has.
-        tokens = re.findall(r"[!#-\[\]-~]+", scope)
-        if tokens:
-            problem["scope"] = " ".join(tokens)
-        parameters = [f'{name}="{value}"' for name, value in problem.items()]
-        challenge = f"Bearer {', '.join(parameters)}".strip()
-        return HttpError(
-            status, "a bearer token is needed", {"WWW-Authenticate": challenge}
-        )
+        raise HttpError(405, f"{show(exchange.method)}: not allowed here", allow)
 
     def _get_metadata(self, exchange: Exchange) -> None:
-        exchange.send(200, _JSON, encode_message(self._metadata))
+        exchange.send(200, _JSON, self.admission.metadata)
+
+    def _get_health(self, exchange: Exchange) -> None:
+        # Who asks is told nothing, and there is nothing to tell of it.
+        exchange.is_logged = False
+        exchange.send(200, {"Cache-Control": "no-store"})
 
     # POST: basic/transports/streamable-http.md#sending-messages
     def _post(self, exchange: Exchange) -> None:
@@ -10031,7 +10373,7 @@ class HttpEndpoint:
             # Modern requests have no session.
             connection = HttpConnection(self, exchange)
         else:
-            self._check_legacy(message, exchange.headers)
+            self._check_legacy(message, exchange)
             envelope = object_or_empty(message)
             connection = self._legacy_connection(envelope, version, session, exchange)
 
@@ -10090,18 +10432,19 @@ class HttpEndpoint:
         if is_request and told is None:
             meta = object_or_empty(member_at(message, ("params", "_meta")))
             check_members(MODERN_META, meta, "_meta.")
-        self._check_mirrors(message, exchange.headers, is_request)
+        self._check_mirrors(message, exchange, is_request)
 
-    def _check_legacy(self, message: Any, headers: dict[str, str]) -> None:
+    def _check_legacy(self, message: Any, exchange: Exchange) -> None:
         """Raise McpError if headers contradict a message of a session, or a batch.
 
         Its revision does not ask for any, but a gateway may have believed them.
         """
         try:
             if isinstance(message, list):
-                self._check_batch(message, headers)
+                exchange.told = {"Mcp-Method": "batch"}
+                self._check_batch(message, exchange.headers)
             else:
-                self._check_mirrors(object_or_empty(message), headers, False)
+                self._check_mirrors(object_or_empty(message), exchange, False)
         except HeaderMismatch as error:
             # No legacy revision has this error: in sessions it has the code that it had
             # in drafts of 2026-07-28.
@@ -10116,12 +10459,11 @@ class HttpEndpoint:
         if any(_told_version(message) is not None for message in messages):
             raise InvalidRequest(f"a batch: only in {BATCH_VERSION}, of its messages")
 
-    def _check_mirrors(
-        self, message: Json, headers: dict[str, str], required: bool
-    ) -> None:
+    def _check_mirrors(self, message: Json, exchange: Exchange, required: bool) -> None:
         mirrored = mirrored_headers(message, self.server.header_parameters)
+        exchange.told = mirrored
         for name, value in mirrored.items():
-            header = headers.get(name.lower())
+            header = exchange.headers.get(name.lower())
             if header is None:
                 is_right = value is None or not required
             elif value is None:
@@ -10135,7 +10477,13 @@ class HttpEndpoint:
             if not is_right:
                 told = "missing" if header is None else show(header)
                 given = "nothing" if value is None else show(value)
-                raise HeaderMismatch(f"{name}: {told}, but {given} in the body")
+                why = ""
+                if "_" in name and exchange.shell.is_cgi:
+                    # Nor may one with "-" stand for it: no gateway has looked at that.
+                    why = (
+                        '; here no header has a "_" in its name: x-mcp-header is wrong'
+                    )
+                raise HeaderMismatch(f"{name}: {told}, but {given} in the body{why}")
 
     def _serve(
         self, connection: HttpConnection, exchange: Exchange, begin: Job
@@ -10197,6 +10545,7 @@ class HttpEndpoint:
     ) -> HttpConnection:
         self._close_idle_sessions()
         session_id = os.urandom(24).hex()
+        exchange.session_id = session_id
         connection = HttpConnection(self, exchange, session_id, one_stream)
         while not self._add_session(connection):
             if not self._close_surplus_session():
@@ -10275,6 +10624,7 @@ class HttpEndpoint:
     ) -> HttpConnection:
         if session_id is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
+        exchange.session_id = session_id
         connection = self._sessions.get(session_id)
         if (
             connection is None
@@ -10353,7 +10703,7 @@ class HttpEndpoint:
         message = exchange.parse_body()
         if _told_version(message) is not None:
             raise InvalidRequest(f"{NEWEST} is not spoken over HTTP+SSE")
-        self._check_legacy(message, exchange.headers)
+        self._check_legacy(message, exchange)
         connection.take(message, exchange)
 
     # Looking after what is open
@@ -10430,80 +10780,11 @@ class HttpEndpoint:
             self.helpers.close()
 
 
-# What may be allowed, and how an error describes it.
-_HOSTS = (
-    r"\*|[^\s/:@,\[\]]+|\[[0-9a-f:.]+\]",
-    'names of this host without a port, such as "api.example"',
-)
-_ORIGINS = (
-    r"\*|null|[a-z][a-z0-9+.-]*://[^\s/@,]*",
-    'origins without a path, such as "https://app.example"',
-)
-
-
-def _parse_allowed(
-    option: str, names: Iterable[str], pattern: str, expected: str
-) -> set[str]:
-    """Names in lower case. Raises ValueError for what none can be."""
-    if isinstance(names, str):
-        # Its characters would pass for names.
-        raise ValueError(f"{option}: expected a list of {expected}, got {show(names)}")
-    allowed = set()
-    for name in names:
-        if not isinstance(name, str) or not re.fullmatch(pattern, name.lower()):
-            raise ValueError(f"{option}: expected {expected}, got {show(name)}")
-        allowed.add(name.lower())
-    return allowed
-
-
-def _host_name(host: str) -> str:
-    """A host without its port."""
-    if host.endswith("]"):
-        return host.lower()  # an IPv6 address
-    return (host.rpartition(":")[0] or host).lower()
-
-
-def _metadata_places(url: str, path: str | None) -> set[str]:
-    """Where metadata are served: "at the path of the server's MCP endpoint [...] or at
-    the root". Seen from outside, as in their URL, the path may be another one."""
-    if not url:
-        return set()
-    outside = url[url.index(_WELL_KNOWN) :]
-    inside = _WELL_KNOWN + (path or "").rstrip("/")
-    return {_WELL_KNOWN, inside, outside}
-
-
-def _check_metadata(metadata: Json | None) -> str:
-    """Where these metadata of a resource are: RFC 9728, section 3.1; "" without any.
-    Raises ValueError for those that no client could use."""
-    if metadata is None:
-        return ""
-    resource = metadata.get("resource")
-    parts = re.fullmatch(r'(https?://[^/"\\?#]+)([^"\\?#]*)', str(resource))
-    if parts is None or not re.fullmatch("[!-~]+", parts[0]):
-        raise ValueError(
-            "resource_metadata: resource: expected this server's URL, "
-            f"got {show(resource)}"
-        )
-    # "MUST include the `authorization_servers` field containing at least one".
-    issuers = metadata.get("authorization_servers")
-    are_urls = isinstance(issuers, list) and all(
-        isinstance(each, str) and each.startswith(("https://", "http://"))
-        for each in issuers
-    )
-    if not issuers or not are_urls:
-        raise ValueError(
-            "resource_metadata: authorization_servers: expected a list of their URLs, "
-            f"got {show(issuers)}"
-        )
-    return parts[1] + _WELL_KNOWN + parts[2].rstrip("/")
-
-
 ###############################################################################
-# 21. HTTP server #############################################################
+# 22. WSGI ####################################################################
 ###############################################################################
-# The shells around the endpoint: a WSGI application, and a server of our own with its
-# sockets, threads and deadlines. What a request means is not decided here.
+# The shell around the endpoint for a server of somebody else, by PEP 3333. What a
+# request means is not decided here.
 @lru_cache(None)
 def _status_line(status: int) -> str:
     from http import HTTPStatus
@@ -10526,38 +10807,53 @@ class WsgiApp:
     ) -> list[bytes]:
         """Answer one request, on this thread."""
         shell = _WsgiShell(environ, start_response, self.endpoint.max_body)
-        target = f"{environ.get('PATH_INFO', '')}?{environ.get('QUERY_STRING', '')}"
-        headers = self._parse_headers(environ)
-        exchange = Exchange(shell, environ["REQUEST_METHOD"], target, headers)
-        self.endpoint.answer(exchange)
+        # Here a "?" of the path is not in percents any more.
+        path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
+        target = f"{path}?{environ.get('QUERY_STRING', '')}"
+        method = str(environ.get("REQUEST_METHOD"))
+        exchange = Exchange(shell, method, target, self._parse_headers(environ))
+        self.endpoint.answer(exchange, shell.problem)
+        if exchange.state == exchange.OPENING:
+            # Nobody may be there, but the server above expects an answer.
+            exchange.send(400, {})
         shell.skip_body()
         return [shell.body]
 
     @staticmethod
     def _parse_headers(environ: Json) -> dict[str, str]:
         headers = {
-            name[len("HTTP_") :].replace("_", "-").lower(): value
+            name[len("HTTP_") :].replace("_", "-").lower(): str(value)
             for name, value in environ.items()
             if name.startswith("HTTP_")
         }
-        headers["content-type"] = environ.get("CONTENT_TYPE", "")
+        headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
         return headers
 
 
 class _WsgiShell(Shell):
     """One request, answered through start_response, and its write() for a stream."""
 
+    is_cgi = True
+    # What is wrong with its head.
+    problem: HttpError | None = None
+
     def __init__(
         self, environ: Json, start_response: Callable[..., Write], max_body: int
     ) -> None:
-        self.address = party_address(environ.get("REMOTE_ADDR", ""))
+        self.peer = str(environ.get("REMOTE_ADDR") or "")
+        self.address = party_address(self.peer)
         self.body = b""  # for the application to return
         self._start_response = start_response
-        self._input = environ["wsgi.input"]
+        # Some leave it out where there is no body.
+        self._input: Any = environ.get("wsgi.input")
         self._max_body = max_body
         # How much of the request's body is still to be read: up to its end, if the
         # server marks that.
-        self._left: float = int(environ.get("CONTENT_LENGTH") or 0)
+        self._left: float = 0
+        try:
+            self._left = parse_length(str(environ.get("CONTENT_LENGTH") or 0))
+        except HttpError as error:
+            self.problem = error
         if environ.get("wsgi.input_terminated"):
             self._left = float("inf")
 
@@ -10567,7 +10863,7 @@ class _WsgiShell(Shell):
         pieces: list[bytes] = []
         size = 0
         while size < self._left:
-            piece = self._input.read(int(min(self._left - size, CHUNK)))
+            piece = self._read(min(self._left - size, CHUNK))
             if not piece:
                 break
             keep(len(piece))
@@ -10575,16 +10871,27 @@ class _WsgiShell(Shell):
             size += len(piece)
             if size > self._max_body:
                 raise self._too_long()
+        if size < self._left < float("inf"):
+            raise HttpError(400, "the body ended early")
         self._left = 0
         return b"".join(pieces)
+
+    def _read(self, size: float) -> bytes:
+        """Read so many bytes of the body, at most. Raises OSError."""
+        try:
+            return bytes(self._input.read(int(size)))
+        except Exception as error:
+            # Each server has exceptions of its own for a client that has hung up.
+            raise OSError(error_text(error)) from error
 
     def _too_long(self) -> HttpError:
         return HttpError(413, f"a body of more than {self._max_body} bytes")
 
     def skip_body(self) -> None:
         """Read what is left of a short body, for servers that keep the connection."""
-        if self._left <= SHORT_BODY:
-            self._input.read(int(self._left))
+        if 0 < self._left <= SHORT_BODY:
+            with suppress(OSError):
+                self._read(self._left)
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         self.body = body or b""
@@ -10594,10 +10901,14 @@ class _WsgiShell(Shell):
         try:
             self._write(events)
         except Exception as error:
-            # Each server has an exception of its own for a client that has hung up.
-            raise OSError(error_text(error)) from error
+            raise OSError(error_text(error)) from error  # as in _read
 
 
+###############################################################################
+# 23. HTTP server #############################################################
+###############################################################################
+# The shell around the endpoint for a server of our own, with its sockets, threads and
+# deadlines. What a request means is not decided here.
 def shut(sock: Socket, how: int = 2) -> None:
     """End a connection under who reads from it (0), writes to it (1), or either (2)."""
     import socket
@@ -10645,13 +10956,12 @@ class _SocketShell(Shell, _RequestHandler):
     can_leave = True
     # How much of the body is still to be read.
     _left: float = 0
-    # An answer is one write: do not hold its last packet back.
-    disable_nagle_algorithm = True
 
     def setup(self) -> None:
         """Begin with a connection, on its own thread."""
         self._thread = threading.get_ident()
-        self.address = party_address(self.client_address[0])
+        self.peer = self.client_address[0]
+        self.address = party_address(self.peer)
         # Of the present request, and as it came.
         self._head = Head("", "", "1.0", {}, 0, True)
         self._head_bytes = b""
@@ -10706,9 +11016,7 @@ class _SocketShell(Shell, _RequestHandler):
         self.close_connection = True
         if self.server.closing.is_set():
             return  # it was cut short here: that is no fault of the client's
-        body = encode_message(error_message(None, error))
-        headers = {**_JSON, **error.headers, "Content-Length": str(len(body))}
-        self.start(error.http_status, headers, body)
+        self.server.endpoint.answer(Exchange(self, "", "", {}, b""), error)
         self._hang_up()
 
     def _hang_up(self) -> None:
@@ -10883,9 +11191,12 @@ class _SocketShell(Shell, _RequestHandler):
 class HttpServer(_TcpServer):
     """A server on a port, as `Server.start_http` returns it; a context manager.
 
-        url        where clients find it: "http://127.0.0.1:8000/mcp", say
-        port       its port, also when 0, for a free one, was asked for
-        close()    take no more requests, and end what there is
+        url        where clients find it: "http://127.0.0.1:8000/mcp", say; at a Unix
+                   socket "http://unix:/run/mcp.sock:/mcp", as nginx has it
+        port       its port, also when 0, for a free one, was asked for; of a Unix
+                   socket 0
+        close()    take no more requests, and end what there is; this closes the socket,
+                   even if it was given: only its file, if any, stays
 
     Each connection has a thread, "mcp-http-connection", which reads its requests and
     has the endpoint answer them; one more, "mcp-http", is the watcher. Who looks after
@@ -10907,23 +11218,17 @@ class HttpServer(_TcpServer):
     """
 
     daemon_threads = True
-    request_queue_size = 128
-    # The port may be taken again at once. On Windows it would mean: by anybody.
-    allow_reuse_address = os.name == "posix"
 
     def __init__(
         self,
         handler_class: type[BaseHTTPRequestHandler],
         endpoint: HttpEndpoint,
-        host: str,
-        port: int,
-        path: str,
+        sock: Socket,
+        url: str,
         max_connections: int,
         ssl_context: SSLContext | None,
     ) -> None:
-        """Listen, and serve in the background. Raises OSError if the port is taken."""
-        import socket
-
+        """Serve in the background who comes to a socket that listens."""
         self.endpoint = endpoint
         self._log = endpoint.log
         self._max_connections = max_connections
@@ -10943,12 +11248,15 @@ class HttpServer(_TcpServer):
         # Until when each connection may take for its present step.
         self.deadlines: dict[Socket, float] = {}
 
-        if ":" in host:
-            self.address_family = socket.AF_INET6
-        super().__init__((host, port), handler_class)
-        self.port: int = self.server_address[1]
-        scheme = "http" if ssl_context is None else "https"
-        self.url = f"{scheme}://{_url_host(host)}:{self.port}{path}"
+        address = sock.getsockname()
+        super().__init__(address, handler_class, bind_and_activate=False)
+        self.socket.close()
+        self.socket = sock
+        # Who comes may be gone again, or be taken by another process that listens, too:
+        # to wait for the next would keep the watcher from its watch.
+        sock.setblocking(False)
+        self.port: int = 0 if isinstance(address, (str, bytes)) else address[1]
+        self.url = url
         watcher = threading.Thread(
             None, self.serve_forever, "mcp-http", args=(TICK_SECONDS,), daemon=True
         )
@@ -10994,21 +11302,31 @@ class HttpServer(_TcpServer):
     # connection's own, at its end.
     def get_request(self) -> Any:
         """Accept a connection."""
+        import socket
+
         try:
             sock, address = super().get_request()
+        except BlockingIOError:
+            raise
         except OSError:
             time.sleep(0.05)  # out of descriptors, say: until some are closed
             raise
-        if self._ssl is None:
-            return sock, address
         try:
-            # The handshake is for the connection's own thread.
-            sock = self._ssl.wrap_socket(
-                sock, server_side=True, do_handshake_on_connect=False
-            )
-        except OSError:
+            sock.setblocking(True)
+            if isinstance(address, (str, bytes)):
+                address = ("", 0)  # of a Unix socket, whose client mostly has none
+            else:
+                # An answer is one write: do not hold its last packet back.
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._ssl is not None:
+                # The handshake is for the connection's own thread.
+                sock = self._ssl.wrap_socket(
+                    sock, server_side=True, do_handshake_on_connect=False
+                )
+        except Exception as error:
             sock.close()
-            raise
+            # After any other exception, socketserver would accept no more.
+            raise OSError(error_text(error)) from error
         return sock, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -11107,33 +11425,143 @@ def listen_http(
     endpoint: HttpEndpoint,
     host: str,
     port: int,
+    sock: Socket | None,
     path: str,
     max_connections: int,
     ssl_context: SSLContext | None,
 ) -> HttpServer:
-    """A server on a port, serving in the background. Raises OSError if it is taken."""
+    """A server on a port, or a socket, serving in the background.
+
+    Raises ValueError for what none of these can be, OSError if nobody can listen there.
+    """
     # These take 17 ms to import, which a server on stdio need not spend: so our classes
     # get them as their bases only here.
     from http.server import BaseHTTPRequestHandler
     from socketserver import ThreadingTCPServer
 
+    if ssl_context is not None:
+        _check_tls(ssl_context)
+    if sock is None:
+        sock = _listen(host, port)
+    else:
+        _check_listening(sock)
+        if (host, port) != ("127.0.0.1", 0):
+            raise ValueError("host, port: the socket in sock= has its own")
+        host = _host_of(sock)
+    endpoint.admission.allow_host(host)
+    scheme = "http" if ssl_context is None else "https"
+    url = f"{scheme}://{_url_place(sock, host)}{path}"
     handler_class = type("SocketShell", (_SocketShell, BaseHTTPRequestHandler), {})
     server_class = type("HttpServer", (HttpServer, ThreadingTCPServer), {})
     server: HttpServer = server_class(
-        handler_class, endpoint, host, port, path, max_connections, ssl_context
+        handler_class, endpoint, sock, url, max_connections, ssl_context
     )
     return server
 
 
+# Connections that the system accepts, until we do.
+_LISTEN_BACKLOG = 128
+
+
+def _listen(host: object, port: object) -> Socket:
+    """A socket that listens. Raises ValueError and OSError, with a remedy."""
+    import errno
+    import socket
+
+    check_count("port", port, 0, 65535)
+    if not isinstance(host, str):
+        raise ValueError(f"host: expected a name or address, got {show(host)}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # "::" is every address, of IPv4, too, where the system can do that.
+    both = host == "::" and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server(
+            (host, port), family=family, backlog=_LISTEN_BACKLOG, dualstack_ipv6=both
+        )
+    except OSError as error:
+        where = f"port {port} of {show(host)}"
+        # Some Pythons have told already where that was.
+        why = str(error.strerror).partition(" (while")[0]
+        remedies = {
+            errno.EADDRINUSE: f"{where} is taken: end what listens there, or choose "
+            "another port; 0 is a free one",
+            errno.EACCES: f"{where} is not for this user: those from 1024 on are",
+            errno.EADDRNOTAVAIL: f"host: {show(host)} is no address of this machine; "
+            '"0.0.0.0" is every one',
+        }
+        text = remedies.get(error.errno or 0, f"{where}: {why}")
+        if error.errno not in errno.errorcode:
+            # It has no address.
+            text = f"host: expected a name or address, got {show(host)}: {why}"
+        raise OSError(error.errno, text) from None
+
+
+def _check_listening(sock: object) -> None:
+    """Raise ValueError unless it is a socket that listens."""
+    import socket
+
+    if not isinstance(sock, socket.socket):
+        raise ValueError(
+            "sock: expected a socket that listens, such as socket.socket(fileno=3), "
+            f"got {show(sock)}"
+        )
+    if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        raise ValueError("sock: expected a socket that listens: call its listen()")
+
+
+def _check_tls(context: object) -> None:
+    """Raise ValueError for an ssl_context that serves nobody: else the first client
+    would find out."""
+    import ssl
+
+    remedy = (
+        "make it with ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), and give it "
+        "the certificate with load_cert_chain(certfile, keyfile)"
+    )
+    if not isinstance(context, ssl.SSLContext):
+        kind = type(context).__name__
+        raise ValueError(
+            f"ssl_context: expected an ssl.SSLContext, got a {kind}: {remedy}"
+        )
+    if context.protocol == ssl.PROTOCOL_TLS_CLIENT:
+        raise ValueError(f"ssl_context: expected one for servers: {remedy}")
+    # Whether it has a certificate, only a handshake tells. Not so if it is chosen by the
+    # name that a client asks for.
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.set_ciphers("ALL")
+    hello = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        client.wrap_bio(ssl.MemoryBIO(), hello).do_handshake()
+    try:
+        context.wrap_bio(hello, ssl.MemoryBIO(), server_side=True).do_handshake()
+    except ssl.SSLError as error:
+        if error.reason == "NO_SHARED_CIPHER" and context.sni_callback is None:
+            raise ValueError(f"ssl_context: without a certificate: {remedy}") from None
+
+
+def _host_of(sock: Socket) -> str:
+    """Where a socket listens; "" for a Unix socket."""
+    address = sock.getsockname()
+    return "" if isinstance(address, (str, bytes)) else str(address[0])
+
+
+def _url_place(sock: Socket, host: str) -> str:
+    """Where a socket listens, as its URL has it."""
+    address = sock.getsockname()
+    if isinstance(address, (str, bytes)):
+        return f"unix:{os.fsdecode(address)}:"
+    return f"{_url_host(host)}:{address[1]}"
+
+
 def _url_host(host: str) -> str:
-    """A host to listen on as a URL has it."""
-    if host in ("", "0.0.0.0"):
-        return "127.0.0.1"
+    """A host to listen on as a URL has it; for every address, one that is always there."""
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 
 
 ###############################################################################
-# 22. HTTP requests ###########################################################
+# 24. HTTP requests ###########################################################
 ###############################################################################
 # A client's way to a server: proxies, redirects, a pool of connections that are kept
 # alive, one request with its response, and what to say when it fails. What is said
@@ -11742,7 +12170,7 @@ def tunnel_status(error: Exception) -> int | None:
 
 
 ###############################################################################
-# 23. Login ###################################################################
+# 25. Login ###################################################################
 ###############################################################################
 # One try at getting tokens for a server (basic/authorization/): finding who gives them,
 # being known there, sending the user there, asking. What becomes of the tokens is not
@@ -12532,7 +12960,7 @@ UNHEARD_URI = "http://127.0.0.1:33418/callback"
 
 
 ###############################################################################
-# 24. Authorization ###########################################################
+# 26. Authorization ###########################################################
 ###############################################################################
 # How a client is let in: what each HTTP request shows, what is done when that is
 # refused, and where tokens are kept. It knows HTTP, but no message of the protocol.
@@ -13167,7 +13595,7 @@ def authorizer_for(
 
 
 ###############################################################################
-# 25. HTTP client #############################################################
+# 27. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
@@ -13942,7 +14370,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 26. Offers ##################################################################
+# 28. Offers ##################################################################
 ###############################################################################
 # What users have registered with a server: what it offers stands in its Registry; and
 # how the functions are called that are around the handlers of requests.
@@ -14132,7 +14560,7 @@ def _check_others(middleware: str, row: Method, params: object) -> None:
 
 
 ###############################################################################
-# 27. Features ################################################################
+# 29. Features ################################################################
 ###############################################################################
 # What a server does: what its clients say is answered by its ServerEndpoint, by one
 # handler for each method of the table. Neither that nor the Registry refers to the
@@ -14685,7 +15113,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 28. Server ##################################################################
+# 30. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -14747,11 +15175,7 @@ class Server:
             ("max_message", max_message, 1),
             ("cache_ttl_ms", cache_ttl_ms, 0),
         ):
-            if not isinstance(value, int) or value < least:
-                raise ValueError(
-                    f"{option}: expected an integer of at least {least}, "
-                    f"got {show(value)}"
-                )
+            check_count(option, value, least)
         if website_url is not None:
             check_uri("website_url", website_url, "https", "http")
         check_icons(icons)
@@ -15208,12 +15632,14 @@ class Server:
             host: str = "127.0.0.1",
             port: int = 8000,
             path: str = "/mcp",
-            verify: Callable[[str], Json | None] | None = None,
+            sock: Socket | None = None,
+            verify: Verify | None = None,
             resource_metadata: Json | None = None,
             allowed_hosts: Iterable[str] | None = None,
             allowed_origins: Iterable[str] | None = None,
             stateless: bool = False,
             legacy_sse: bool = True,
+            health: str | None = None,
             max_connections: int = MAX_CONNECTIONS,
             max_body: int = MAX_BODY,
             max_kept: int = MAX_KEPT,
@@ -15227,22 +15653,27 @@ class Server:
 
         transport: "stdio" serves one client on stdin and stdout until the input ends
             (basic/transports/stdio.md); meanwhile print() and child processes write to
-            stderr, and input() finds nothing. "http" serves until Ctrl-C
+            stderr, and input() finds nothing. "http" serves until Ctrl-C, and says on
+            stderr where
         options: for "http" only: those of start_http, but port=8000 unless given
 
-        Raises ValueError for another transport, and for "stdio" with options.
+        Raises ValueError for another transport, for "stdio" with options, and as
+        start_http does.
         """
         if transport == "http":
-            options.setdefault("port", 8000)
+            if options.get("sock") is None:
+                options.setdefault("port", 8000)
             with suppress(KeyboardInterrupt), self.start_http(**options) as http:
+                say(f"{self.name}: {http.url} (Ctrl-C ends it)")
                 while not http.closing.wait(1.0):
                     pass
             return
-        if transport != "stdio" or options:
+        if transport != "stdio":
             raise ValueError(
-                'transport: expected "stdio" without options, or "http", '
-                f"got {show(transport)}"
+                f'transport: expected "stdio" or "http", got {show(transport)}'
             )
+        if options:
+            raise ValueError(f'{", ".join(options)}: only with run("http", ...)')
         with private_wire() as (reader, writer):
             self.serve(reader, writer)
             self._endpoint.log.flush(1.0)
@@ -15253,12 +15684,14 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 0,
         path: str = "/mcp",
-        verify: Callable[[str], Json | None] | None = None,
+        sock: Socket | None = None,
+        verify: Verify | None = None,
         resource_metadata: Json | None = None,
         allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
         stateless: bool = False,
         legacy_sse: bool = True,
+        health: str | None = None,
         max_connections: int = MAX_CONNECTIONS,
         max_body: int = MAX_BODY,
         max_kept: int = MAX_KEPT,
@@ -15269,19 +15702,24 @@ class Server:
         """Serve HTTP in the background: basic/transports/streamable-http.md.
 
         Returns a handle with `url`, `port` and `close()`, which is a context manager,
-        too.
+        too. Raises ValueError for a value that an option cannot have. The logger
+        "mcp_lite.http" gets a line for each request: INFO, or WARNING if it was refused.
 
         host: the address to listen at; "" or "0.0.0.0" is every one
         port: 0 is a free one; OSError for one that is taken
         path: where the endpoint is
+        sock: in place of host and port, a socket that listens already, such as
+            systemd's, socket.socket(fileno=3), or a Unix socket; close() closes it
         verify: verify(token) returns the claims of a bearer token, or None (401), or
-            raises PermissionError(scope) (403); without it, nobody needs a token
+            raises PermissionError(scope) (403); or a dict of tokens and their claims,
+            such as {"sub": "ada"}; without it, nobody needs a token
         resource_metadata: where tokens come from, as RFC 9728 has it: {"resource": this
             server's URL, "authorization_servers": [URLs], ...}; else ValueError
         allowed_hosts: more names of this host, as clients call it; "*": any
         allowed_origins: sites whose pages may call: "https://app.example"; "*": any
         stateless: open no sessions: several processes can share the clients
         legacy_sse: serve the HTTP+SSE of 2024-11-05 at /sse, too
+        health: a path, such as "/health", where whoever asks gets a 200, and no more
         max_connections: how many may be open, three quarters of them to listen; for one
             more, one goes that is idle, or that listens for another one that does, of
             who has the most; if none is idle, it is refused (503)
@@ -15293,6 +15731,9 @@ class Server:
         session_seconds: after which an idle one may go for a new one
         ssl_context: an ssl.SSLContext: serve https
         """
+        if stateless is True:
+            legacy_sse = False  # it is for sessions
+        check_path("path", path)
         endpoint = HttpEndpoint(
             self._endpoint,
             self._endpoint.log,
@@ -15300,30 +15741,32 @@ class Server:
             path=path,
             verify=verify,
             resource_metadata=resource_metadata,
-            allowed_hosts=allowed_hosts or (),
+            allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             stateless=stateless,
             legacy_sse=legacy_sse,
+            health=health,
             max_body=max_body,
             max_kept=max_kept,
             max_connections=max_connections,
             max_sessions=max_sessions,
             session_seconds=session_seconds,
         )
-        if host:
-            endpoint.allow_host(f"[{host}]" if ":" in host else host)
-        return listen_http(endpoint, host, port, path, max_connections, ssl_context)
+        return listen_http(
+            endpoint, host, port, sock, path, max_connections, ssl_context
+        )
 
     def wsgi_app(
         self,
         *,
         path: str | None = None,
-        verify: Callable[[str], Json | None] | None = None,
+        verify: Verify | None = None,
         resource_metadata: Json | None = None,
         allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
         stateless: bool = True,
         legacy_sse: bool = False,
+        health: str | None = None,
         max_body: int = MAX_BODY,
         max_kept: int = MAX_KEPT,
         max_sessions: int = MAX_SESSIONS,
@@ -15334,7 +15777,8 @@ class Server:
         path: where the endpoint is; without one, it answers at whatever path the
             application is mounted
         verify: verify(token) returns the claims of a bearer token, or None (401), or
-            raises PermissionError(scope) (403); without it, nobody needs a token
+            raises PermissionError(scope) (403); or a dict of tokens and their claims,
+            such as {"sub": "ada"}; without it, nobody needs a token
         resource_metadata: where tokens come from, as RFC 9728 has it: {"resource": this
             server's URL, "authorization_servers": [URLs], ...}; else ValueError
         allowed_hosts: names of this host, as clients call it; "*": any
@@ -15342,6 +15786,7 @@ class Server:
         stateless: open no sessions; with them, there must be a single process
         legacy_sse: serve the HTTP+SSE of 2024-11-05 at /sse, too; this needs a path,
             and sessions
+        health: a path, such as "/health", where whoever asks gets a 200, and no more
         max_body: the most bytes of a request; more are refused (413)
         max_kept: the most bytes to keep for clients at once, but at least four bodies;
             who wants more is refused (503), and no one gets more than a half
@@ -15356,10 +15801,11 @@ class Server:
             path=path,
             verify=verify,
             resource_metadata=resource_metadata,
-            allowed_hosts=allowed_hosts or (),
+            allowed_hosts=allowed_hosts,
             allowed_origins=allowed_origins,
             stateless=stateless,
             legacy_sse=legacy_sse,
+            health=health,
             max_body=max_body,
             max_kept=max_kept,
             max_sessions=max_sessions,
@@ -15440,7 +15886,7 @@ class Server:
 
 
 ###############################################################################
-# 29. Calls ###################################################################
+# 31. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -16207,7 +16653,7 @@ def _objects_in(result: Json, member: str) -> list[Json]:
 
 
 ###############################################################################
-# 30. Targets #################################################################
+# 32. Targets #################################################################
 ###############################################################################
 # What Client may be given for a server, and what that means: a URL with its headers, a
 # command with its environment, or a Server in this process.
@@ -16312,7 +16758,7 @@ def _python() -> str:
 
 
 ###############################################################################
-# 31. Client ##################################################################
+# 33. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
@@ -17274,7 +17720,7 @@ def _send_opening(
 
 
 ###############################################################################
-# 32. Many servers ############################################################
+# 34. Many servers ############################################################
 ###############################################################################
 # Config files as desktop clients and editors have them, and several servers as one.
 # What is quoted in these files, or comes before a closing bracket, tells what it is.

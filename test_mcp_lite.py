@@ -14,6 +14,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import errno
 import functools
 import gc
 import hashlib
@@ -10446,8 +10447,16 @@ class TestHttpServer:
             assert "POST" in headers["Access-Control-Allow-Methods"]
             assert headers["Vary"] == "Origin"
             assert headers["Access-Control-Allow-Origin"] == "https://app.example"
-            status, headers, _ = Web(http).send("OPTIONS", Origin="http://localhost")
-            assert status == 405 and headers["Access-Control-Allow-Origin"] is None
+            for more, expected in (
+                ({}, 405),
+                # A browser asks, for a page of this host, but of another port.
+                ({"Access_Control_Request_Method": "POST"}, 403),
+            ):
+                status, headers, _ = Web(http).send(
+                    "OPTIONS", Origin="http://localhost:5173", **more
+                )
+                assert status == expected
+                assert headers["Access-Control-Allow-Origin"] is None
 
     def test_loopback_only(self, server):
         """By default nobody else can connect."""
@@ -11196,7 +11205,7 @@ class TestHttpServer:
         metadata = {
             "resource": "https://api.example/outside/mcp",
             "authorization_servers": ["https://auth.example"],
-            "scopes_supported": ["read", 'wr"ite', 7],
+            "scopes_supported": ["read", 'wr"ite', "7"],
         }
         place = "/.well-known/oauth-protected-resource"
         with server.start_http(verify=verify, resource_metadata=metadata) as http:
@@ -11236,6 +11245,8 @@ class TestHttpServer:
                 "authorization_servers",
             ),
             ({"authorization_servers": ["auth.example"]}, "authorization_servers"),
+            ({"scopes_supported": "read write"}, "scopes_supported"),
+            ({"scopes_supported": [7]}, "scopes_supported"),
         ],
     )
     def test_metadata_that_no_client_could_use(self, server, change, said):
@@ -11384,7 +11395,7 @@ class TestHttpServer:
                     assert client.call_tool(
                         "count", {"to": 1}, on_progress=lambda *_: None
                     )
-            with pytest.raises(ConnectionClosed, match="certificate"):
+            with pytest.raises(HttpFailure, match="certificate"):
                 Client(http.url).connect()
 
     # The end
@@ -11502,14 +11513,463 @@ class TestHttpServer:
             finally:
                 release.set()
 
-    def test_wrong_options_are_told_at_once(self, server):
-        """And so is a port that is taken."""
-        with pytest.raises(ValueError, match="resource_metadata"):
-            server.start_http(resource_metadata={"resource": "x"})
-        with server.start_http() as http, pytest.raises(OSError):
+    @pytest.mark.parametrize(
+        "options, said",
+        [
+            ({"verify": "secret"}, "verify: expected a function, or a dict"),
+            ({"verify": {}}, "verify: expected .*, got an empty dict"),
+            ({"verify": {"": {"sub": "a"}}}, "verify: token 1: expected text"),
+            ({"verify": {"a secret": {"sub": "a"}}}, "verify: token 1: expected text"),
+            ({"verify": {"s\xe9cret": {"sub": "a"}}}, "verify: token 1: expected text"),
+            ({"verify": {b"secret": {"sub": "a"}}}, "verify: token 1: expected text"),
+            ({"verify": {"secret": "ada"}}, 'verify: token 1: .*"sub".*, got "ada"'),
+            ({"verify": {"secret": {}}}, "verify: token 1: expected its claims"),
+            ({"allowed_hosts": "vm"}, 'allowed_hosts: expected a list .*, got "vm"'),
+            ({"allowed_hosts": ""}, "allowed_hosts: expected a list"),
+            ({"allowed_hosts": 5}, "allowed_hosts: expected a list .*, got 5"),
+            ({"allowed_origins": 5}, "allowed_origins: expected a list .*, got 5"),
+            ({"path": "mcp"}, 'path: expected .* begins with "/".*, got "mcp"'),
+            ({"path": "/mcp?x"}, "path: expected"),
+            ({"path": "/m cp"}, "path: expected"),
+            ({"path": b"/mcp"}, "path: expected"),
+            ({"health": "health"}, "health: expected a path"),
+            ({"health": True}, "health: expected a path .*, got true"),
+            ({"path": "/mcp", "health": "/mcp/"}, "health: something else is served"),
+            ({"stateless": "no"}, 'stateless: expected True or False, got "no"'),
+            ({"legacy_sse": 1}, "legacy_sse: expected True or False"),
+            ({"max_body": "1M"}, 'max_body: expected an integer .* 1, got "1M"'),
+            ({"max_body": 0}, "max_body: expected"),
+            ({"max_kept": -1}, "max_kept: expected"),
+            ({"max_sessions": 1.5}, "max_sessions: expected"),
+            ({"session_seconds": "x"}, 'session_seconds: expected seconds.*, got "x"'),
+            ({"session_seconds": float("nan")}, "session_seconds: expected"),
+            ({"session_seconds": True}, "session_seconds: expected"),
+            ({"resource_metadata": "https://x"}, "resource_metadata: expected a dict"),
+        ],
+    )
+    def test_wrong_options_are_told_at_once(self, server, options, said):
+        """By start_http and wsgi_app, before anything listens; no token is quoted."""
+        for serve in (server.start_http, server.wsgi_app):
+            with pytest.raises(ValueError, match=f"^{said}") as caught:
+                serve(**options)
+            assert "cret" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "options, error, said",
+        [
+            ({"host": 5}, ValueError, "host: expected a name or address, got 5"),
+            ({"host": None}, ValueError, "host: expected"),
+            ({"host": "no host"}, OSError, r'host: expected .*, got "no host"'),
+            ({"host": "http://localhost"}, OSError, "host: expected"),
+            ({"host": "192.0.2.1"}, OSError, 'host: "192.0.2.1" is no address of this'),
+            ({"port": 70000}, ValueError, "port: expected .* 65535, got 70000"),
+            ({"port": -1}, ValueError, "port: expected"),
+            ({"port": "8000"}, ValueError, 'port: expected an integer .*, got "8000"'),
+            ({"port": True}, ValueError, "port: expected"),
+            ({"path": None}, ValueError, "path: expected"),
+            ({"path": "/sse"}, ValueError, "legacy_sse: something else is served"),
+            ({"max_connections": 0}, ValueError, "max_connections: expected"),
+            ({"max_connections": "x"}, ValueError, "max_connections: expected"),
+            ({"sock": 3}, ValueError, "sock: expected a socket that listens"),
+        ],
+    )
+    def test_where_nobody_can_listen(self, server, options, error, said):
+        """What can be no host, port or limit is told at once, with its name."""
+        with pytest.raises(error, match=said):
+            server.start_http(**options)
+
+    def test_a_port_that_is_taken(self, server):
+        """The error says which, of which host, and what to do."""
+        with server.start_http() as http, pytest.raises(OSError) as caught:
             server.start_http(port=http.port)
-        with pytest.raises(ValueError, match="transport"):
+        assert caught.value.errno == errno.EADDRINUSE
+        said = f'port {http.port} of "127.0.0.1" is taken: end what listens there, or'
+        assert caught.value.strerror.startswith(said)
+
+    def test_run_names_its_options(self, server):
+        """Those of HTTP, and transports that there are not, are told."""
+        with pytest.raises(ValueError, match="^transport: .*pigeon"):
             server.run("carrier pigeon")
+        with pytest.raises(ValueError, match="^port, path: only with run.*http"):
+            server.run(port=8000, path="/mcp")
+
+    def test_contexts_that_serve_nobody(self, server, certificate):
+        """An ssl_context is tried when the server starts: what is none, is made for
+        clients, or has no certificate gets a text with the remedy."""
+        for wrong, said in (
+            (("cert.pem", "key.pem"), "expected an ssl.SSLContext, got a tuple"),
+            (ssl.create_default_context(), "expected one for servers"),
+            (certificate[1], "expected one for servers"),
+            (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "without a certificate"),
+        ):
+            with pytest.raises(ValueError, match=f"ssl_context: {said}") as caught:
+                server.start_http(ssl_context=wrong)
+            assert "Purpose.CLIENT_AUTH" in str(caught.value)
+            assert "load_cert_chain" in str(caught.value)
+
+    def test_contexts_that_choose(self, server, certificate):
+        """One with a certificate serves, whatever ciphers it has; so may one that has
+        none until it knows which name a client wants."""
+        theirs, _ = certificate
+        choosy = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+        def choose(sock, name, context):
+            sock.context = theirs
+
+        choosy.sni_callback = choose
+        with server.start_http(ssl_context=choosy) as http:
+            trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            trusting.check_hostname = False
+            trusting.verify_mode = ssl.CERT_NONE
+            with socket.create_connection(
+                ("127.0.0.1", http.port), SECONDS
+            ) as sock, trusting.wrap_socket(sock, server_hostname="localhost") as tls:
+                tls.sendall(head_of(call_tool("add", a=1), "Mcp-Name: add"))
+                assert tls.recv(100).startswith(b"HTTP/1.1 200 OK")
+
+    def test_nothing_ends_the_accepting(self, server, certificate, monkeypatch):
+        """Whatever one connection does, and whatever fails as it is accepted, the next
+        one is served."""
+        theirs, ours = certificate
+
+        class Moody(ssl.SSLContext):
+            failures = [AttributeError("a"), ValueError("b"), OSError("c"), KeyError()]
+
+            def wrap_socket(self, *args, **options):
+                if self.failures:
+                    raise self.failures.pop()
+                return super().wrap_socket(*args, **options)
+
+        theirs.__class__ = Moody
+        try:
+            with server.start_http(ssl_context=theirs) as http:
+                for _ in range(4):
+                    assert raw_http(http.port, b"") == b""
+                assert not Moody.failures
+                with Client(http.url, ssl_context=ours) as client:
+                    assert client.call("greet", name="Bo") == "hello Bo"
+        finally:
+            theirs.__class__ = ssl.SSLContext
+
+    # Health
+
+    @pytest.mark.parametrize("path", ["/health", "/"])
+    def test_health(self, server, path, caplog):
+        """Whoever asks gets a 200, without a body, whatever Host or token; and nothing
+        of it is logged."""
+        with caplog.at_level("DEBUG"), server.start_http(
+            health=path, verify={"good": {"sub": "ada"}}
+        ) as http:
+            web = Web(http)
+            for method in ("GET", "HEAD"):
+                for headers in (
+                    {},
+                    {"Host": "10.0.0.7:8000"},
+                    {"Host": "evil.example", "Origin": "https://evil.example"},
+                    {"Authorization": "Bearer bad"},
+                ):
+                    status, sent, body = web.send(method, path=path, **headers)
+                    assert (status, body) == (200, b"")
+                    assert sent["Content-Length"] == "0"
+                    assert sent["Cache-Control"] == "no-store"
+                    assert sent["Mcp-Session-Id"] is None
+            assert not http.endpoint._sessions
+            status, sent, _ = web.send("POST", call_tool("add", a=1), path=path)
+            assert (status, sent["Allow"]) == (405, "GET, HEAD")
+            assert (
+                web.post(call_tool("add", a=1), Authorization="Bearer good")[0] == 200
+            )
+            server._endpoint.log.flush(SECONDS)
+        lines = [each.getMessage() for each in caplog.records if "GET" in each.msg]
+        assert lines == []
+        assert "HEAD" not in caplog.text and "GET" not in caplog.text
+
+    # Tokens in a dict
+
+    def test_a_dict_of_tokens(self, server):
+        """verify= may be tokens and their claims; bytes out of ASCII are a 401, and a
+        handler cannot change the claims for others."""
+
+        @server.tool
+        def whoami(ctx: Context) -> str:
+            name = ctx.auth["sub"]
+            ctx.auth["sub"] = "root"
+            return name
+
+        tokens = {"t-ada": {"sub": "ada"}, "t-bob": {"sub": "bob"}}
+        with server.start_http(verify=tokens) as http:
+            web = Web(http)
+            for _ in range(2):
+                for token, name in (("t-ada", "ada"), ("t-bob", "bob")):
+                    status, _, body = web.post(
+                        call_tool("whoami"), Authorization=f"Bearer {token}"
+                    )
+                    assert status == 200
+                    assert body["result"]["content"][0]["text"] == name
+            for given in ("t-ad", "t-adaa", "T-ADA", "x", "t-ada t-bob"):
+                status, headers, _ = web.post(
+                    call_tool("whoami"), Authorization=f"Bearer {given}"
+                )
+                assert status == 401
+                assert 'error="invalid_token"' in headers["WWW-Authenticate"]
+
+    @pytest.mark.parametrize("kind", ["a dict", "a function"])
+    @pytest.mark.parametrize("token", [b"t\xe9st", b"\xff", b"\xc3\xa9", b"a\tb"])
+    def test_a_token_out_of_ascii(self, server, kind, token):
+        """It is a 401, and no function is asked about it: compare_digest() would fail."""
+        asked = []
+        verify = {"good": {"sub": "ada"}} if kind == "a dict" else asked.append
+        with server.start_http(verify=verify) as http:
+            head, _, body = head_of(call_tool("add", a=1), "Mcp-Name: add").partition(
+                b"\r\n\r\n"
+            )
+            data = head + b"\r\nAuthorization: Bearer " + token + b"\r\n\r\n" + body
+            answer = raw_http(http.port, data, b"invalid_token")
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert b'error="invalid_token"' in answer
+        assert asked == []
+
+    # The access log
+
+    LINE = re.compile(
+        r'(\S+) (\S+) (\S+) (\d+|-) (\d+\.\d) (\S+) ("[^"]*"|\S+) (\w+|-)(?:: (.*))?'
+    )
+
+    @contextlib.contextmanager
+    def access_log(self, server, level="INFO", **options):
+        """A server, and a function that gives what is in its log by then, parsed."""
+        lines = []
+
+        class Keep(logging.Handler):
+            def emit(self, record):
+                lines.append((record.levelname, record.getMessage()))
+
+        logger = logging.getLogger("mcp_lite.http")
+        handler = Keep()
+        logger.addHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = False
+
+        def read(count):
+            eventually(lambda: len(lines) >= count, f"{count} lines of {lines}")
+            server._endpoint.log.flush(SECONDS)
+            assert len(lines) == count
+            found = [(name, self.LINE.fullmatch(line)) for name, line in lines]
+            assert all(match for _, match in found), lines
+            lines.clear()
+            # The time differs.
+            return [
+                (name, *(part for at, part in enumerate(match.groups()) if at != 4))
+                for name, match in found
+            ]
+
+        try:
+            with server.start_http(**options) as http:
+                yield http, read
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(logging.NOTSET)
+            logger.propagate = True
+
+    def test_the_access_log(self, server):
+        """A line for each request: peer, method, path, status, time, what it called,
+        and its session; no query, no token and no argument."""
+        with self.access_log(server, verify={"s3cret": {"sub": "ada"}}) as (http, read):
+            web = Web(http, Authorization="Bearer s3cret")
+            web.send("POST", call_tool("greet", name="s3cret"), path="/mcp?key=s3cret")
+            read_it = request(
+                "resources/read", modern(uri="x://note?key=s3cret#s3cret")
+            )
+            web.post(read_it)
+            web.post(call_tool("no such", a="s3cret"))
+            session = Web(http, Authorization="Bearer s3cret").open("2025-03-26")
+            session.post([request("ping"), request("ping", id=2)])
+            session.send("DELETE")
+            short = session.session[:8]
+            sent = ("INFO", "127.0.0.1")
+            assert read(7) == [
+                (*sent, "POST", "/mcp", "200", "tools/call", "greet", "-", None),
+                (*sent, "POST", "/mcp", "200", "resources/read", "x://note", "-", None),
+                (*sent, "POST", "/mcp", "200", "tools/call", '"no such"', "-", None),
+                (*sent, "POST", "/mcp", "200", "initialize", "-", short, None),
+                (
+                    *sent,
+                    "POST",
+                    "/mcp",
+                    "202",
+                    "notifications/initialized",
+                    "-",
+                    short,
+                    None,
+                ),
+                (*sent, "POST", "/mcp", "200", "batch", "-", short, None),
+                (*sent, "DELETE", "/mcp", "200", "-", "-", short, None),
+            ]
+
+    def test_refusals_in_the_access_log(self, server):
+        """They are warnings, with the reason if it is in the head: nothing of a body,
+        and of what is no head, is told."""
+        with self.access_log(server, "WARNING", verify={"s3cret": {"sub": "ada"}}) as (
+            http,
+            read,
+        ):
+            web = Web(http, Authorization="Bearer s3cret")
+            assert web.post(call_tool("greet", name="Bo"))[0] == 200
+            web.send("GET", path="/wp-login.php?x=s3cret", Host="evil.example")
+            web.send("GET", path="/wp-login.php?x=s3cret")
+            web.post(call_tool("greet"), Authorization="Bearer s3cret-not")
+            web.post(request("ping"), Mcp_Session_Id="1234567890-s3cret")
+            web.post(b'{"s3cret')
+            web.post(call_tool("greet", name="s3cret"), Mcp_Name="other")
+            raw_http(http.port, b"POST /mcp?s3cret\r\n\r\n")
+            raw_http(http.port, b"POST /mcp HTTP/1.1\r\nAuthorization s3cret\r\n\r\n")
+            found = read(8)
+        assert {each[0] for each in found} == {"WARNING"}
+        assert "s3cret" not in str(found)
+        assert [each[2:] for each in found] == [
+            (
+                *("GET", "/wp-login.php", "403", "-", "-", "-"),
+                'host "evil.example" is not allowed; see allowed_hosts',
+            ),
+            (
+                *("GET", "/wp-login.php", "404", "-", "-", "-"),
+                'nothing at "/wp-login.php"',
+            ),
+            (
+                *("POST", "/mcp", "401", "-", "-", "-"),
+                "a bearer token is needed: invalid_token",
+            ),
+            (
+                *("POST", "/mcp", "404", "-", "-", "12345678"),
+                "Mcp-Session-Id: no such session; initialize again",
+            ),
+            ("POST", "/mcp", "400", "-", "-", "-", None),
+            ("POST", "/mcp", "400", "tools/call", "greet", "-", None),
+            ("-", "-", "400", "-", "-", "-", None),
+            ("-", "-", "400", "-", "-", "-", None),
+        ]
+
+    def test_a_stream_in_the_access_log(self, server):
+        """Its line comes at its end, once: then it is known how long it was."""
+        with self.access_log(server) as (http, read):
+            with Web(http).stream("POST", LISTEN) as response:
+                next_message(response)
+                assert Web(http).post(call_tool("add", a=1))[0] == 200
+                assert [each[5] for each in read(1)] == ["tools/call"]
+            (line,) = read(1)
+            assert line[4:6] == ("200", "subscriptions/listen")
+
+    @pytest.mark.parametrize(
+        "environ, expected",
+        [
+            ({"REMOTE_ADDR": "1.2.3.4\n5.6.7.8 GET"}, r'"1.2.3.4\n5.6.7.8 GET" POST'),
+            ({"PATH_INFO": "/a\r\nb\x1b[31m"}, r'- POST "/a\r\nb\u001b[31m" 200'),
+            ({"PATH_INFO": "/a b 200"}, '- POST "/a b 200" 200'),
+            ({"PATH_INFO": "/?x=s3cret"}, "- POST /%3Fx=s3cret 200"),
+            ({"HTTP_HOST": "a\nb"}, '403 0.0 - - -: host "a\\nb" is not allowed'),
+        ],
+    )
+    def test_a_line_of_the_access_log_is_one(self, server, environ, expected, caplog):
+        """Whatever a peer says, nobody takes it for other columns, or another line."""
+        body = json.dumps(request("server/discover", modern())).encode()
+        with caplog.at_level("INFO", "mcp_lite.http"):
+            server.wsgi(
+                {
+                    "REQUEST_METHOD": "POST",
+                    "CONTENT_TYPE": "application/json",
+                    "CONTENT_LENGTH": str(len(body)),
+                    "HTTP_HOST": "localhost",
+                    "HTTP_MCP_PROTOCOL_VERSION": MODERN,
+                    "HTTP_MCP_METHOD": "server/discover",
+                    "wsgi.input": io.BytesIO(body),
+                    **environ,
+                },
+                lambda status, headers: None,
+            )
+            server._endpoint.log.flush(SECONDS)
+        (record,) = caplog.records
+        message = re.sub(r" \d+\.\d ", " 0.0 ", record.getMessage())
+        assert expected in message
+        assert message.isprintable()
+
+    def test_nobody_imports_logging_for_the_access_log(self, tmp_path):
+        """Nor does anything reach a stderr that nobody has asked to have it."""
+        script = tmp_path / "server.py"
+        script.write_text(
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            + textwrap.dedent("""
+            import http.client
+            from mcp_lite import Server
+            with Server("quiet").start_http() as http_server:
+                for path, expected in (("/nothing", 404), ("/mcp", 401 - 1)):
+                    web = http.client.HTTPConnection("127.0.0.1", http_server.port)
+                    web.request("GET", path)
+                    assert web.getresponse().status == expected
+                    web.close()
+            print("logging" in sys.modules)
+        """)
+        )
+        run = subprocess.run(
+            [sys.executable, str(script)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+        )
+        assert (run.stdout.split(), run.stderr) == ([b"False"], b"")
+
+    # A socket that listens already
+
+    def test_a_socket_that_is_given(self, server):
+        """sock= is served in place of a port, and closed with the server."""
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            port = sock.getsockname()[1]
+            with server.start_http(sock=sock) as http:
+                assert (http.port, http.url) == (port, f"http://127.0.0.1:{port}/mcp")
+                with Client(http.url) as client:
+                    assert client.call("greet", name="Bo") == "hello Bo"
+            assert sock.fileno() == -1
+        for options in ({"port": 8000}, {"host": "0.0.0.0"}):
+            with socket.create_server(("127.0.0.1", 0)) as sock:
+                with pytest.raises(ValueError, match="host, port: the socket in sock="):
+                    server.start_http(sock=sock, **options)
+                assert sock.fileno() >= 0
+        wrong = pytest.raises(ValueError, match=r"sock: .* call its listen\(\)")
+        with socket.socket() as sock, wrong:
+            server.start_http(sock=sock)
+
+    def test_two_servers_at_one_socket(self, server):
+        """Who finds that another process was faster goes on with its watch."""
+        first = socket.create_server(("127.0.0.1", 0))
+        with server.start_http(sock=first.dup()) as one, server.start_http(
+            sock=first
+        ) as other:
+            for _ in range(20):
+                assert Web(one).post(call_tool("add", a=1))[0] == 200
+            assert other.port == one.port
+            for http in (one, other):
+                # What it sees of this is by a step of its watch.
+                seen = threading.Event()
+                http.service_actions = seen.set
+                assert seen.wait(SECONDS)
+
+    @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="wants Unix sockets")
+    def test_a_unix_socket(self, server, tmp_path):
+        """It has no port; its url is what nginx calls it. Its file stays."""
+        path = str(tmp_path / "mcp.sock")
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(path)
+        sock.listen()
+        with self.access_log(server, sock=sock, health="/health") as (http, read):
+            assert (http.port, http.url) == (0, f"http://unix:{path}:/mcp")
+            for target, status in (("/mcp", b"200"), ("/other", b"404")):
+                with socket.socket(socket.AF_UNIX) as client:
+                    client.settimeout(SECONDS)
+                    client.connect(path)
+                    data = head_of(call_tool("add", a=1), "Mcp-Name: add")
+                    client.sendall(data.replace(b"/mcp", target.encode()))
+                    assert client.recv(100).split()[1] == status
+            assert [each[1] for each in read(2)] == ["-", "-"]
+        assert os.path.exists(path)
 
     def test_run_serves_until_ctrl_c(self, tmp_path):
         """server.run("http") blocks; one Ctrl-C ends it, quietly."""
@@ -11543,8 +12003,10 @@ class TestHttpServer:
                 with Client(f"http://127.0.0.1:{port}/mcp") as client:
                     assert client.call("greet", name="Bo") == "hello Bo"
                 process.send_signal(signal.SIGINT)
-                assert process.communicate(timeout=SECONDS)[1] == b""
-                assert process.returncode == 0
+                out, err = process.communicate(timeout=SECONDS)
+                url = f"http://127.0.0.1:{port}/mcp"
+                assert err.decode() == f"everything: {url} (Ctrl-C ends it)\n"
+                assert (out, process.returncode) == (b"", 0)
             finally:
                 process.kill()
 
