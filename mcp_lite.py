@@ -14382,10 +14382,11 @@ class HttpTransport(Transport):
 #     timeout: of a tool, seconds, or None
 #     template: of a resource, its URI, or URI template
 #     headers: of a tool, what HTTP headers mirror of its arguments
+#     visible: visible(ctx) says whether a caller may see it, or None: all may
 Offer = namedtuple(
     "Offer",
-    "wire signature output timeout template headers",
-    defaults=[None, None, None, ()],
+    "wire signature output timeout template headers visible",
+    defaults=[None, None, None, (), None],
 )
 
 # A kind of offers: the change that is told when there are others, and the capabilities
@@ -14417,14 +14418,19 @@ _ARGUMENT = _typed_members({"name": str, "value": str})
 class Registry:
     """What a server offers now.
 
-    Its parts are replaced, never changed, so that who reads them needs no lock.
+    Its parts are replaced, never changed, so that who reads them needs no lock. What a
+    caller may not see does not exist for it: so what looks something up for a request
+    takes its `ctx`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_on: Callback = None) -> None:
+        self._run_on = run_on
         # Held by who replaces them.
         self._lock = threading.Lock()
         # Kind -> name or URI -> Offer.
         self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in OFFER_KINDS}
+        # The kinds of which not all may see all.
+        self.selective: frozenset[str] = frozenset()
         # What is declared for them, of the kinds that there are, or were: it is a
         # promise, which the last one that goes does not break.
         self.capabilities: Json = {"logging": {}}
@@ -14453,40 +14459,75 @@ class Registry:
             self.completers = {**self.completers, (ref, argument): fn}
 
     def _replace_locked(self, kind: str, offers: dict[str, Offer]) -> None:
+        kinds = {each for each in self.selective if each != kind}
+        if any(offer.visible is not None for offer in offers.values()):
+            kinds.add(kind)
+        # In this order: nobody takes what is new for what all may see.
+        self.selective |= kinds
         self.offers = {**self.offers, kind: offers}
+        self.selective = frozenset(kinds)
 
-    def find(self, kind: str, noun: str, name: str) -> Offer:
-        """What has this name. Raises NotFound, which calls it a `noun`."""
+    def see(self, ctx: Context, kind: str) -> dict[str, Offer]:
+        """What a caller may see of a kind, asked where run_on says."""
         offers = self.offers[kind]
-        offer = offers.get(name)
-        if offer is None:
-            raise NotFound(f"Unknown {noun}: {name}" + suggest(name, offers))
+        if kind not in self.selective:
+            return offers
+        seen: dict[str, Offer]
+        seen = run_job(ctx, partial(_visible_to, ctx, offers), self._run_on)
+        return seen
+
+    def _may_see(self, ctx: Context, offer: Offer) -> bool:
+        if offer.visible is None:
+            return True
+        return bool(run_job(ctx, partial(is_visible, ctx, offer), self._run_on))
+
+    def find(self, ctx: Context, kind: str, noun: str, name: str) -> Offer:
+        """What has this name. Raises NotFound, which calls it a `noun`."""
+        offer = self.offers[kind].get(name)
+        if offer is None or not self._may_see(ctx, offer):
+            known = self.see(ctx, kind)
+            raise NotFound(f"Unknown {noun}: {name}" + suggest(name, known))
         return offer
 
-    def find_resource(self, uri: str, version: str) -> tuple[Offer, Json]:
+    def find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
         """The resource with this URI, and the arguments for its function.
 
         Raises NotFound, with the code that the revision has for it.
         """
-        offers = self.offers
-        fixed = offers["resources"].get(uri)
-        candidates = offers["resourceTemplates"].values() if fixed is None else [fixed]
         why = ""
-        for resource in candidates:
-            values = resource.template.match(uri)
+        for resource, values in self._resources_at(uri):
+            if not self._may_see(ctx, resource):
+                continue
             try:
-                if values is not None:
-                    return resource, resource.signature.bind_text(values)
+                return resource, resource.signature.bind_text(values)
             except InvalidParams as error:
                 why = f": {error}"
+        version = ctx.protocol_version
         raise missing(f"Resource not found: {uri}{why}", {"uri": uri}, version)
 
-    def find_reference(self, ref: Json) -> tuple[str, Offer]:
+    def _resources_at(self, uri: str) -> Iterator[tuple[Offer, Json]]:
+        """What may be meant by a URI, the first before the others, with the values in
+        it: a resource with this one, and templates."""
+        fixed = self.offers["resources"].get(uri)
+        if fixed is not None:
+            yield fixed, {}
+        for resource in self.offers["resourceTemplates"].values():
+            values = resource.template.match(uri)
+            if values is not None:
+                yield resource, values
+
+    def hides(self, ctx: Context, uri: str) -> bool:
+        """Whether a URI is of a resource that the caller may not see. What decides that
+        is called on this thread."""
+        resources = [resource for resource, _ in self._resources_at(uri)]
+        return bool(resources) and not any(is_visible(ctx, each) for each in resources)
+
+    def find_reference(self, ctx: Context, ref: Json) -> tuple[str, Offer]:
         """The prompt or template that a completion is about, and its name or URI."""
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
         key = str(ref.get(member))
         offer = self.offers[kind].get(key)
-        if offer is None:
+        if offer is None or not self._may_see(ctx, offer):
             raise InvalidParams(
                 f"ref: expected a known prompt or template, got {show(ref)}"
             )
@@ -14499,6 +14540,25 @@ def missing(text: str, data: Json, version: str) -> NotFound:
     if "uri" in data and version < FIRST_MODERN:
         error.code = -32002
     return error
+
+
+def is_visible(ctx: Context, offer: Offer) -> bool:
+    """Whether a caller may see something. What its function raises hides it."""
+    if offer.visible is None:
+        return True
+    try:
+        answer = offer.visible(ctx)
+        if hasattr(answer, "__await__"):
+            raise TypeError(f"visible: expected True or False, got {show(answer)}")
+        return bool(answer)
+    except Exception as error:
+        name = offer.wire.get("name")
+        ctx._connection.log.warning(f"{name} is hidden, as its `visible` failed", error)
+        return False
+
+
+def _visible_to(ctx: Context, offers: dict[str, Offer]) -> dict[str, Offer]:
+    return {name: offer for name, offer in offers.items() if is_visible(ctx, offer)}
 
 
 def check_function(what: str, fn: Any, *parameters: str) -> None:
@@ -14754,8 +14814,15 @@ class ServerEndpoint(Endpoint):
         params = None if uri is None else {"uri": uri}
         hearers: list[Session | Subscription] = [*self._sessions, *self._subscriptions]
         for each in hearers:
-            if each.hears(change, uri):
+            if each.hears(change, uri) and not self._is_hidden(each, uri):
                 each.tell(change.method, params)
+
+    def _is_hidden(self, hearer: Session | Subscription, uri: str | None) -> bool:
+        """Whether a hearer may not see a resource. Who subscribed in a session could."""
+        if isinstance(hearer, Session) or uri is None or not self._registry.selective:
+            return False
+        ctx = Context(hearer.connection, hearer.request, self._signer)
+        return self._registry.hides(ctx, uri)
 
     # Answering
 
@@ -14878,10 +14945,17 @@ class ServerEndpoint(Endpoint):
             result = {"resultType": kind, **result}
             result["_meta"] = {**result.get("_meta", {}), META_SERVER_INFO: self._info}
             if request.row.cache_scope and kind == "complete":
-                scope = "private" if self._middleware else request.row.cache_scope
                 result.setdefault("ttlMs", self._cache_ttl_ms)
-                result.setdefault("cacheScope", scope)
+                result.setdefault("cacheScope", self._cache_scope(request.row))
         return result_message(request.id, result)
+
+    def _cache_scope(self, row: Method) -> str:
+        """For whom a result may be kept: "private" for "filtered list results that vary
+        per user", says server/utilities/caching.md, and who knows what middleware do.
+        """
+        if self._middleware or row.paged in self._registry.selective:
+            return "private"
+        return row.cache_scope
 
     # Handlers: lifecycle, logging
 
@@ -14925,7 +14999,7 @@ class ServerEndpoint(Endpoint):
         row = ctx._request.row
         start = self._parse_cursor(row, params.get("cursor"))
         end = start + self._page_size
-        offers = list(self._registry.offers[row.paged].values())
+        offers = list(self._registry.see(ctx, row.paged).values())
         result: Json = {
             row.paged: [
                 fit_members(offer.wire, MEMBER_SINCE[row.paged], ctx.protocol_version)
@@ -14951,7 +15025,7 @@ class ServerEndpoint(Endpoint):
     def _tools_call(self, ctx: Context, params: Json) -> Json:
         name = params["name"]
         version = ctx.protocol_version
-        tool = self._registry.find("tools", "tool", name)
+        tool = self._registry.find(ctx, "tools", "tool", name)
         try:
             arguments = tool.signature.bind(params.get("arguments") or {})
         except InvalidParams as error:
@@ -14973,7 +15047,7 @@ class ServerEndpoint(Endpoint):
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
-        resource, arguments = self._registry.find_resource(uri, ctx.protocol_version)
+        resource, arguments = self._registry.find_resource(ctx, uri)
         value = self._call(ctx, resource, arguments)
         # A list of these is several contents; any other is one value, as JSON.
         kinds = set(map(type, value)) if isinstance(value, (list, tuple)) else set()
@@ -14986,7 +15060,7 @@ class ServerEndpoint(Endpoint):
         uri = params["uri"]
         if not ctx._connection.carries_changes(ctx._request):
             raise MethodNotFound("resources/subscribe: no stream could tell of changes")
-        self._registry.find_resource(uri, ctx.protocol_version)
+        self._registry.find_resource(ctx, uri)
         connection = ctx._connection
         subscribed = connection.protocol.subscribed
         if uri in subscribed:
@@ -15008,7 +15082,7 @@ class ServerEndpoint(Endpoint):
 
     def _prompts_get(self, ctx: Context, params: Json) -> Json:
         name = params["name"]
-        prompt = self._registry.find("prompts", "prompt", name)
+        prompt = self._registry.find(ctx, "prompts", "prompt", name)
         try:
             arguments = prompt.signature.bind_text(params.get("arguments") or {})
         except InvalidParams as error:
@@ -15026,7 +15100,7 @@ class ServerEndpoint(Endpoint):
         argument = params["argument"]
         check_members(_ARGUMENT, argument, "argument.")
         name = argument["name"]
-        key, offer = self._registry.find_reference(params["ref"])
+        key, offer = self._registry.find_reference(ctx, params["ref"])
         known = offer.signature.schema["properties"]
         if name not in known:
             raise InvalidParams(f"{key} has no {show(name)}" + suggest(name, known))
@@ -15188,7 +15262,7 @@ class Server:
             websiteUrl=website_url,
             icons=icons,
         )
-        self._registry = Registry()
+        self._registry = Registry(run_on)
         self._endpoint = ServerEndpoint(
             self._registry,
             info,
@@ -15231,6 +15305,7 @@ class Server:
             meta: Json | None = None,
             structured: bool | None = None,
             timeout: float | None = None,
+            visible: Callable[[Context], bool] | None = None,
         ) -> Function: ...
 
         @overload
@@ -15248,6 +15323,7 @@ class Server:
             meta: Json | None = None,
             structured: bool | None = None,
             timeout: float | None = None,
+            visible: Callable[[Context], bool] | None = None,
         ) -> Callable[[Function], Function]: ...
 
     def tool(
@@ -15264,6 +15340,7 @@ class Server:
         meta: Json | None = None,
         structured: bool | None = None,
         timeout: float | None = None,
+        visible: Callable[[Context], bool] | None = None,
     ) -> Any:
         """Offer a function as a tool: server/tools.md. Clients are told.
 
@@ -15288,9 +15365,12 @@ class Server:
         structured: whether results have structured content; else the return hint, or
             the value, says so: text and content objects have none
         timeout: seconds, after which the client gets a failure
+        visible: visible(ctx) says who may see it, asked for lists and for calls, where
+            run_on says: for who may not, it does not exist. What it raises hides it
 
         Raises TypeError for hints without a JSON Schema, ValueError for a name or a
-        schema that is none, for an icon without a URL, and for reserved keys in meta.
+        schema that is none, for an icon without a URL, for reserved keys in meta, and
+        if HTTP headers mirror what not all may see.
         """
 
         def describe(function: Function) -> tuple[str, str, Offer]:
@@ -15315,7 +15395,12 @@ class Server:
                 _meta=meta,
             )
             headers = header_parameters(signature.schema)
-            offer = Offer(wire, signature, output, timeout, headers=headers)
+            if headers and visible is not None:
+                # They are judged before it is known who asks, and would tell of it.
+                raise ValueError(f"{tool_name}: visible: not with Param(header=)")
+            offer = Offer(
+                wire, signature, output, timeout, headers=headers, visible=visible
+            )
             return "tools", tool_name, offer
 
         return self._register(fn, describe)
@@ -15338,6 +15423,7 @@ class Server:
             annotations: Json | None = None,
             size: int | None = None,
             meta: Json | None = None,
+            visible: Callable[[Context], bool] | None = None,
         ) -> Callable[[Function], Function]: ...
 
         @overload
@@ -15354,6 +15440,7 @@ class Server:
             annotations: Json | None = None,
             size: int | None = None,
             meta: Json | None = None,
+            visible: Callable[[Context], bool] | None = None,
         ) -> Function: ...
 
         @overload
@@ -15370,6 +15457,7 @@ class Server:
             annotations: Json | None = None,
             size: int | None = None,
             meta: Json | None = None,
+            visible: Callable[[Context], bool] | None = None,
         ) -> Function: ...
 
     def resource(
@@ -15385,6 +15473,7 @@ class Server:
         annotations: Json | None = None,
         size: int | None = None,
         meta: Json | None = None,
+        visible: Callable[[Context], bool] | None = None,
     ) -> Any:
         """Offer what a function returns as a resource: server/resources.md.
 
@@ -15405,6 +15494,7 @@ class Server:
         annotations: for whom it is: {"audience": ["user"], "priority": 0.5}, say
         size: bytes; not of a template
         meta: the wire's `_meta`
+        visible: visible(ctx) says who may see it, as of a tool
 
         Raises ValueError for what is no URI or template, for an icon without a URL, and
         for reserved keys in meta; TypeError if its names and the parameters differ.
@@ -15435,7 +15525,7 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            return kind, uri, Offer(wire, signature, template=template)
+            return kind, uri, Offer(wire, signature, template=template, visible=visible)
 
         return self._register(fn, describe)
 
@@ -15453,6 +15543,7 @@ class Server:
             title: str | None = None,
             icons: list[Json] | None = None,
             meta: Json | None = None,
+            visible: Callable[[Context], bool] | None = None,
         ) -> Function: ...
 
         @overload
@@ -15465,6 +15556,7 @@ class Server:
             title: str | None = None,
             icons: list[Json] | None = None,
             meta: Json | None = None,
+            visible: Callable[[Context], bool] | None = None,
         ) -> Callable[[Function], Function]: ...
 
     def prompt(
@@ -15476,6 +15568,7 @@ class Server:
         title: str | None = None,
         icons: list[Json] | None = None,
         meta: Json | None = None,
+        visible: Callable[[Context], bool] | None = None,
     ) -> Any:
         """Offer a function as a prompt: server/prompts.md. Clients are told.
 
@@ -15489,6 +15582,7 @@ class Server:
         title: what users see in place of the name
         icons: [{"src": URL}, ...]
         meta: the wire's `_meta`
+        visible: visible(ctx) says who may see it, as of a tool
 
         Raises TypeError for hints without a JSON Schema, ValueError for an icon without
         a URL, and for reserved keys in meta.
@@ -15506,7 +15600,7 @@ class Server:
                 icons=icons,
                 _meta=meta,
             )
-            return "prompts", wire["name"], Offer(wire, signature)
+            return "prompts", wire["name"], Offer(wire, signature, visible=visible)
 
         return self._register(fn, describe)
 
@@ -15581,6 +15675,9 @@ class Server:
 
         def register(function: Function) -> Function:
             kind, name, offer = describe(function)
+            if offer.visible is not None:
+                check_function("visible", offer.visible, "ctx")
+                self._endpoint.may_block = True
             self._registry.put(kind, name, offer)
             self._endpoint.tell_list_changed(kind)
             return function

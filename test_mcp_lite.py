@@ -6785,6 +6785,234 @@ class TestExtending:
         assert 0 < more <= 9
         server.disconnect(connection)
 
+    # What some callers do not see
+
+    @pytest.fixture
+    def selective(self):
+        """A server that shows more to who has a token, and the URL where it is."""
+        server = Server("selective", page_size=2, cache_ttl_ms=5)
+
+        def is_ann(ctx):
+            return (ctx.auth or {}).get("sub") == "ann"
+
+        for n in range(6):
+            server.add_tool(
+                lambda n=n: n, name=f"tool{n}", visible=is_ann if n % 2 else None
+            )
+        server.add_prompt(lambda: "open", name="open")
+
+        @server.prompt(visible=is_ann)
+        def secret_prompt(kind: typing.Literal["red", "blue"]) -> str:
+            return kind
+
+        server.add_resource("x://open", lambda: "open")
+        server.add_resource("x://secret", lambda: "secret", visible=is_ann)
+        server.add_resource("x://shadow", lambda: "fixed", visible=is_ann)
+
+        @server.resource("x://{name}/secret", visible=is_ann)
+        def secret_template(name: typing.Literal["red", "blue"]) -> str:
+            return name
+
+        verify = {"1": {"sub": "ann"}, "2": {"sub": "bob"}}.get
+        with server.start_http(verify=verify) as http:
+            yield server, http.url
+
+    @staticmethod
+    def client_of(url, token, version):
+        return Client(
+            url, version=version, headers={"Authorization": f"Bearer {token}"}
+        )
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
+    def test_lists_have_what_may_be_seen(self, selective, version):
+        """Each page but the last is full, whatever is left out."""
+        server, url = selective
+        for token, numbers, more in (
+            ("1", range(6), ["secret_prompt"]),
+            ("2", (0, 2, 4), []),
+        ):
+            with self.client_of(url, token, version) as client:
+                tools = [tool["name"] for tool in client.list_tools()]
+                assert tools == [f"tool{n}" for n in numbers]
+                first = client.request("tools/list")["tools"]
+                assert [tool["name"] for tool in first] == tools[:2]
+                prompts = [prompt["name"] for prompt in client.list_prompts()]
+                assert prompts == ["open", *more]
+                assert len(client.list_resources()) == (3 if more else 1)
+                assert len(client.list_resource_templates()) == len(more)
+
+    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
+    def test_what_is_not_seen_does_not_exist(self, selective, version):
+        """To use it is answered as if there were no such thing, and no answer to
+        something else tells of it.
+        """
+        server, url = selective
+        uses = [
+            (lambda client, name: client.call(name), "tool1", "tool7"),
+            (lambda client, name: client.get_prompt(name), "secret_prompt", "x_prompt"),
+            (lambda client, uri: client.read(uri), "x://secret", "x://nothing"),
+            (lambda client, uri: client.read(uri), "x://red/secret", "x://red/what"),
+            (lambda client, uri: client.read(uri), "x://odd/secret", "x://odd/what"),
+            (
+                lambda client, name: client.complete(name, "kind", "r"),
+                "secret_prompt",
+                "x_prompt",
+            ),
+            (
+                lambda client, uri: client.complete(uri, "name", "r"),
+                "x://{name}/secret",
+                "x://{name}/what",
+            ),
+        ]
+        if version != MODERN:
+            subscribe = {"method": "resources/subscribe"}
+            uses.append(
+                (
+                    lambda client, uri: client.request(
+                        **subscribe, params={"uri": uri}
+                    ),
+                    "x://secret",
+                    "x://nothing",
+                )
+            )
+        with self.client_of(url, "2", version) as client:
+            for use, hidden, unknown in uses:
+                errors = []
+                for name in (hidden, unknown):
+                    with pytest.raises(mcp_lite.McpError) as raised:
+                        use(client, name)
+                    error = raised.value
+                    text = json.dumps([error.code, error.message, error.data])
+                    errors.append(text.replace(name, "NAME"))
+                assert errors[0] == errors[1]
+                assert "tool3" not in errors[0] and "secret" not in errors[0]
+        with self.client_of(url, "1", version) as client:
+            assert client.call("tool1") == 1
+            assert client.read("x://red/secret") == "red"
+            assert client.complete("secret_prompt", "kind", "r") == ["red"]
+
+    def test_updates_of_what_is_not_seen(self, selective):
+        """They are not told, though nobody learns that from what was agreed on; nor are
+        those of what comes later.
+        """
+        server, url = selective
+        uris = ["x://secret", "x://open", "x://later"]
+        with self.client_of(url, "1", MODERN) as ann, self.client_of(
+            url, "2", MODERN
+        ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris) as told_less:
+            never = {"visible": lambda ctx: False}
+            server.add_resource("x://later", lambda: "later", **never)
+            for uri in uris:
+                server.resource_updated(uri)
+            server.resource_updated("x://open")
+            server.remove_resource("x://later")
+            server.resource_updated("x://later")
+
+            def heard(events):
+                for event in events:
+                    if "uri" in event["params"]:
+                        yield event["params"]["uri"]
+                        if event["params"]["uri"] == "x://later":
+                            return
+
+            shown = ["x://open", "x://open", "x://later"]
+            assert list(heard(told)) == ["x://secret", *shown]
+            assert list(heard(told_less)) == shown
+
+    def test_a_resource_behind_one_that_is_not_seen(self, selective):
+        """A template serves its URI, as if there were no other."""
+        server, url = selective
+        server.add_resource("x://{name}", lambda name: f"any {name}")
+        with self.client_of(url, "2", MODERN) as client:
+            assert client.read("x://shadow") == "any shadow"
+        with self.client_of(url, "1", MODERN) as client:
+            assert client.read("x://shadow") == "fixed"
+
+    def test_lists_of_which_not_all_see_all_are_private(self, selective):
+        """On each page; others are public, and again when the last such thing goes."""
+        server, url = selective
+        server.remove_prompt("secret_prompt")
+        with self.client_of(url, "2", MODERN) as client:
+            page = client.request("tools/list")
+            cursor = {"cursor": page["nextCursor"]}
+            pages = [page, client.request("tools/list", cursor)]
+            pages.append(client.request("resources/list"))
+            assert {page["cacheScope"] for page in pages} == {"private"}
+            assert client.request("prompts/list")["cacheScope"] == "public"
+            assert client.request("server/discover")["cacheScope"] == "public"
+
+    def test_visible_functions_that_fail(self, caplog):
+        """What they raise, or an answer that is still to come, hides, and is logged."""
+        server = Server("failing")
+
+        def broken(ctx):
+            raise KeyError("no database")
+
+        async def never(ctx):
+            return True
+
+        def late(ctx):
+            coroutine = never(ctx)
+            coroutine.close()
+            return coroutine
+
+        server.add_tool(lambda: 1, name="one", visible=broken)
+        server.add_tool(lambda: 2, name="two", visible=late)
+        with Client(server) as client:
+            assert client.list_tools() == []
+            for name in ("one", "two"):
+                with pytest.raises(mcp_lite.NotFound):
+                    client.call(name)
+        eventually(lambda: "no database" in caplog.text, "the log")
+        assert "two is hidden" in caplog.text
+        with pytest.raises(TypeError, match="visible: expected .* without async"):
+            server.add_tool(lambda: 3, name="three", visible=never)
+        with pytest.raises(TypeError, match=r"visible: expected a function\(ctx\)"):
+            server.add_prompt(lambda: "3", name="three", visible=lambda: True)
+
+        region = {"type": "string", "x-mcp-header": "Region"}
+        schema = {"type": "object", "properties": {"region": region}}
+        with pytest.raises(ValueError, match="four: visible: not with"):
+            server.add_tool(
+                lambda region: region,
+                name="four",
+                input_schema=schema,
+                visible=lambda ctx: True,
+            )
+
+    def test_visible_is_asked_where_functions_run(self):
+        """A list asks for all in one job; no thread that reads waits for it."""
+        jobs = []
+        main = mcp_lite.MainThread()
+        threads = set()
+
+        def run_on(job):
+            jobs.append(job)
+            main(job)
+
+        def visible(ctx):
+            threads.add(threading.current_thread())
+            return True
+
+        server = Server("hosted", run_on=run_on)
+        for n in range(5):
+            server.add_resource(f"x://{n}", lambda: "x", visible=visible)
+        done = []
+
+        def look():
+            with Client(server, version="2025-11-25") as client:
+                done.append(len(client.list_resources()))
+                client.request("resources/subscribe", {"uri": "x://1"})
+                done.append("subscribed")
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        pump(main, lambda: len(done) == 2)
+        looking.join(SECONDS)
+        main.close()
+        assert (done, len(jobs)) == ([5, "subscribed"], 2)
+        assert threads == {threading.current_thread()}
+
     @pytest.mark.parametrize(
         "fn, why",
         [
