@@ -668,7 +668,16 @@ class ToolError(Exception):
 
 
 class Timeout(TimeoutError):
-    """No answer within the time given. The peer was told to stop."""
+    """No answer within the time given. The peer was told to stop.
+
+    message: what did not happen
+    details: what else is known of a server, its command and the last lines of its
+        stderr, say; in the text, too
+    """
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message + details)
+        self.message = message
 
 
 class Cancelled(Exception):
@@ -682,6 +691,8 @@ class ConnectionClosed(ConnectionError):
     exit_code: of the process; negative for a signal, None while it runs
     command: as it was started, a list
     stderr: its last lines, as they came; in the text, control characters are escaped
+
+    In the text, what looks like a secret of the command is left out.
     """
 
     def __init__(
@@ -691,17 +702,48 @@ class ConnectionClosed(ConnectionError):
         command: list[str] | None = None,
         stderr: str = "",
     ) -> None:
-        text = message
-        if command:
-            ended = "" if exit_code is None else f"; exit code {exit_code}"
-            text += f" (command: {' '.join(command)}{ended})"
-        text = printable(text)
-        if stderr:
-            text += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
-        super().__init__(text)
+        details = child_details(command, exit_code, stderr)
+        super().__init__(printable(message) + details)
         self.exit_code = exit_code
         self.command = command
         self.stderr = stderr
+
+
+def child_details(command: list[str] | None, exit_code: int | None, stderr: str) -> str:
+    """What an error's text says of a child process besides."""
+    details = ""
+    if command:
+        ended = "" if exit_code is None else f"; exit code {exit_code}"
+        details = f" (command: {printable(show_command(command))}{ended})"
+    if stderr:
+        details += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
+    return details
+
+
+def show_command(command: list[str]) -> str:
+    """A command for an error text: without what looks like a secret in it."""
+    shown = []
+    before = ""
+    for word in command:
+        is_secret = re.search(_SECRET_OPTION, before) and not word.startswith("-")
+        hidden = "***" if is_secret else word
+        for pattern in _SECRETS:
+            hidden = re.sub(pattern, r"\1***", hidden)
+        shown.append(hidden)
+        before = word
+    return " ".join(shown)
+
+
+# An option whose value is the next word; and within one word, what comes before a
+# secret: a URL's user and query, a variable, a member or header with a telling name.
+_SECRET_NAME = "(?i:key|token|secret|passw|auth|cookie|credential)"
+_SECRET_OPTION = rf"^-.*{_SECRET_NAME}[^=:]*$|^(-H|--header)$"
+_SECRETS = (
+    r"(://)[^/@\s]*(?=@)",
+    r"(?s)(://[^?\s]*\?).+",
+    r"(?s)^([A-Z][A-Z0-9_]*=).+",
+    rf"(?s)^([^=:\s]*{_SECRET_NAME}[^=:\s]*[=:]).+",
+)
 
 
 class HttpFailure(ConnectionError):
@@ -5180,10 +5222,14 @@ class Waiter:
         self.inbox.put(("answer", Answer(None, answer.result, answer.error)))
 
 
-def _no_answer(waiter: Waiter, seconds: float, is_overdue: bool) -> Timeout:
+def _no_answer(
+    waiter: Waiter, seconds: float, is_overdue: bool, details: str
+) -> Timeout:
     if is_overdue:
-        return Timeout(f"{waiter.method}: no answer by the deadline for all of it")
-    return Timeout(f"{waiter.method}: no answer within {seconds:g} seconds")
+        told = f"{waiter.method}: no answer by the deadline for all of it"
+    else:
+        told = f"{waiter.method}: no answer within {seconds:g} seconds"
+    return Timeout(told, details)
 
 
 class Batch:
@@ -6193,6 +6239,8 @@ class Transport:
                            By one thread at a time, while another one reads
         may_write(size)    say whether a write of so many bytes is sure not to block; if
                            not, a helper thread calls it, none that calls the client
+        details()          say what else is known of the other end, behind the text of
+                           a Timeout
         describe_end(why)  make the exception for those who still wait at the end; may
                            take a moment
         close()            end it, so that read() and write() return or raise soon. By
@@ -6233,6 +6281,10 @@ class Transport:
 
     def close(self) -> None:
         """End it. Called once, from any thread."""
+
+    def details(self) -> str:
+        """What else is known of the other end: " (its name)", say."""
+        return ""
 
     def describe_end(self, why: str) -> ConnectionClosed:
         """The exception that tells how this ended, with all that is known of it."""
@@ -6892,7 +6944,8 @@ class Connection:
             return self._take_result(waiter, seconds, on_progress, deadline)
         except BaseException as error:
             # Ctrl-C, too, or what on_progress raised: it cancels the request.
-            self.abandon(waiter, str(error) or type(error).__name__)
+            reason = getattr(error, "message", str(error))
+            self.abandon(waiter, reason or type(error).__name__)
             # What is left there nobody will hear.
             waiter.inbox = SimpleQueue()
             raise
@@ -6909,7 +6962,8 @@ class Connection:
             except Empty:
                 is_overdue = time.monotonic() >= deadline
                 if is_overdue or not self.is_asked_elsewhere():
-                    raise _no_answer(waiter, seconds, is_overdue) from None
+                    details = self.transport.details()
+                    raise _no_answer(waiter, seconds, is_overdue, details) from None
                 until = time.monotonic() + seconds
                 continue
             if kind == "answer":
@@ -6920,7 +6974,7 @@ class Connection:
                 raise Cancelled("the request was cancelled")
             # What is queued is taken even when it is too late: it may never end.
             if time.monotonic() >= deadline:
-                raise _no_answer(waiter, seconds, is_overdue=True)
+                raise _no_answer(waiter, seconds, True, self.transport.details())
             if on_progress is not None:
                 told = [item.get(name) for name in ("progress", "total", "message")]
                 on_progress(*told)
@@ -7031,6 +7085,12 @@ class Connection:
         self.errands.close(seconds)
 
 
+###############################################################################
+# 15. Questions ###############################################################
+###############################################################################
+# What a server may ask its client (client/ in the specification): which capability it
+# needs, what a form may be, which answers will do, as both sides check them. And the
+# way of the answers in the modern era: requestState, sealed for one caller's request.
 @contextmanager
 def answering(connection: Connection) -> Iterator[None]:
     """Inside, this thread answers a question of the peer's.
@@ -7047,12 +7107,6 @@ def answering(connection: Connection) -> Iterator[None]:
             connection.answering.discard(thread)
 
 
-###############################################################################
-# 15. Questions ###############################################################
-###############################################################################
-# What a server may ask its client (client/ in the specification): which capability it
-# needs, what a form may be, which answers will do, as both sides check them. And the
-# way of the answers in the modern era: requestState, sealed for one caller's request.
 def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
@@ -8762,6 +8816,10 @@ class Child(StreamTransport):
             for data in iter(partial(stderr.read, CHUNK), b""):
                 self._error_lines.feed(data)
         self._error_lines.feed(b"")
+
+    def details(self) -> str:
+        last_words = self._error_lines.last_words()
+        return child_details(self.command, self._process.poll(), last_words)
 
     # Ending
     def describe_end(self, why: str) -> ConnectionClosed:
@@ -13793,6 +13851,8 @@ class HttpTransport(Transport):
     mirrors = True
     # Known from start() on.
     connection: Connection
+    # When the client is to be connected.
+    _until: float
     # Between two looks at whether a stream is still wanted.
     LOOK_SECONDS = 1.0
 
@@ -13831,6 +13891,10 @@ class HttpTransport(Transport):
 
     def start(self, connection: Connection) -> None:
         self.connection = connection
+        self._until = time.monotonic() + self._timeout
+
+    def details(self) -> str:
+        return f" (url: {show_url(self._url)})"
 
     def write(self, data: bytes) -> None:
         """Send messages, a line each. Blocks for notifications only."""
@@ -13846,8 +13910,8 @@ class HttpTransport(Transport):
                 post.holds_up = True
                 self._send(post)
                 # The first one is `initialized`: now the server may speak.
-                if self._is_legacy() and not self._session.get_was_sent:
-                    self._start_listening(PROBE_SECONDS)
+                if self._is_opening():
+                    self._start_listening(min(PROBE_SECONDS, self._patience()))
 
     def close(self) -> None:
         """End the session, and every request, whatever the sockets do."""
@@ -13876,6 +13940,17 @@ class HttpTransport(Transport):
     def _is_first(self) -> bool:
         """Whether no server was found so far at this URL: it may be wrong."""
         return not self.connection.protocol.version
+
+    def _is_opening(self) -> bool:
+        """Whether a session's server has not heard `initialized` yet."""
+        return self._is_legacy() and not self._session.get_was_sent
+
+    def _patience(self) -> float:
+        """How many seconds a notification may take; the one that ends the opening no
+        more than are left for that."""
+        if not self._is_opening():
+            return self._timeout
+        return renew_deadline(self._until, self._timeout) - time.monotonic()
 
     def _is_legacy(self) -> bool:
         return self.connection.protocol.version < FIRST_MODERN
@@ -14028,7 +14103,7 @@ class HttpTransport(Transport):
             session.opening = post.line
         stream = _EventStream(session, post.request_id, self._budget)
         # A request's caller knows when to give up; nobody does for a notification.
-        patience = self._timeout if post.request_id is None else None
+        patience = self._patience() if post.request_id is None else None
         headers = {**self._post_headers(post), **session.headers()}
         with self._round_trip(
             "POST", url, headers, post.line, post.request_id, patience
@@ -17278,9 +17353,8 @@ class Client:
                 return answer
             except Empty:
                 if not connection.is_asked_elsewhere():
-                    raise Timeout(
-                        f"connecting: no answer within {self.timeout:g} s"
-                    ) from None
+                    told = f"connecting: no answer within {self.timeout:g} s"
+                    raise Timeout(told, connection.transport.details()) from None
                 until = time.monotonic() + self.timeout
 
     def _judge_probe(self, answer: Answer) -> str:

@@ -7122,6 +7122,65 @@ class TestClient:
         assert told == ["[noisy.py] a", "[noisy.py] \tb \u20ac"] * 12
         assert "stderr: RuntimeError: no" in caplog.text
 
+    @pytest.mark.parametrize("version", ["auto", MODERN])
+    def test_a_child_that_does_not_answer(self, tmp_path, monkeypatch, version):
+        """Connecting takes `timeout` in all, the probe, the handshake and the end of a
+        child that ignores every signal included; the text has the command, and what
+        that has said, be it a line without an end.
+        """
+        # Nobody waits for so long.
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 10 * SECONDS)
+        script = tmp_path / "silent.py"
+        script.write_text(
+            "import signal, sys, time\n"
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+            "print('starting', file=sys.stderr)\n"
+            "print('Password: ', end='', file=sys.stderr, flush=True)\n"
+            "time.sleep(100 * 60)\n"
+        )
+        began = time.monotonic()
+        with pytest.raises(Timeout) as caught:
+            Client(str(script), timeout=1.0, version=version).connect()
+        assert time.monotonic() - began < SECONDS
+        assert str(caught.value) == (
+            f"connecting: no answer within 1 s (command: {sys.executable} {script}); "
+            "the end of its stderr:\nstarting\nPassword:"
+        )
+        assert caught.value.message == "connecting: no answer within 1 s"
+
+    def test_a_call_that_is_not_answered_by_a_child(self, monkeypatch):
+        """Its Timeout names the command; the server is told the reason alone."""
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.1)
+        told = []
+        with Client(
+            SERVE, trace=lambda way, line: told.append(line)
+        ) as client, pytest.raises(Timeout) as caught:
+            client.call_tool("wait", timeout=0.05)
+        assert f"(command: {' '.join(SERVE)})" in str(caught.value)
+        cancelled = [line for line in told if b"notifications/cancelled" in line]
+        reason = json.loads(cancelled[0])["params"]["reason"]
+        assert reason == "tools/call: no answer within 0.05 seconds"
+
+    @pytest.mark.parametrize(
+        "command, shown",
+        [
+            (["npx", "-y", "@x/y", "--api-key", "s3cret"], "npx -y @x/y --api-key ***"),
+            (["x", "--token=s3cret", "--auth", "--on"], "x --token=*** --auth --on"),
+            (["x", "-H", "X-Any: s3cret", "-v"], "x -H *** -v"),
+            (["x", "Authorization: Bearer s3cret"], "x Authorization:***"),
+            (["x", "https://u:s3cret@h/p?k=s3cret"], "x https://***@h/p?***"),
+            (["docker", "run", "-e", "ANY=s3cret"], "docker run -e ANY=***"),
+            (["x", '{"password": "s3cret\ns3cret"}'], 'x {"password":***'),
+            (["python3", "keys.py", "--port", "80"], "python3 keys.py --port 80"),
+        ],
+    )
+    def test_no_secret_of_a_command_is_shown(self, command, shown):
+        """A text that names a command leaves out what looks like a secret in it."""
+        assert mcp_lite.show_command(command) == shown
+        closed = ConnectionClosed("gone", 1, command, "")
+        assert str(closed) == f"gone (command: {shown}; exit code 1)"
+        assert closed.command == command
+
     @pytest.mark.parametrize(
         "command, label",
         [
@@ -12870,6 +12929,40 @@ class TestHttpClient:
     """The room HTTP client, against this library's server
     and against servers that do as they like.
     """
+
+    def test_a_server_that_answers_initialize_alone(self, monkeypatch):
+        """Connecting takes `timeout` in all, also if nothing answers to `initialized`,
+        nor to the GET behind it.
+        """
+        monkeypatch.setattr(mcp_lite, "PROBE_SECONDS", 10 * SECONDS)
+        over = threading.Event()
+
+        def never(seen, sock):
+            over.wait(2 * SECONDS)
+
+        site = legacy_site(notifications_initialized=never, GET=never)
+        began = time.monotonic()
+        with web_server(site) as (url, _), contextlib.ExitStack() as stack:
+            stack.callback(over.set)
+            client = stack.enter_context(Client(url, timeout=0.5))
+            assert client.protocol_version == "2025-11-25"
+            assert time.monotonic() - began < SECONDS
+
+    @pytest.mark.parametrize("version", ["auto", "2025-11-25", MODERN])
+    def test_a_site_that_does_not_answer(self, version):
+        """The text of Timeout has its address, and no secret of that."""
+        over = threading.Event()
+
+        def never(seen, sock):
+            over.wait(2 * SECONDS)
+
+        with web_server(never) as (url, _), contextlib.ExitStack() as stack:
+            stack.callback(over.set)
+            secret = url.replace("//", "//u:s3cret@") + "?key=s3cret"
+            with pytest.raises(Timeout) as caught:
+                Client(secret, timeout=0.3, version=version).connect()
+        expected = f"connecting: no answer within 0.3 s (url: {url})"
+        assert str(caught.value) == expected
 
     def test_the_transport_is_found(self, server):
         """One URL is enough: modern where it is spoken,
