@@ -148,8 +148,8 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     22. WSGI            the endpoint behind a server of somebody else
     23. HTTP server     the endpoint behind sockets of our own, with their deadlines
     24. HTTP requests   a client's way to a server, and one request with its response
-    25. Login           one try at getting tokens, by OAuth
-    26. Authorization   how a client is let in: what it shows, when that is refused
+    25. Token store     where tokens are kept: a file, a dict, two functions
+    26. Authorization   how a client is let in: what it shows, how it gets tokens
     27. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
     28. Offers          what a server offers, and to whom; what is around its handlers
     29. Features        the handlers of requests; who is told of changes
@@ -226,7 +226,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, lru_cache, partial
 from queue import Empty, SimpleQueue
 
@@ -238,7 +238,17 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Literal, TextIO, Tuple, TypeVar, Union, overload
+    from typing import (
+        Any,
+        ContextManager,
+        Dict,
+        Literal,
+        TextIO,
+        Tuple,
+        TypeVar,
+        Union,
+        overload,
+    )
     from urllib.parse import SplitResult
 
     _RequestHandler = BaseHTTPRequestHandler
@@ -11711,6 +11721,11 @@ def merge_headers(*parts: Mapping[str, str | bytes]) -> Headers:
     return dict(merged.values())
 
 
+def request_target(url: SplitResult) -> str:
+    """What a request asks for: the path of a URL, and its query."""
+    return (url.path or "/") + (f"?{url.query}" if url.query else "")
+
+
 _Proxy = namedtuple("_Proxy", "host port headers")
 
 
@@ -12227,804 +12242,45 @@ def tunnel_status(error: Exception) -> int | None:
     return None if match is None else int(match[1])
 
 
-###############################################################################
-# 25. Login ###################################################################
-###############################################################################
-# One try at getting tokens for a server (basic/authorization/): finding who gives them,
-# being known there, sending the user there, asking. What becomes of the tokens is not
-# known here, nor why they are wanted.
+# One answer, all of it
+# What a server answers; the document is {} if there is no JSON object.
+Reply = namedtuple("Reply", "status document headers")
 
 
-# What is on the other side
-def _well_known(url: str, name: str) -> str:
-    """Where metadata of a URL are: RFC 8414, section 3.1; RFC 9728, section 3.1."""
-    path = _split(url).path.rstrip("/")
-    return f"{_origin_of(url)}/.well-known/{name}{path}"
+def fetch(
+    url: SplitResult,
+    headers: Headers,
+    body: bytes | None,
+    ssl_context: SSLContext | None,
+    seconds: float,
+    is_wanted: Callable[[], bool],
+) -> Reply:
+    """GET a URL, or POST a body there, and read the answer, within some seconds.
 
-
-def _resource_id(url: str) -> str:
-    """The canonical URI of a server: basic/authorization/index.md#canonical-server-uri.
-
-    Its query may hold secrets, and is left out.
+    Raises what http.client does, too, and ConnectionError if nobody wants it any more.
     """
-    path = _split(url).path
-    return _origin_of(url).lower() + ("" if path == "/" else path)
-
-
-def _is_within(url: str, resource: str) -> bool:
-    """Whether a resource is a server's URL, or what that is a part of."""
-    inner = _split(url)
-    outer = _split(resource)
-    inner_path = inner.path.rstrip("/") + "/"
-    outer_path = outer.path.rstrip("/") + "/"
-    return _origin(inner) == _origin(outer) and inner_path.startswith(outer_path)
-
-
-def _texts_in(document: Json, member: str) -> list[str]:
-    """The strings in an array that may be missing, or be something else."""
-    value = document.get(member)
-    if not isinstance(value, list):
-        return []
-    return [each for each in value[:MAX_TEXTS] if isinstance(each, str)]
-
-
-def _scopes_in(text: object) -> list[str]:
-    """The scopes in a text, as RFC 6749, section 3.3, says which there are."""
-    return re.findall(
-        r"[!#-\[\]-~]+", text[:MAX_CHALLENGE] if isinstance(text, str) else ""
-    )
-
-
-# What an authorization server answers; the document is {} if there is no JSON object.
-_Reply = namedtuple("_Reply", "status document headers")
-
-
-class _Website:
-    """Asks authorization servers, until a deadline, as long as somebody `is_wanted()`.
-
-    `near`: whether they may be on this machine. A server elsewhere has no reason to
-    send us here.
-    """
-
-    def __init__(
-        self,
-        near: bool,
-        ssl_context: SSLContext | None,
-        seconds: float,
-        is_wanted: Callable[[], bool],
-    ) -> None:
-        self.near = near
-        self._ssl_context = ssl_context
-        self._until = time.monotonic() + seconds
-        self._is_wanted = is_wanted
-
-    def left(self) -> float:
-        """The seconds that are left; 0 when nobody waits any more."""
-        if not self._is_wanted():
-            return 0.0
-        return max(0.0, self._until - time.monotonic())
-
-    def get(self, name: str, url: object) -> _Reply:
-        """GET a document. Redirects are followed, but not to another host."""
-        target = _split(check_url(name, url, self.near))
-        for _ in range(MAX_REDIRECTS):
-            reply = self._send(name, target, {}, None)
-            moved = follow_reference(target, reply.headers.get("Location", ""))
-            if reply.status not in (301, 302, 307, 308) or moved is None:
-                break
-            target = moved
-        return reply
-
-    def post_json(self, name: str, url: str, value: Json) -> _Reply:
-        """POST a document. Never redirected."""
-        target = _split(check_url(name, url, self.near))
-        body = encode_message(value)
-        return self._send(name, target, {"Content-Type": JSON_TYPE}, body)
-
-    def post_form(
-        self, name: str, url: str, form: Json, headers: dict[str, str]
-    ) -> _Reply:
-        """POST a form. Never redirected."""
-        from urllib.parse import urlencode
-
-        target = _split(check_url(name, url, self.near))
-        headers = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
-        return self._send(name, target, headers, urlencode(form).encode("ascii"))
-
-    def _send(
-        self,
-        name: str,
-        url: SplitResult,
-        headers: dict[str, str],
-        body: bytes | None,
-    ) -> _Reply:
-        from http.client import HTTPException
-
-        seconds = min(AUTH_SECONDS, self.left())
-        until = time.monotonic() + seconds
-        place = f"{name}: {url.scheme}://{url.netloc}{url.path}"
-        asked: Headers = {"Accept": f"{JSON_TYPE}, {EVENT_TYPE}", **headers}
-        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        method = "GET" if body is None else "POST"
-        pool = _HttpPool(url, self._ssl_context, seconds, lambda _: self.left() > 0)
-        try:
-            trip = pool.begin(None)
-            response = trip.send(method, target, asked, body, seconds)
-            # It is on a new connection, which is sent to once.
-            assert response is not None
-            try:
-                data = response.read(MAX_METADATA + 1)
-            finally:
-                was_shut = not trip.end()
-            if len(data) > MAX_METADATA:
-                raise ValueError(f"more than {MAX_METADATA} bytes")
-            if was_shut or response.length:
-                raise ConnectionError("the answer was cut off")
-        except (OSError, HTTPException, ValueError) as error:
-            told = error_text(error)
-            if time.monotonic() >= until:
-                told = f"no answer within {seconds:g} s"
-            raise AuthorizationError(f"{place}: {told}") from error
-        finally:
-            pool.close()
-        document: Json = {}
-        with suppress(ParseError):
-            document = object_or_empty(parse_message(data))
-        return _Reply(response.status, document, response.headers)
-
-
-# The browser's way back
-_DOOR_HEAD = (
-    "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
-    "Content-Length: {size}\r\nContent-Security-Policy: default-src 'none'\r\n"
-    "Referrer-Policy: no-referrer\r\nCache-Control: no-store\r\n"
-    "Connection: close\r\n\r\n{text}"
-)
-_DOOR_TEXT = (
-    "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
-    "<h1>{title}</h1><p>{text}</p></html>"
-)
-_ARRIVED = ("200 OK", "Thank you", "You can close this window, and go back.")
-_STRANGE = ("404 Not Found", "Nothing here", "This is not the answer waited for.")
-
-
-class _Doorstep:
-    """Waits on this machine for the browser to come back: RFC 8252, section 7.3.
-
-    It takes one answer: what else comes is shown to the door. Browsers open connections
-    on which they then say nothing, so it listens to several at a time.
-    """
-
-    def __init__(self, redirect_uri: str) -> None:
-        import selectors
-        import socket
-
-        parts = _split(redirect_uri)
-        host = "::1" if parts.hostname == "::1" else "127.0.0.1"
-        family = socket.AF_INET6 if host == "::1" else socket.AF_INET
-        self._socket = socket.create_server((host, parts.port or 0), family=family)
-        self.uri = redirect_uri
-        if parts.port is None:
-            # RFC 8252, section 7.3: "MUST allow any port".
-            port = self._socket.getsockname()[1]
-            netloc = f"{_url_host(str(parts.hostname))}:{port}"
-            self.uri = parts._replace(netloc=netloc).geturl()
-        self._path = parts.path or "/"
-        # What each connection has said so far; the oldest first.
-        self._heads: dict[Socket, bytes] = {}
-        self._selector = selectors.DefaultSelector()
-        self._reads = selectors.EVENT_READ
-        self._selector.register(self._socket, self._reads)
-
-    def wait(
-        self, left: Callable[[], float], is_answer: Callable[[str], bool]
-    ) -> str | None:
-        """Block for the URL with the answer. None if no time is left before."""
-        while left() > 0:
-            for key, _ in self._selector.select(TICK_SECONDS):
-                sock: Any = key.fileobj
-                if sock is self._socket:
-                    self._accept()
-                    continue
-                url = self._read(sock)
-                if url is None:
-                    continue
-                came = is_answer(url)
-                self._show(sock, *(_ARRIVED if came else _STRANGE))
-                if came:
-                    return url
-        return None
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            sock, _ = self._socket.accept()
-            sock.setblocking(False)
-            self._heads[sock] = b""
-            self._selector.register(sock, self._reads)
-        if len(self._heads) > MAX_BROWSER:
-            self._drop(next(iter(self._heads)))
-
-    def _read(self, sock: Socket) -> str | None:
-        """What a connection asks for, once its head is here; "" for another path."""
-        data = b""
-        with suppress(OSError):
-            data = sock.recv(CHUNK)
-        head = self._heads[sock] + data
-        self._heads[sock] = head
-        if b"\r\n\r\n" in head:
-            line = _REQUEST_LINE.match(head)
-            target = line[2].decode("latin-1") if line and line[1] == b"GET" else ""
-            return target if target.partition("?")[0] == self._path else ""
-        if not data or len(head) > CHUNK:
-            self._drop(sock)
-        return None
-
-    def _show(self, sock: Socket, status: str, title: str, text: str) -> None:
-        text = _DOOR_TEXT.format(title=title, text=text)
-        page = _DOOR_HEAD.format(status=status, size=len(text), text=text)
-        with suppress(OSError):
-            # It is small: it finds room in the socket's buffer.
-            sock.send(page.encode("ascii"))
-        self._drop(sock)
-
-    def _drop(self, sock: Socket) -> None:
-        self._selector.unregister(sock)
-        del self._heads[sock]
-        sock.close()
-
-    def close(self) -> None:
-        """Stop listening."""
-        for sock in [self._socket, *self._heads]:
-            sock.close()
-        self._selector.close()
-
-
-# Getting tokens
-LoginOptions = namedtuple(
-    "LoginOptions",
-    "client_name scopes client_id client_secret client_metadata_url issuer redirect "
-    "redirect_uri grant assertion dpop send_resource timeout",
-)
-
-
-def prove(
-    options: LoginOptions, method: str, url: str, nonce: str, token: str = ""
-) -> dict[str, str]:
-    """The header that shows, if dpop is given, that we have its key: RFC 9449."""
-    if options.dpop is None:
-        return {}
-    import secrets
-
-    claims = {
-        "jti": secrets.token_urlsafe(16),
-        "htm": method,
-        "htu": url.partition("?")[0],
-        "iat": int(time.time()),
-    }
-    hashed = _digest(token) if token else None
-    return {"DPoP": options.dpop(add_given(claims, nonce=nonce or None, ath=hashed))}
-
-
-def _digest(text: str) -> str:
-    """A SHA-256 as in JSON Web Tokens, and in PKCE."""
-    import base64
-    import hashlib
-
-    digest = hashlib.sha256(text.encode("ascii")).digest()
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
-
-
-class _Refused(AuthorizationError):
-    """The token endpoint has judged a request, and said no."""
-
-
-class _Login:
-    """One try to get tokens for a server: by `refresh`, or by `log_in`:
-
-        the server's metadata --> one of its authorization servers' metadata
-            --> a client id --> for a user: the browser, a code --> tokens
-
-    Both return the record to keep. Raises AuthorizationError.
-    """
-
-    def __init__(
-        self,
-        options: LoginOptions,
-        url: str,
-        challenge: dict[str, str],
-        record: Json | None,
-        website: _Website,
-        nonces: dict[str, str],
-    ) -> None:
-        self._options = options
-        self._url = url
-        self._challenge = challenge
-        # What was kept before.
-        self._record = record or {}
-        self._website = website
-        # DPoP's, by token endpoint.
-        self._nonces = nonces
-
-    def refresh(self) -> Json:
-        """RFC 6749, section 6."""
-        record = self._record
-        form = {
-            "grant_type": "refresh_token",
-            "refresh_token": record["refresh_token"],
-            **self._about(record, scopes=()),
-        }
-        return self._ask_tokens(record, form)
-
-    def log_in(self) -> Json:
-        """Find out where, register there, and get tokens in the way that is wanted."""
-        resource = self._find_resource()
-        server = self._find_server(resource)
-        before = self._record.get("issuer", server["issuer"])
-        if before != server["issuer"]:
-            # "MUST NOT reuse client credentials from a different authorization server"
-            self._record = {}
-            if self._options.client_id is not None:
-                raise AuthorizationError(
-                    f"client_id belongs to {before}, but {self._url} now wants tokens "
-                    f"of {server['issuer']}"
-                )
-        plan = {
-            "issuer": server["issuer"],
-            "resource": resource.get("resource", _resource_id(self._url)),
-            "token_endpoint": self._endpoint(server, "token_endpoint"),
-            "scopes": self._choose_scopes(resource, server),
-        }
-        grant = getattr(self, GRANTS[self._options.grant])
-        record: Json = grant(server, plan)
-        return record
-
-    # Discovery: basic/authorization/authorization-server-discovery.md
-    def _find_resource(self) -> Json:
-        """The metadata of the server; {} if it has none, as before 2025-06-18."""
-        name = "oauth-protected-resource"
-        told = self._challenge.get("resource_metadata")
-        places = [told] if told else []
-        places += [
-            _well_known(self._url, name),
-            _well_known(_origin_of(self._url), name),
-        ]
-        for place in dict.fromkeys(places):
-            reply = self._website.get("resource_metadata", place)
-            if reply.status >= 500:
-                # It has some, perhaps: no time to guess.
-                raise AuthorizationError(f"{place}: HTTP {reply.status}")
-            if reply.status == 200 and reply.document:
-                self._check_resource(place, reply.document.get("resource"))
-                return object_or_empty(reply.document)
-        return {}
-
-    def _check_resource(self, place: str, resource: object) -> None:
-        # RFC 9728, section 3.3: "If these values are not identical, the data contained
-        # in the response MUST NOT be used". What the server is a part of will do, too.
-        near = self._website.near
-        if not _is_within(self._url, check_url(f"{place}: resource", resource, near)):
-            raise AuthorizationError(
-                f"{place}: resource: expected {_resource_id(self._url)}, "
-                f"or what that is within, got {show(resource)}"
-            )
-
-    def _find_server(self, resource: Json) -> Json:
-        """The metadata of an authorization server: of the first that has good ones."""
-        if not resource:
-            return self._assume_server()
-        issuers = _texts_in(resource, "authorization_servers")[:MAX_ISSUERS]
-        wanted = self._options.issuer
-        problems = [
-            f"{self._url}: authorization_servers: expected {wanted or 'one'}, "
-            f"got {show(issuers)}"
-        ]
-        if wanted is not None:
-            issuers = [each for each in issuers if each == wanted]
-        # Where we have been before, we need not register again.
-        issuers.sort(key=lambda each: each != self._record.get("issuer"))
-        for issuer in issuers:
-            try:
-                server = self._read_server(issuer, [issuer])
-            except AuthorizationError as error:
-                problems.append(str(error))
-                continue
-            if server:
-                return server
-            problems.append(f"{issuer}: no metadata")
-        raise AuthorizationError("; ".join(problems[1:] or problems))
-
-    def _read_server(self, issuer: str, names: list[str]) -> Json:
-        """The metadata of an issuer, which may call itself by these names; {} if there
-        are none."""
-        check_url("issuer", issuer, self._website.near)
-        root = _origin_of(issuer)
-        path = issuer[len(root) :].rstrip("/")
-        places = [
-            _well_known(issuer, "oauth-authorization-server"),
-            _well_known(issuer, "openid-configuration"),
-        ]
-        if path:
-            places.append(f"{root}{path}/.well-known/openid-configuration")
-        for place in places:
-            reply = self._website.get("issuer", place)
-            if reply.status == 200 and reply.document:
-                # "the `issuer` value in the document MUST be identical to the issuer
-                # identifier used to construct the well-known URL."
-                if reply.document.get("issuer") not in names:
-                    raise AuthorizationError(
-                        f"{place}: issuer: expected {issuer}, "
-                        f"got {show(reply.document.get('issuer'))}"
-                    )
-                return object_or_empty(reply.document)
-        return {}
-
-    def _assume_server(self) -> Json:
-        """That of 2025-03-26, basic/authorization.md: the server itself, at the root."""
-        root = _origin_of(self._url)
-        if self._options.issuer not in (None, root):
-            raise AuthorizationError(
-                f"{self._url} does not say that it belongs to {self._options.issuer}"
-            )
-        server = self._read_server(root, [root, root + "/"])
-        return server or {
-            "issuer": root,
-            "authorization_endpoint": root + "/authorize",
-            "token_endpoint": root + "/token",
-            "registration_endpoint": root + "/register",
-            # "PKCE is REQUIRED for all clients"
-            "code_challenge_methods_supported": ["S256"],
-        }
-
-    def _endpoint(self, server: Json, name: str) -> str:
-        place = f"{server['issuer']}: {name}"
-        return check_url(place, server.get(name), self._website.near)
-
-    def _choose_scopes(self, resource: Json, server: Json) -> list[str]:
-        """basic/authorization/index.md#scope-selection-strategy, and what was asked for
-        before: "the union of the client's previously requested scope set and the scopes
-        from the current challenge"."""
-        options = self._options
-        challenged = _scopes_in(self._challenge.get("scope"))
-        scopes = challenged or _texts_in(resource, "scopes_supported")
-        has_offline = "offline_access" in _texts_in(server, "scopes_supported")
-        if options.scopes is not None:
-            wants_more = self._challenge.get("error") == "insufficient_scope"
-            scopes = options.scopes + (challenged if wants_more else [])
-        elif has_offline and scopes and options.grant == "authorization_code":
-            # It stands for a refresh token.
-            scopes = [*scopes, "offline_access"]
-        return list(dict.fromkeys([*self._record.get("scopes", ()), *scopes]))
-
-    # Registration: basic/authorization/client-registration.md
-    def _identify(self, server: Json, redirect_uri: str) -> Json:
-        """Who we are there: {"client_id", "token_endpoint_auth_method", ...}."""
-        options = self._options
-        known = self._record.get("client") or {}
-        if options.client_id is not None:
-            return self._choose_method(server, options.client_id, options.client_secret)
-        url = options.client_metadata_url
-        if url and server.get("client_id_metadata_document_supported") is True:
-            return self._choose_method(server, url, None)
-        is_over = 0 < known.get("expires_at", 0) <= time.time()
-        if known.get("redirect_uri") == redirect_uri and not is_over:
-            return dict(known)
-        if "registration_endpoint" not in server:
-            raise AuthorizationError(
-                f"{server['issuer']} registers no clients: OAuth(client_id=) is needed"
-            )
-        return self._register(server, redirect_uri)
-
-    def _choose_method(self, server: Json, client_id: str, secret: str | None) -> Json:
-        """How to show that it is us: as the server has it, RFC 8414, section 2."""
-        client: Json = {"client_id": client_id, "token_endpoint_auth_method": "none"}
-        if secret is not None:
-            client["client_secret"] = secret
-            methods = _texts_in(server, "token_endpoint_auth_methods_supported")
-            is_post = methods and "client_secret_basic" not in methods
-            method = "client_secret_post" if is_post else "client_secret_basic"
-            client["token_endpoint_auth_method"] = method
-        elif (
-            self._options.assertion is not None and self._options.grant != "jwt-bearer"
-        ):
-            client["token_endpoint_auth_method"] = "private_key_jwt"
-        return client
-
-    def _register(self, server: Json, redirect_uri: str) -> Json:
-        """RFC 7591."""
-        default = ["client_secret_basic"]
-        methods = _texts_in(server, "token_endpoint_auth_methods_supported") or default
-        wanted = [each for each in AUTH_METHODS if each in methods] or ["none"]
-        about = {
-            "client_name": self._options.client_name,
-            "redirect_uris": [redirect_uri],
-            # "MUST specify an appropriate `application_type`": one with a loopback.
-            "application_type": "native" if is_near(redirect_uri) else "web",
-            "grant_types": ["authorization_code", "refresh_token"],
-            "response_types": ["code"],
-            "token_endpoint_auth_method": wanted[0],
-        }
-        endpoint = self._endpoint(server, "registration_endpoint")
-        reply = self._website.post_json("registration_endpoint", endpoint, about)
-        client = reply.document
-        client_id = client.get("client_id")
-        if reply.status not in (200, 201) or not isinstance(client_id, str):
-            raise self._complaint("registration", endpoint, reply, {})
-        secret = client.get("client_secret")
-        method = client.get("token_endpoint_auth_method")
-        chosen = self._choose_method(
-            server, client_id, secret if isinstance(secret, str) else None
+    method = "GET" if body is None else "POST"
+    pool = _HttpPool(url, ssl_context, seconds, lambda _: is_wanted())
+    trip = pool.begin(None)
+    response = trip.send(method, request_target(url), headers, body, seconds)
+    # It is on a new connection, which is sent to once.
+    assert response is not None
+    try:
+        data = response.read(MAX_METADATA + 1)
+    finally:
+        was_shut = not trip.end()
+        pool.close()
+    if was_shut or response.length or len(data) > MAX_METADATA:
+        raise ConnectionError(
+            f"the answer was cut off, or has more than {MAX_METADATA} bytes"
         )
-        if method in AUTH_METHODS and (method == "none" or "client_secret" in chosen):
-            chosen["token_endpoint_auth_method"] = method
-        # 0, or something else, is never.
-        expires = client.get("client_secret_expires_at")
-        chosen["expires_at"] = expires if isinstance(expires, int) else 0
-        chosen["redirect_uri"] = redirect_uri
-        return chosen
-
-    # Grants
-    def _by_code(self, server: Json, plan: Json) -> Json:
-        """With the user's consent, in the browser: RFC 6749, section 4.1; RFC 7636."""
-        # "If `code_challenge_methods_supported` is absent, [...] MUST refuse".
-        if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
-            raise AuthorizationError(
-                f"{server['issuer']} does not say that it can do PKCE with S256"
-            )
-        known = member_at(self._record, ("client", "redirect_uri"))
-        doorstep = self._open_doorstep(known)
-        try:
-            redirect_uri = doorstep.uri if doorstep else self._options.redirect_uri
-            plan["client"] = self._identify(server, str(redirect_uri))
-            form = self._ask_user(server, plan, str(redirect_uri), doorstep)
-        finally:
-            if doorstep:
-                doorstep.close()
-        return self._ask_tokens(plan, form)
-
-    def _open_doorstep(self, known: str | None) -> _Doorstep | None:
-        if self._options.redirect is not None:
-            return None
-        uri = self._options.redirect_uri or known or LOOPBACK_URI
-        try:
-            return _Doorstep(uri)
-        except OSError as error:
-            if uri == known:
-                # The port of the last time; with another one we register again.
-                return _Doorstep(LOOPBACK_URI)
-            raise AuthorizationError(f"redirect_uri: {uri}: {error}") from error
-
-    def _ask_user(
-        self, server: Json, plan: Json, redirect_uri: str, doorstep: _Doorstep | None
-    ) -> Json:
-        """Have the user agree: what the token endpoint is to be told then."""
-        import secrets
-        from urllib.parse import urlencode
-
-        verifier = secrets.token_urlsafe(48)
-        state = secrets.token_urlsafe(32)
-        query = {
-            "response_type": "code",
-            "client_id": plan["client"]["client_id"],
-            "redirect_uri": redirect_uri,
-            "state": state,
-            "code_challenge": _digest(verifier),
-            "code_challenge_method": "S256",
-            **self._about(plan, plan["scopes"]),
-        }
-        endpoint = self._endpoint(server, "authorization_endpoint")
-        url = endpoint + ("&" if "?" in endpoint else "?") + urlencode(query)
-        if doorstep is not None:
-            came = self._wait_for_browser(url, state, doorstep)
-        else:
-            came = self._ask_redirect(url)
-        code = self._check_answer(came, state, server)
-        return {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": redirect_uri,
-            "code_verifier": verifier,
-            **self._about(plan, scopes=()),
-        }
-
-    def _wait_for_browser(self, url: str, state: str, doorstep: _Doorstep) -> str:
-        import webbrowser
-
-        if not webbrowser.open(url):
-            raise AuthorizationError(
-                "there is no browser here; give OAuth a redirect=fn(url)"
-            )
-        # Any page that is open in a browser may call here: only who knows the state is
-        # heard.
-        came = doorstep.wait(
-            self._website.left, lambda url: _parse_answer(url).get("state") == state
-        )
-        if came is None:
-            raise AuthorizationError(
-                f"no answer came from the browser within {self._options.timeout:g} s"
-            )
-        return came
-
-    def _ask_redirect(self, url: str) -> str:
-        try:
-            came = self._options.redirect(url)
-        except Exception as error:
-            raise AuthorizationError(f"redirect: {error_text(error)}") from error
-        if not isinstance(came, str):
-            raise AuthorizationError("redirect: the login was given up")
-        return came.strip()
-
-    def _check_answer(self, url: str, state: str, server: Json) -> str:
-        """The code: basic/authorization/index.md#authorization-response-validation."""
-        answer = _parse_answer(url)
-        if answer.get("state") != state:
-            raise AuthorizationError("state: this is the answer to another login")
-        issuer = answer.get("iss")
-        must_tell = server.get("authorization_response_iss_parameter_supported") is True
-        if issuer != server["issuer"] and (must_tell or issuer is not None):
-            # "on mismatch the client MUST NOT act on or display `error`"
-            raise AuthorizationError(
-                f"iss: expected {server['issuer']}, got {show(issuer)}"
-            )
-        if answer.get("code") and "error" not in answer:
-            return answer["code"]
-        said = [answer.get("error", "no code"), answer.get("error_description", "")]
-        told = ": ".join(each for each in said if each)
-        raise AuthorizationError(
-            f"{server['issuer']}: the login failed: {show(told, 300)}"
-        )
-
-    def _by_credentials(self, server: Json, plan: Json) -> Json:
-        """For the client itself, without a user: RFC 6749, section 4.4."""
-        plan["client"] = self._identify(server, "")
-        form = {"grant_type": "client_credentials", **self._about(plan, plan["scopes"])}
-        return self._ask_tokens(plan, form)
-
-    def _by_assertion(self, server: Json, plan: Json) -> Json:
-        """For whom another issuer vouches: RFC 7523, section 2.1."""
-        plan["client"] = self._identify(server, "")
-        form = {
-            "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer",
-            "assertion": self._ask_assertion(plan["issuer"]),
-            **self._about(plan, plan["scopes"]),
-        }
-        return self._ask_tokens(plan, form)
-
-    def _ask_assertion(self, audience: str) -> str:
-        try:
-            return str(self._options.assertion(audience))
-        except AuthorizationError:
-            raise
-        except Exception as error:
-            raise AuthorizationError(f"assertion: {error_text(error)}") from error
-
-    # Tokens
-    def _about(self, plan: Json, scopes: Iterable[str]) -> Json:
-        """What a token is for."""
-        # "MUST be included in both authorization requests and token requests."
-        resource = plan["resource"] if self._options.send_resource else None
-        scope = " ".join(scopes)
-        return add_given({}, scope=scope or None, resource=resource)
-
-    def _ask_tokens(self, plan: Json, form: Json) -> Json:
-        """POST to the token endpoint, as the client that the plan has."""
-        endpoint = plan["token_endpoint"]
-        headers = self._authenticate(plan, form)
-        reply = self._website.post_form(
-            "token_endpoint", endpoint, form, {**headers, **self._prove(endpoint)}
-        )
-        nonce = reply.headers.get("DPoP-Nonce")
-        if nonce:
-            self._nonces[endpoint] = nonce
-        if nonce and reply.document.get("error") == "use_dpop_nonce":
-            # RFC 9449, section 8: the same again, with the nonce.
-            headers.update(self._prove(endpoint))
-            reply = self._website.post_form("token_endpoint", endpoint, form, headers)
-        token = reply.document.get("access_token")
-        if reply.status != 200 or not isinstance(token, str):
-            raise self._complaint("token", endpoint, reply, {**plan["client"], **form})
-        return self._record_of(plan, reply.document)
-
-    def _authenticate(self, plan: Json, form: Json) -> dict[str, str]:
-        """Show who we are: in the form, or by headers."""
-        from urllib.parse import quote_plus
-
-        client = plan["client"]
-        method = client["token_endpoint_auth_method"]
-        # Also beside a header: some look for it there.
-        form["client_id"] = client["client_id"]
-        if method == "client_secret_basic":
-            parts = (client["client_id"], client["client_secret"])
-            login = ":".join(map(quote_plus, parts))
-            return {"Authorization": "Basic " + _base64(login.encode("ascii"))}
-        if method == "client_secret_post":
-            form["client_secret"] = client["client_secret"]
-        elif method == "private_key_jwt":
-            kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-            form["client_assertion_type"] = kind
-            form["client_assertion"] = self._ask_assertion(plan["issuer"])
-        return {}
-
-    def _prove(self, endpoint: str) -> dict[str, str]:
-        nonce = self._nonces.get(endpoint, "")
-        return prove(self._options, "POST", endpoint, nonce)
-
-    def _record_of(self, plan: Json, answer: Json) -> Json:
-        """What is kept of the plan and a token response: RFC 6749, section 5.1."""
-        names = ("issuer", "resource", "token_endpoint", "client", "scopes")
-        record = {name: plan[name] for name in names}
-        kind = answer.get("token_type", "Bearer")
-        token = answer["access_token"]
-        kinds = ("bearer", "dpop") if self._options.dpop else ("bearer",)
-        if str(kind).lower() not in kinds:
-            raise AuthorizationError(f"token_type: expected {kinds}, got {show(kind)}")
-        if not _ACCESS_TOKEN.fullmatch(token):
-            raise AuthorizationError("access_token: expected what fits into a header")
-        record["token_type"] = str(kind).lower()
-        record["access_token"] = token
-        # A refresh answer without a new one leaves the old.
-        refresh_token = answer.get("refresh_token") or plan.get("refresh_token")
-        if isinstance(refresh_token, str):
-            record["refresh_token"] = refresh_token
-        # It may be missing, or be anything.
-        with suppress(LookupError, TypeError, ValueError, OverflowError):
-            lasts = float(answer["expires_in"])
-            margin = min(RENEW_SECONDS, lasts / 10)
-            record["renew_at"] = int(time.time() + lasts - margin)
-        return record
-
-    def _complaint(
-        self, what: str, endpoint: str, reply: _Reply, sent: Json
-    ) -> AuthorizationError:
-        """The exception that says it in the authorization server's words."""
-        said = [reply.document.get(name) for name in ("error", "error_description")]
-        told = ": ".join(str(each) for each in said if each) or "no such answer"
-        told = show(hide(told, [sent[name] for name in SECRETS if name in sent]), 300)
-        kind = _Refused if 400 <= reply.status < 500 else AuthorizationError
-        return kind(f"{what}: {endpoint}: HTTP {reply.status}: {told}", endpoint)
+    document: Json = {}
+    with suppress(ParseError):
+        document = object_or_empty(parse_message(data))
+    return Reply(response.status, document, response.headers)
 
 
-def _parse_answer(url: str) -> dict[str, str]:
-    """The parameters with which the browser came back."""
-    from urllib.parse import parse_qsl
-
-    with suppress(ValueError):
-        return dict(parse_qsl(_split(url).query, max_num_fields=MAX_TEXTS))
-    return {}
-
-
-# Which method of _Login gets tokens: OAuth(grant=).
-GRANTS = {
-    "authorization_code": "_by_code",
-    "client_credentials": "_by_credentials",
-    "jwt-bearer": "_by_assertion",
-}
-# What of a token request is never shown.
-SECRETS = (
-    "assertion",
-    "client_assertion",
-    "client_secret",
-    "code",
-    "code_verifier",
-    "refresh_token",
-)
-# What fits into a header.
-_ACCESS_TOKEN = re.compile("[!-~]{1,%d}" % MAX_TOKEN)
-# How a client shows who it is, best first: a secret on this machine is none.
-AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
-# Where the browser comes back to; the port is any that is free.
-LOOPBACK_URI = "http://127.0.0.1/callback"
-# The same, where nobody listens: the user copies the address.
-UNHEARD_URI = "http://127.0.0.1:33418/callback"
-
-
-###############################################################################
-# 26. Authorization ###########################################################
-###############################################################################
-# How a client is let in: what each HTTP request shows, what is done when that is
-# refused, and where tokens are kept. It knows HTTP, but no message of the protocol.
-
-
-# A refusal
+# Being refused
 _CHALLENGE_PART = re.compile(
     r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)"
     r'(?:[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=]+)))?'
@@ -13050,205 +12306,178 @@ def parse_challenge(text: str) -> dict[str, str]:
 
 
 def challenge_in(headers: Any) -> dict[str, str]:
-    """The same, of a response that may have the header several times, or not at all."""
-    return parse_challenge(", ".join(headers.get_all("WWW-Authenticate", [])))
+    """The same, of a response that may have the header several times, or not at all;
+    and its DPoP-Nonce, as the "nonce"."""
+    challenge = parse_challenge(", ".join(headers.get_all("WWW-Authenticate", [])))
+    return add_given(challenge, nonce=headers.get("DPoP-Nonce"))
 
 
-class HttpRefusal:
-    """A 401 or 403, and what had been sent to be let in.
-
-    challenge: the parameters of its WWW-Authenticate
-    nonce: its DPoP-Nonce, or ""
-    sent: the headers that the Authorizer had given
-    tries: how often this request had been refused before
-    is_wanted: is_wanted() is false when the transport is closed
-    """
-
-    def __init__(
-        self,
-        response: HTTPResponse,
-        sent: dict[str, str],
-        tries: int,
-        is_wanted: Callable[[], bool],
-    ) -> None:
-        self.status = response.status
-        self.challenge = challenge_in(response.headers)
-        self.nonce = response.headers.get("DPoP-Nonce", "")
-        self.sent = sent
-        self.tries = tries
-        self.is_wanted = is_wanted
-
-    def is_challenge(self) -> bool:
-        """Whether it is about what was shown: a 403 may have other reasons."""
-        wants_more = self.challenge.get("error") == "insufficient_scope"
-        return self.status == 401 or (self.status == 403 and wants_more)
-
-    def to_error(self, url: str, body: bytes, headers: Headers) -> AuthorizationError:
-        """The exception that says it in the server's words, but none of the headers."""
-        said = [self.challenge.get(name) for name in ("error", "error_description")]
-        words = [each for each in said if each]
-        words = words or [body.decode("utf-8", "replace").strip()]
-        # A server may say which token it does not like.
-        secrets = [*self.sent.values(), *map(str, headers.values())]
-        text = show(hide(": ".join(words), secrets), 500)
-        if self.status == 403 and "scope" in self.challenge:
-            text += f" (it wants the scope {show(self.challenge['scope'])})"
-        if "authorization" in map(str.lower, headers):
-            text += (
-                "; it does not take the Authorization that headers=, or the URL, has"
-            )
-        elif not self.sent:
-            text += "; see Client(auth=), or headers="
-        return AuthorizationError(
-            f"{url}: HTTP {self.status}: {text}", url, self.status, self.challenge
-        )
+def error_words(said: Mapping[str, object], default: str) -> str:
+    """What a server says of an error by OAuth, on one line: RFC 6749, section 5.2."""
+    words = [str(said.get(name) or "") for name in ("error", "error_description")]
+    return show(": ".join(filter(None, words)) or default, 500)
 
 
-class Authorizer:
-    """What has a client's requests let in: the seam between HttpTransport and OAuth.
-
-    The transport, on the thread of each HTTP request, asks for
-        headers(method, url)    before each request: what it shows
-        mend(refusal)           after a 401, and a 403 for want of scope: whether to
-                                send the request again, as something was done about it
-    Both may block: to ask the authorization server, and mend() to ask the user. While a
-    thread is in mend(), calls do not time out. This one shows nothing.
-    """
-
-    def headers(self, method: str, url: str) -> dict[str, str]:
-        """The headers that a request to be let in has besides."""
-        return {}
-
-    def mend(self, refusal: HttpRefusal) -> bool:
-        """Do what helps. False if nothing does; or raises AuthorizationError."""
-        return False
-
-
-class _Asking(Authorizer):
-    """Asks a function of the user's: auth(challenge) returns headers, or None."""
-
-    def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
-        self._ask = ask
-        self._headers: dict[str, str] = {}
-
-    def headers(self, method: str, url: str) -> dict[str, str]:
-        return self._headers
-
-    def mend(self, refusal: HttpRefusal) -> bool:
-        if refusal.sent is not self._headers:
-            # Another thread has asked meanwhile.
-            return True
-        if refusal.tries >= MAX_REFUSALS:
-            return False
-        headers = self._ask(refusal.challenge)
-        if headers is None:
-            return False
-        self._headers = dict(headers)
-        return True
+def describe_refusal(
+    status: int,
+    challenge: dict[str, str],
+    body: bytes,
+    given: Headers,
+    shown: dict[str, str],
+) -> str:
+    """What a 401 or 403 says, for an error text, and what may help: it came for a
+    request with headers that the user has given, and with those that authorize it."""
+    told = error_words(challenge, body.decode("utf-8", "replace").strip())
+    text = f"HTTP {status}: {told}"
+    if status == 403 and "scope" in challenge:
+        text += f" (it wants the scope {show(challenge['scope'])})"
+    if "authorization" in map(str.lower, given):
+        text += "; it does not take the Authorization that headers=, or the URL, has"
+    elif not shown:
+        text += "; see Client(auth=), or headers="
+    return text
 
 
-# What is kept
-_RECORD = {
-    "issuer": str,
-    "resource": str,
-    "token_endpoint": str,
-    "client": dict,
-    "scopes": list,
-    "access_token": str,
-    "token_type": str,
+###############################################################################
+# 25. Token store #############################################################
+###############################################################################
+# What is kept of a login, and where: in a file for all processes, in a dict, or where two
+# functions of the user's put it. How it was got is not known here.
+# What is kept of a login: what each request shows, and what a refresh needs; maybe when
+# it is time for that, by the clock of this machine, which may be wrong: nothing but an
+# early renewal hangs on it. A token has to fit into a header.
+_TEXT = {"type": "string"}
+RECORD = {
+    "type": "object",
+    "properties": {
+        "issuer": _TEXT,
+        "resource": {"type": ["string", "null"]},
+        "token_endpoint": _TEXT,
+        "client": {
+            "type": "object",
+            "properties": {
+                "client_id": _TEXT,
+                "client_secret": _TEXT,
+                "token_endpoint_auth_method": _TEXT,
+            },
+            "required": ["client_id", "token_endpoint_auth_method"],
+        },
+        "scopes": {"type": "array", "items": _TEXT},
+        "access_token": {
+            "type": "string",
+            "pattern": "^[!-~]+$",
+            "maxLength": MAX_TOKEN,
+        },
+        "token_type": {"enum": ["bearer", "dpop"]},
+        "refresh_token": _TEXT,
+        "renew_at": {"type": "number"},
+    },
+    "required": [
+        "issuer",
+        "resource",
+        "token_endpoint",
+        "client",
+        "scopes",
+        "access_token",
+        "token_type",
+    ],
 }
 
 
+def _digest(text: str) -> str:
+    """A SHA-256 as in JSON Web Tokens, and in PKCE."""
+    from base64 import urlsafe_b64encode
+    from hashlib import sha256
+
+    digest = urlsafe_b64encode(sha256(text.encode("ascii")).digest())
+    return digest.rstrip(b"=").decode("ascii")
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Whatever fails inside is an AuthorizationError that says what it was."""
+    try:
+        yield
+    except AuthorizationError:
+        raise
+    except Exception as error:
+        raise AuthorizationError(f"{what}: {error_text(error)}") from error
+
+
 class _Store:
-    """Keeps what was got for each server: {its URL: record}. In a file, in a dict, or
-    where two functions put it: load(url) returns a record or None, save(url, record)
-    keeps it, or for None forgets it.
+    """Keeps a RECORD for each server: {its URL: record}. In a dict, or where two
+    functions put it: load(url) returns a record or None, save(url, record) keeps it, or
+    for None forgets it. Whatever fails there is an AuthorizationError."""
 
-    A record has the members of _RECORD, maybe a refresh_token, and when to use it:
-    renew_at, by the clock of this machine, which may be wrong: nothing but an early
-    renewal hangs on it.
-    """
+    def __init__(
+        self,
+        load: Callable[[str], Json | None],
+        save: Callable[[str, Json | None], Any],
+    ) -> None:
+        self._load = load
+        self._save = save
 
-    def __init__(self, store: Any) -> None:
-        self._path = ""
-        self._load: Callable[[str], Any]
-        self._save: Callable[[str, Json | None], Any]
-        if store is None:
-            store = {}
-        if isinstance(store, dict):
-            self._load = store.get
-            self._save = partial(_put, store)
-        elif isinstance(store, tuple) and len(store) == 2 and all(map(callable, store)):
-            self._load, self._save = store
-        else:
-            self._path = os.path.realpath(os.path.expanduser(os.fspath(store)))
-            self._load = self._load_from_file
-            self._save = self._save_to_file
-
-    def load(self, url: str) -> Json | None:
-        """What is kept for a server. Raises AuthorizationError if it is damaged."""
-        try:
-            record: Json | None = self._load(url)
-        except Exception as error:
-            raise AuthorizationError(f"store: {error_text(error)}") from error
-        if record is None or _is_record(record):
-            return record
-        raise AuthorizationError(
-            f"store: what it has for {url} is damaged; OAuth.logout(url) forgets it"
-        )
+    def load(self, url: str) -> Json:
+        """What is kept for a server; {} if nothing is."""
+        with naming("store"):
+            record = self._load(url)
+            if record is not None and validate(record, RECORD):
+                raise ValueError(
+                    f"what it has for {url} is damaged; OAuth.logout(url) forgets it"
+                )
+            return record or {}
 
     def save(self, url: str, record: Json | None) -> None:
-        """Keep a record; None forgets it. Raises AuthorizationError."""
-        try:
+        """Keep a record; None forgets it."""
+        with naming("store"):
             self._save(url, record)
-        except Exception as error:
-            raise AuthorizationError(f"store: {error_text(error)}") from error
+
+    def turn(self, url: str, left: Callable[[], float]) -> ContextManager[None]:
+        """Inside, no other process gets tokens for this server with the same store."""
+        return nullcontext()
+
+
+class _FileStore(_Store):
+    """The same in a file, for all processes that have the same one."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.path.realpath(os.path.expanduser(os.fspath(path)))
+        super().__init__(lambda url: self._read().get(url), self._write)
 
     @contextmanager
     def turn(self, url: str, left: Callable[[], float]) -> Iterator[None]:
-        """Inside, no other process gets tokens for this server with the same file."""
-        if not self._path:
-            yield
-            return
-        import hashlib
-
-        name = hashlib.sha256(url.encode("utf-8")).hexdigest()[:16]
-        with _file_lock(f"{self._path}.{name}.lock", left):
+        """By a lock, for as long as there is time left."""
+        with naming("store"), _file_lock(
+            f"{self._path}.{_digest(url)[:16]}.lock", left
+        ):
             yield
 
-    def _load_from_file(self, url: str) -> Any:
-        return self._read_file().get(url)
-
-    def _read_file(self) -> Json:
-        try:
-            with open(self._path, "rb") as file:
-                data = file.read(MAX_STORE + 1)
-        except FileNotFoundError:
-            return {}
+    def _read(self) -> Json:
+        data = b"{}"
+        with suppress(FileNotFoundError), open(self._path, "rb") as file:
+            data = file.read(MAX_STORE)
         records: Any = None
         with suppress(ParseError):
             records = parse_message(data)
-        if not isinstance(records, dict) or len(data) > MAX_STORE:
+        if not isinstance(records, dict):
             raise ValueError(f"{self._path} is damaged: mend it, or delete it")
         return records
 
-    def _save_to_file(self, url: str, record: Json | None) -> None:
-        import secrets
+    def _write(self, url: str, record: Json | None) -> None:
+        from tempfile import mkstemp
 
-        started = time.monotonic()
-        with _file_lock(
-            f"{self._path}.lock", lambda: started + AUTH_SECONDS - time.monotonic()
-        ):
-            records = self._read_file()
+        until = time.monotonic() + AUTH_SECONDS
+        with _file_lock(f"{self._path}.lock", lambda: until - time.monotonic()):
+            records = self._read()
             _put(records, url, record)
-            # Whoever reads, and whatever ends us now: there is the old file or the new.
-            temporary = f"{self._path}.{secrets.token_hex(8)}.tmp"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            # Whoever reads, and whatever ends us now: there is the old file or the new,
+            # which only this user can read.
+            descriptor, temporary = mkstemp(".tmp", dir=os.path.dirname(self._path))
             try:
-                with open(os.open(temporary, flags, 0o600), "wb") as file:
+                with open(descriptor, "wb") as file:
                     file.write(encode_message(records))
                     file.flush()
-                    os.fsync(file.fileno())
+                    os.fsync(descriptor)
                 # On Windows, not while another process reads.
                 replace = partial(_replace, temporary, self._path)
                 if not wait_until(replace, TIDY_SECONDS):
@@ -13258,15 +12487,15 @@ class _Store:
                     os.unlink(temporary)
 
 
-def _is_record(record: Any) -> bool:
-    if not isinstance(record, dict):
-        return False
-    if not all(isinstance(record.get(name), kind) for name, kind in _RECORD.items()):
-        return False
-    client = record["client"]
-    names = ("client_id", "token_endpoint_auth_method")
-    is_text = all(isinstance(client.get(name), str) for name in names)
-    return is_text and _ACCESS_TOKEN.fullmatch(record["access_token"]) is not None
+def open_store(store: Any) -> _Store:
+    """What OAuth(store=) stands for. Raises TypeError."""
+    if store is None:
+        store = {}
+    if isinstance(store, dict):
+        return _Store(store.get, partial(_put, store))
+    if isinstance(store, tuple):
+        return _Store(*store)
+    return _FileStore(store)
 
 
 def _put(records: Json, url: str, record: Json | None) -> None:
@@ -13320,6 +12549,619 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
+###############################################################################
+# 26. Authorization ###########################################################
+###############################################################################
+# How a client is let in (basic/authorization/): what each HTTP request shows; what is
+# done when that is refused; how tokens are got. It knows HTTP, but no message of the
+# protocol.
+
+
+# The seam
+class Authorizer:
+    """What has a client's requests let in: the seam between HttpTransport and OAuth.
+
+    The transport, on the thread of each HTTP request, asks for
+        headers(method, url)    before each request: what it shows
+        mend(refusal, sent, is_first, is_wanted)
+                                after a 401, and a 403 for want of scope: whether to
+                                send the request again, as something was done about it
+    Both may block: to ask the authorization server, and mend() to ask the user. While a
+    thread is in mend(), calls do not time out. This one shows nothing.
+    """
+
+    def headers(self, method: str, url: str) -> dict[str, str]:
+        """The headers that a request to be let in has besides."""
+        return {}
+
+    def mend(
+        self,
+        refusal: AuthorizationError,
+        sent: dict[str, str],
+        is_first: bool,
+        is_wanted: Callable[[], bool],
+    ) -> bool:
+        """Do what helps. False if nothing does; or raises AuthorizationError.
+
+        refusal: what is raised then; its challenge says why
+        sent: the headers that headers() had given
+        is_first: whether this request had not been refused before
+        is_wanted: is_wanted() is false when the transport is closed
+        """
+        return False
+
+
+class _Asking(Authorizer):
+    """Asks a function of the user's: auth(challenge) returns headers, or None."""
+
+    def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
+        self._ask = ask
+        self._headers: dict[str, str] = {}
+
+    def headers(self, method: str, url: str) -> dict[str, str]:
+        return self._headers
+
+    def mend(
+        self,
+        refusal: AuthorizationError,
+        sent: dict[str, str],
+        is_first: bool,
+        is_wanted: Callable[[], bool],
+    ) -> bool:
+        # Else another thread has asked meanwhile.
+        if sent is self._headers:
+            headers = self._ask(refusal.challenge)
+            if headers is None:
+                return False
+            self._headers = dict(headers)
+        return True
+
+
+# What is on the other side
+def _well_known(url: str, name: str) -> str:
+    """Where metadata of a URL are: RFC 8414, section 3.1; RFC 9728, section 3.1."""
+    path = _split(url).path.rstrip("/")
+    return f"{_origin_of(url)}/.well-known/{name}{path}"
+
+
+def _resource_id(url: str) -> str:
+    """The canonical URI of a server: basic/authorization/index.md#canonical-server-uri.
+
+    Its query may hold secrets, and is left out.
+    """
+    path = _split(url).path
+    return _origin_of(url).lower() + ("" if path == "/" else path)
+
+
+def _is_within(url: str, resource: str) -> bool:
+    """Whether a resource is a server's URL, or what that is a part of."""
+    inner = _split(url)
+    outer = _split(resource)
+    is_below = f"{inner.path}/".startswith(outer.path.rstrip("/") + "/")
+    return is_below and _origin(inner) == _origin(outer)
+
+
+def _texts_in(document: Json, member: str) -> list[str]:
+    """The strings in an array that may be missing, or be something else."""
+    value = document.get(member)
+    texts = value if isinstance(value, list) else []
+    return [each for each in texts[:MAX_TEXTS] if isinstance(each, str)]
+
+
+def _parse_answer(query: str) -> dict[str, str]:
+    """The parameters with which the browser came back."""
+    from urllib.parse import parse_qsl
+
+    return dict(parse_qsl(query))
+
+
+# The browser's way back
+class _Doorstep(HttpEndpoint):
+    """Where the browser comes back to on this machine: RFC 8252, section 7.3.
+
+    It takes one answer. Any page that is open in a browser may call here: who does not
+    know the `state` is shown to the door.
+    """
+
+    def __init__(self, state: str, left: Callable[[], float]) -> None:
+        super().__init__(Endpoint(), _Log(), 1)
+        self._state = state
+        # The seconds that are left to wait.
+        self._left = left
+        self._came: str | None = None
+
+    def listen(self, uri: str) -> HttpServer:
+        """Listen at a URL; without a port, at a free one: RFC 8252 has it that
+        authorization servers "MUST allow any port". Raises OSError."""
+        url = _split(uri)
+        host = str(url.hostname)
+        return listen_http(self, host, url.port or 0, None, url.path, MAX_BROWSER, None)
+
+    def visit(self, url: str) -> str | None:
+        """Send the user to a URL, and block for the answer. None if no time is left."""
+        import webbrowser
+
+        if not webbrowser.open(url):
+            raise AuthorizationError(
+                "there is no browser here; give OAuth a redirect=fn(url)"
+            )
+        while self._came is None and self._left() > 0:
+            time.sleep(TICK_SECONDS)
+        return self._came
+
+    def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
+        """Show a page, and keep what came if it is the answer."""
+        page = _STRANGE
+        if _parse_answer(exchange.query).get("state") == self._state:
+            page = _ARRIVED
+            self._came = f"?{exchange.query}"
+        text = _DOOR_PAGE.format(title=page[1], text=page[2])
+        with suppress(OSError):
+            exchange.send(page[0], _DOOR_HEADERS, text.encode("ascii"))
+
+
+_DOOR_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": "default-src 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_DOOR_PAGE = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
+    "<h1>{title}</h1><p>{text}</p></html>"
+)
+_ARRIVED = (200, "Thank you", "You can close this window, and go back.")
+_STRANGE = (404, "Nothing here", "This is not the answer waited for.")
+
+
+# One login
+LoginOptions = namedtuple(
+    "LoginOptions",
+    "client_name scopes client_id client_secret client_metadata_url issuer redirect "
+    "redirect_uri grant assertion dpop send_resource timeout",
+)
+# OAuth(grant=), and what it is called on the wire.
+GRANTS = {
+    "authorization_code": "authorization_code",
+    "client_credentials": "client_credentials",
+    "jwt-bearer": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+}
+JWT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+# How a client shows who it is, best first: a secret on this machine is none.
+AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
+# What of a token request is never shown.
+SECRETS = (
+    "assertion",
+    "client_assertion",
+    "client_secret",
+    "code",
+    "code_verifier",
+    "refresh_token",
+)
+# Where the browser comes back to; the port is any that is free.
+LOOPBACK_URI = "http://127.0.0.1/callback"
+# The same, where nobody listens: the user copies the address.
+UNHEARD_URI = "http://127.0.0.1:33418/callback"
+
+
+class _Login:
+    """One try to get tokens: by `refresh`, or by `log_in`:
+
+        the server's metadata --> one of its authorization servers' metadata
+            --> a client id --> for a user: the browser, a code --> tokens
+
+    Both return the RECORD to keep. Raises AuthorizationError.
+    """
+
+    def __init__(
+        self,
+        access: _Access,
+        challenge: dict[str, str],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        self._access = access
+        self._options = access.options
+        self._url = access.url
+        # Of the refusal that has led here.
+        self.challenge = challenge
+        # What is kept from before; {} if nothing is.
+        self.record: Json = {}
+        self._is_wanted = is_wanted
+        self._until = time.monotonic() + access.options.timeout
+
+    def left(self) -> float:
+        """The seconds that are left; 0 when nobody waits any more."""
+        return max(0.0, self._until - time.monotonic()) if self._is_wanted() else 0.0
+
+    def refresh(self) -> Json:
+        """RFC 6749, section 6."""
+        token = self.record.get("refresh_token")
+        if token is None:
+            raise AuthorizationError("there is no refresh token", http_status=400)
+        form = {"grant_type": "refresh_token", "refresh_token": token}
+        return self._ask_tokens(self.record, form)
+
+    def log_in(self) -> Json:
+        """Find out where, be known there, and get tokens in the way that is wanted."""
+        options = self._options
+        resource = self._find_resource()
+        server = self._find_server(resource)
+        issuer = server["issuer"]
+        before = self.record.get("issuer", issuer)
+        if before != issuer:
+            # "MUST NOT reuse client credentials from a different authorization server"
+            self.record = {}
+            if options.client_id is not None:
+                raise AuthorizationError(
+                    f"client_id belongs to {before}, but {self._url} now wants tokens "
+                    f"of {issuer}"
+                )
+        place = resource.get("resource", _resource_id(self._url))
+        plan = {
+            "issuer": issuer,
+            "resource": place if options.send_resource else None,
+            "token_endpoint": self._endpoint(server, "token_endpoint"),
+            "scopes": self._choose_scopes(resource, server),
+        }
+        form = {"grant_type": GRANTS[options.grant]}
+        if options.grant == "authorization_code":
+            form.update(self._ask_user(server, plan))
+        else:
+            # For the client itself, without a user.
+            plan["client"] = self._identify(server, "")
+            add_given(form, scope=" ".join(plan["scopes"]) or None)
+        if options.grant == "jwt-bearer":
+            form["assertion"] = self._ask_assertion(issuer)
+        return self._ask_tokens(plan, form)
+
+    # Discovery: basic/authorization/authorization-server-discovery.md
+    def fetch(
+        self,
+        name: str,
+        url: object,
+        headers: Mapping[str, str | bytes],
+        body: bytes | None = None,
+    ) -> Reply:
+        """GET a document, or POST a body. A GET follows redirects, but not to another
+        host. A server elsewhere has no reason to send us to this machine."""
+        target = _split(check_url(name, url, is_near(self._url)))
+        seconds = min(AUTH_SECONDS, self.left())
+        context = self._access.ssl_context
+        with naming(f"{name}: {show_url(target)}: no good answer within {seconds:g} s"):
+            for _ in range(MAX_REDIRECTS):
+                reply = fetch(
+                    target, {**headers}, body, context, seconds, self._is_wanted
+                )
+                moved = follow_reference(target, reply.headers.get("Location", ""))
+                if body or reply.status not in (301, 302, 307, 308) or moved is None:
+                    break
+                target = moved
+        return reply
+
+    def _read_first(self, name: str, places: list[str]) -> tuple[str, Json]:
+        """The first document that there is at these places, and its place; or {}."""
+        for place in dict.fromkeys(places):
+            reply = self.fetch(name, place, {"Accept": JSON_TYPE})
+            if reply.status >= 500:
+                # There is one, perhaps: no time to guess.
+                raise AuthorizationError(f"{place}: HTTP {reply.status}")
+            if reply.status == 200 and reply.document:
+                return place, reply.document
+        return "", {}
+
+    def _find_resource(self) -> Json:
+        """The metadata of the server; {} if it has none, as before 2025-06-18."""
+        name = "oauth-protected-resource"
+        told = self.challenge.get("resource_metadata")
+        places = [told] if told else []
+        places += [
+            _well_known(self._url, name),
+            _well_known(_origin_of(self._url), name),
+        ]
+        place, document = self._read_first("resource_metadata", places)
+        if document:
+            # RFC 9728, section 3.3: "If these values are not identical, the data
+            # contained in the response MUST NOT be used". What the server is a part of
+            # will do, too.
+            resource = document.get("resource")
+            check_url(f"{place}: resource", resource, is_near(self._url))
+            if not _is_within(self._url, str(resource)):
+                raise AuthorizationError(
+                    f"{place}: resource: expected {_resource_id(self._url)}, "
+                    f"or what that is within, got {show(resource)}"
+                )
+        return document
+
+    def _find_server(self, resource: Json) -> Json:
+        """The metadata of an authorization server: of the first that has good ones."""
+        issuers = _texts_in(resource, "authorization_servers")[:MAX_ISSUERS]
+        if not resource:
+            issuers = [_origin_of(self._url)]
+        wanted = self._options.issuer
+        chosen = [each for each in issuers if wanted in (None, each)]
+        # Where we have been before, we need not register again.
+        chosen.sort(key=lambda each: each != self.record.get("issuer"))
+        problems = []
+        for issuer in chosen:
+            try:
+                return self._read_server(issuer, not resource)
+            except AuthorizationError as error:
+                problems.append(str(error))
+        raise AuthorizationError(
+            "; ".join(problems)
+            or f"{self._url}: authorization_servers: expected {wanted or 'one'}, "
+            f"got {show(issuers)}"
+        )
+
+    def _read_server(self, issuer: str, is_assumed: bool) -> Json:
+        """The metadata of an issuer. One is assumed where a server names none, as in
+        2025-03-26, basic/authorization.md: the server itself, at its root."""
+        check_url("issuer", issuer, is_near(self._url))
+        places = [
+            _well_known(issuer, "oauth-authorization-server"),
+            _well_known(issuer, "openid-configuration"),
+            f"{issuer.rstrip('/')}/.well-known/openid-configuration",
+        ]
+        place, server = self._read_first("issuer", places)
+        if not server and is_assumed:
+            return {
+                "issuer": issuer,
+                "authorization_endpoint": issuer + "/authorize",
+                "token_endpoint": issuer + "/token",
+                "registration_endpoint": issuer + "/register",
+                # "PKCE is REQUIRED for all clients"
+                "code_challenge_methods_supported": ["S256"],
+            }
+        if not server:
+            raise AuthorizationError(f"{issuer}: no metadata")
+        # "the `issuer` value in the document MUST be identical to the issuer
+        # identifier used to construct the well-known URL."
+        called = server.get("issuer")
+        if called != issuer and not (is_assumed and called == issuer + "/"):
+            raise AuthorizationError(
+                f"{place}: issuer: expected {issuer}, got {show(called)}"
+            )
+        return server
+
+    def _endpoint(self, server: Json, name: str) -> str:
+        place = f"{server['issuer']}: {name}"
+        return check_url(place, server.get(name), is_near(self._url))
+
+    def _choose_scopes(self, resource: Json, server: Json) -> list[str]:
+        """basic/authorization/index.md#scope-selection-strategy, and what was asked for
+        before: "the union of the client's previously requested scope set and the scopes
+        from the current challenge"."""
+        options = self._options
+        challenged = self.challenge.get("scope", "").split()
+        scopes = challenged or _texts_in(resource, "scopes_supported")
+        has_offline = "offline_access" in _texts_in(server, "scopes_supported")
+        if options.scopes is not None:
+            wants_more = self.challenge.get("error") == "insufficient_scope"
+            scopes = options.scopes + (challenged if wants_more else [])
+        elif has_offline and scopes and options.grant == "authorization_code":
+            # It stands for a refresh token.
+            scopes = [*scopes, "offline_access"]
+        return list(dict.fromkeys([*self.record.get("scopes", ()), *scopes]))
+
+    # Who we are there: basic/authorization/client-registration.md
+    def _identify(self, server: Json, redirect_uri: str) -> Json:
+        """A client: {"client_id", "client_secret", "token_endpoint_auth_method"}."""
+        options = self._options
+        if options.client_id is not None:
+            return self._client(server, options.client_id, options.client_secret)
+        url = options.client_metadata_url
+        if url and server.get("client_id_metadata_document_supported") is True:
+            return self._client(server, url, None)
+        known = self.record.get("client", {})
+        if known.get("redirect_uri") == redirect_uri:
+            return dict(known)
+        return self._register(server, redirect_uri)
+
+    def _client(self, server: Json, client_id: str, secret: str | None) -> Json:
+        """A client that shows who it is as the server has it: RFC 8414, section 2."""
+        offered = _texts_in(server, "token_endpoint_auth_methods_supported")
+        method = "none"
+        if secret:
+            is_basic = not offered or "client_secret_basic" in offered
+            method = "client_secret_basic" if is_basic else "client_secret_post"
+        elif self._options.assertion and self._options.grant != "jwt-bearer":
+            method = "private_key_jwt"
+        return {
+            "client_id": client_id,
+            "client_secret": str(secret or ""),
+            "token_endpoint_auth_method": method,
+        }
+
+    def _register(self, server: Json, redirect_uri: str) -> Json:
+        """RFC 7591."""
+        offered = _texts_in(server, "token_endpoint_auth_methods_supported")
+        default = "client_secret_basic" if not offered else "none"
+        wanted = [each for each in AUTH_METHODS if each in offered] or [default]
+        about = {
+            "client_name": self._options.client_name,
+            "redirect_uris": [redirect_uri],
+            # "MUST specify an appropriate `application_type`": one with a loopback.
+            "application_type": "native" if is_near(redirect_uri) else "web",
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": wanted[0],
+        }
+        # Where there is none, somebody else has to register us.
+        name = f"{server['issuer']}: registration_endpoint, for want of a client_id="
+        url = server.get("registration_endpoint")
+        reply = self.fetch(name, url, _JSON, encode_message(about))
+        told = reply.document
+        if reply.status not in (200, 201) or not isinstance(told.get("client_id"), str):
+            said = error_words(told, "no client_id")
+            raise AuthorizationError(
+                f"registration: {url}: HTTP {reply.status}: {said}",
+                str(url),
+                reply.status,
+            )
+        client = self._client(server, told["client_id"], told.get("client_secret"))
+        if told.get("token_endpoint_auth_method") in AUTH_METHODS:
+            client["token_endpoint_auth_method"] = told["token_endpoint_auth_method"]
+        # One whose secret ends is for this login alone.
+        if not told.get("client_secret_expires_at"):
+            client["redirect_uri"] = redirect_uri
+        return client
+
+    # The user's consent: RFC 6749, section 4.1; RFC 7636
+    def _ask_user(self, server: Json, plan: Json) -> Json:
+        """Have the user agree: what the token endpoint is to be told then."""
+        import secrets
+        from urllib.parse import urlencode
+
+        # "If `code_challenge_methods_supported` is absent, [...] MUST refuse".
+        if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
+            raise AuthorizationError(
+                f"{server['issuer']} does not say that it can do PKCE with S256"
+            )
+        verifier = secrets.token_urlsafe(48)
+        state = secrets.token_urlsafe(32)
+        with naming("redirect"), self._open_door(state) as (redirect_uri, visit):
+            plan["client"] = self._identify(server, redirect_uri)
+            query = {
+                "response_type": "code",
+                "client_id": plan["client"]["client_id"],
+                "redirect_uri": redirect_uri,
+                "state": state,
+                "code_challenge": _digest(verifier),
+                "code_challenge_method": "S256",
+            }
+            scope = " ".join(plan["scopes"])
+            add_given(query, scope=scope or None, resource=plan["resource"])
+            place = self._endpoint(server, "authorization_endpoint")
+            mark = "&" if "?" in place else "?"
+            came = visit(place + mark + urlencode(query))
+        if not isinstance(came, str):
+            raise AuthorizationError(
+                "the login was given up: no answer came from the browser within "
+                f"{self._options.timeout:g} s"
+            )
+        return {
+            "code": self._check_answer(came, state, server),
+            "redirect_uri": redirect_uri,
+            "code_verifier": verifier,
+        }
+
+    @contextmanager
+    def _open_door(self, state: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
+        """Where the browser comes back to, and what sends it on its way."""
+        uri = self._options.redirect_uri
+        if self._options.redirect is not None:
+            yield uri, self._options.redirect
+            return
+        doorstep = _Doorstep(state, self.left)
+        # The port of the last time; with another one we register again.
+        known = member_at(self.record, ("client", "redirect_uri"))
+        try:
+            http = doorstep.listen(uri or known or LOOPBACK_URI)
+        except OSError:
+            http = doorstep.listen(uri or LOOPBACK_URI)
+        with http:
+            yield http.url, doorstep.visit
+
+    def _check_answer(self, url: str, state: str, server: Json) -> str:
+        """The code: basic/authorization/index.md#authorization-response-validation."""
+        answer = _parse_answer(url.strip().partition("?")[2].partition("#")[0])
+        if answer.get("state") != state:
+            raise AuthorizationError("state: this is the answer to another login")
+        issuer = answer.get("iss")
+        must_tell = server.get("authorization_response_iss_parameter_supported") is True
+        if issuer != server["issuer"] and (must_tell or issuer is not None):
+            # "on mismatch the client MUST NOT act on or display `error`"
+            raise AuthorizationError(
+                f"iss: expected {server['issuer']}, got {show(issuer)}"
+            )
+        if "error" in answer or not answer.get("code"):
+            told = error_words(answer, "no code")
+            raise AuthorizationError(f"{server['issuer']}: the login failed: {told}")
+        return answer["code"]
+
+    # Tokens
+    def _ask_tokens(self, plan: Json, form: Json) -> Json:
+        """POST to the token endpoint, as the client that the plan has."""
+        from urllib.parse import urlencode
+
+        access = self._access
+        endpoint = plan["token_endpoint"]
+        # "MUST be included in both authorization requests and token requests."
+        add_given(form, resource=plan["resource"])
+        headers = self._authenticate(plan, form)
+        body = urlencode(form).encode("ascii")
+        # RFC 9449, section 8: the same again, with the nonce.
+        for _ in range(2):
+            proof = access.prove("POST", endpoint)
+            reply = self.fetch("token_endpoint", endpoint, {**headers, **proof}, body)
+            access.nonces[endpoint] = reply.headers.get("DPoP-Nonce")
+            if reply.document.get("error") != "use_dpop_nonce":
+                break
+        if reply.status != 200 or "access_token" not in reply.document:
+            sent = {**plan["client"], **form}
+            secrets = [str(sent[name]) for name in SECRETS if name in sent]
+            said = hide(error_words(reply.document, "no token"), secrets)
+            raise AuthorizationError(
+                f"token: {endpoint}: HTTP {reply.status}: {said}",
+                endpoint,
+                reply.status,
+            )
+        return self._record_of(plan, reply.document)
+
+    def _authenticate(self, plan: Json, form: Json) -> Headers:
+        """Show who we are: in the form, or by headers: RFC 6749, section 2.3."""
+        from urllib.parse import quote_plus
+
+        client = plan["client"]
+        method = client["token_endpoint_auth_method"]
+        headers: Headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        # Also beside a header: some look for it there.
+        form["client_id"] = client["client_id"]
+        if method == "client_secret_basic":
+            parts = (client["client_id"], client.get("client_secret", ""))
+            login = ":".join(map(quote_plus, parts))
+            headers["Authorization"] = "Basic " + _base64(login.encode("ascii"))
+        elif method == "client_secret_post":
+            form["client_secret"] = client.get("client_secret", "")
+        elif method == "private_key_jwt":
+            form["client_assertion_type"] = JWT_ASSERTION
+            form["client_assertion"] = self._ask_assertion(plan["issuer"])
+        return headers
+
+    def _ask_assertion(self, audience: str) -> str:
+        with naming("assertion"):
+            return str(self._options.assertion(audience))
+
+    def _record_of(self, plan: Json, answer: Json) -> Json:
+        """What is kept of the plan and a token response: RFC 6749, section 5.1."""
+        place = f"token: {plan['token_endpoint']}"
+        kind = str(answer.get("token_type", "Bearer"))
+        kinds = ("bearer", "dpop") if self._options.dpop else ("bearer",)
+        if kind.lower() not in kinds:
+            raise AuthorizationError(
+                f"{place}: token_type: expected {' or '.join(kinds)}, got {show(kind)}"
+            )
+        # A refresh answer without a new refresh token leaves the old.
+        record = {**plan, "token_type": kind.lower()}
+        add_given(
+            record,
+            access_token=answer["access_token"],
+            refresh_token=answer.get("refresh_token"),
+        )
+        record.pop("renew_at", None)
+        # It may be missing, or be anything.
+        with suppress(LookupError, TypeError, ValueError, OverflowError):
+            lasts = float(answer["expires_in"])
+            margin = min(RENEW_SECONDS, lasts / 10)
+            record["renew_at"] = int(time.time() + lasts - margin)
+        broken = [text.partition(":")[0] for text in validate(record, RECORD)]
+        if broken:
+            # What came may be a secret.
+            raise AuthorizationError(f"{place}: {broken[0]}: expected a short text")
+        return record
+
+
+# All logins
 class _Access(Authorizer):
     """What one server is shown: a token, which one thread at a time renews.
 
@@ -13336,173 +13178,169 @@ class _Access(Authorizer):
         self, options: LoginOptions, store: _Store, url: str, log: _Log
     ) -> None:
         self.url = url
+        self.options = options
         # For https; set before it is used.
         self.ssl_context: SSLContext | None = None
-        self._options = options
+        # DPoP's, by the URL that gave them.
+        self.nonces: dict[str, str | None] = {}
         self._store = store
         self._log = log
-        # What is kept of it in the store, once that was looked at.
-        self._record: Json | None = None
-        self._was_loaded = False
+        # What is kept of it in the store, once that was looked at; else {}.
+        self._record: Json = {}
         # Held while tokens are got; these are for whoever has it.
         self._turn = threading.Lock()
-        self._failures = 0
-        self._failure = ""
-        # When a renewal before the end has failed.
-        self._tried_at = float("-inf")
+        # Why logging in has failed, the last time.
+        self._failure: Exception | None = None
         # The latest token that was got by logging in.
         self._newest = ""
-        # DPoP's, by the URL that gave them.
-        self._nonces: dict[str, str] = {}
 
     # The seam
     def headers(self, method: str, url: str) -> dict[str, str]:
-        if not self._was_loaded:
-            self._load()
+        if not self._record:
+            self._record = self._store.load(self.url)
         record = self._record
-        # Not to say good-bye: nobody waits for that long.
-        if record is not None and self._is_due(record) and method != "DELETE":
+        is_due = record.get("renew_at", float("inf")) <= time.time()
+        # Not while somebody does it; nor to say good-bye: nobody waits for that long.
+        is_idle = not self._turn.locked() and method != "DELETE"
+        if is_due and is_idle and "refresh_token" in record:
             try:
-                self._renew(record["access_token"], {}, lambda: True, ["refresh"])
+                self._renew(record["access_token"], {}, lambda: True, _Login.refresh)
             except AuthorizationError as error:
                 # The clock may be wrong. A 401 would tell.
                 self._log.warning(f"cannot renew a token: {error}")
-                self._tried_at = time.monotonic()
+                record["renew_at"] = time.time() + RENEW_SECONDS
             record = self._record
-        if record is None:
+        token = record.get("access_token")
+        if token is None:
             return {}
-        token = record["access_token"]
-        if record["token_type"] != "dpop":
+        if record["token_type"] == "bearer":
             return {"Authorization": f"Bearer {token}"}
-        nonce = self._nonces.get(self.url, "")
-        proof = prove(self._options, method, url, nonce, token)
-        return {"Authorization": f"DPoP {token}", **proof}
+        return {"Authorization": f"DPoP {token}", **self.prove(method, url, token)}
 
-    def _is_due(self, record: Json) -> bool:
-        """Whether a token ends soon, and nobody renews it, or has tried just now."""
-        renew_at = record.get("renew_at")
-        if "refresh_token" not in record or not isinstance(renew_at, (int, float)):
-            return False
-        was_tried = time.monotonic() < self._tried_at + RENEW_SECONDS
-        return renew_at <= time.time() and not (was_tried or self._turn.locked())
-
-    def mend(self, refusal: HttpRefusal) -> bool:
-        used = refusal.sent.get("Authorization", "").partition(" ")[2]
+    def mend(
+        self,
+        refusal: AuthorizationError,
+        sent: dict[str, str],
+        is_first: bool,
+        is_wanted: Callable[[], bool],
+    ) -> bool:
         challenge = refusal.challenge
-        if refusal.nonce:
-            self._nonces[self.url] = refusal.nonce
-        if refusal.tries >= MAX_REFUSALS:
-            return False
-        if refusal.nonce and challenge.get("error") == "use_dpop_nonce":
+        if "nonce" in challenge:
+            self.nonces[refusal.url] = challenge["nonce"]
+            if challenge.get("error") == "use_dpop_nonce":
+                return True
+        used = sent.get("Authorization", "").partition(" ")[2]
+        if used != self._record.get("access_token", ""):
+            # Another thread has got a new one meanwhile.
             return True
-        record = self._record or {}
-        if used == record.get("access_token", ""):
-            if refusal.status == 403:
-                # Asked for before, and not given: it would not be given now.
-                asked = record.get("scopes", ())
-                if set(_scopes_in(challenge.get("scope"))) <= {*asked}:
-                    return False
-            elif refusal.tries and used == self._newest:
-                # The server takes no token of its own authorization server.
+        way = self._log_in
+        if refusal.http_status == 403:
+            # Asked for before, and not given: it would not be given now.
+            wanted = challenge.get("scope", "").split()
+            if {*wanted} <= {*self._record.get("scopes", ())}:
                 return False
-            is_stale = refusal.status == 401 and refusal.tries == 0
-            ways = ["refresh", "log_in"] if is_stale else ["log_in"]
-            self._renew(used, challenge, refusal.is_wanted, ways)
+        elif is_first:
+            way = self._refresh_or_log_in
+        elif used == self._newest:
+            # The server takes no token of its own authorization server.
+            return False
+        self._renew(used, challenge, is_wanted, way)
         return True
 
+    def prove(self, method: str, url: str, token: str = "") -> dict[str, str]:
+        """The header that shows, if dpop is given, that we have its key: RFC 9449."""
+        if self.options.dpop is None:
+            return {}
+        import secrets
+
+        claims = {
+            "jti": secrets.token_urlsafe(16),
+            "htm": method,
+            "htu": url.partition("?")[0],
+            "iat": int(time.time()),
+        }
+        hashed = _digest(token) if token else None
+        add_given(claims, nonce=self.nonces.get(url), ath=hashed)
+        with naming("dpop"):
+            return {"DPoP": self.options.dpop(claims)}
+
     # Renewing
-    def begin(self, challenge: dict[str, str]) -> None:
+    def begin(self) -> None:
         """Log in, without having been refused."""
-        self._load()
-        used = (self._record or {}).get("access_token", "")
-        self._renew(used, challenge, lambda: True, ["log_in"])
+        used = self._store.load(self.url).get("access_token", "")
+        self._renew(used, {}, lambda: True, self._ask_and_log_in)
 
     def forget(self) -> None:
         """Log out."""
         self._store.save(self.url, None)
-        self._record = None
-        self._was_loaded = True
+        self._record = {}
 
     def _renew(
         self,
         used: str,
         challenge: dict[str, str],
         is_wanted: Callable[[], bool],
-        ways: list[str],
+        way: Callable[[_Login], Json],
     ) -> None:
         """Have another token than the `used` one, which is "" if there was none.
 
-        `ways` are methods of _Login, of which the next is for where one was refused.
         Blocks, for as long as a user takes. Raises AuthorizationError.
         """
-        failures = self._failures
+        failure = self._failure
         while not self._turn.acquire(timeout=TICK_SECONDS):
             if not is_wanted():
                 raise AuthorizationError("given up")
         try:
-            if self._failures != failures:
-                raise AuthorizationError(self._failure)
-            website = _Website(
-                is_near(self.url), self.ssl_context, self._options.timeout, is_wanted
-            )
-            with self._store.turn(self.url, website.left):
-                self._load()
-                record = self._record
-                if used == (record or {}).get("access_token", ""):
-                    login = _Login(
-                        self._options,
-                        self.url,
-                        challenge,
-                        record,
-                        website,
-                        self._nonces,
-                    )
-                    self._renew_by(login, record or {}, ways)
-        except OSError as error:
+            if self._failure is not failure:
+                raise AuthorizationError(str(self._failure))
+            login = _Login(self, challenge, is_wanted)
+            with self._store.turn(self.url, login.left):
+                self._record = self._store.load(self.url) or self._record
+                if used == self._record.get("access_token", ""):
+                    login.record = self._record
+                    self._keep(way(login))
+        except AuthorizationError as error:
             # It is shared, but for what is not the fault of who waits.
-            if is_wanted() and "log_in" in ways:
-                self._failures += 1
-                self._failure = str(error)
-            if isinstance(error, AuthorizationError):
-                raise
-            raise AuthorizationError(f"store: {error}") from error
+            if is_wanted() and way != _Login.refresh:
+                self._failure = error
+            raise
         finally:
             self._turn.release()
 
-    def _renew_by(self, login: _Login, record: Json, ways: list[str]) -> None:
-        for way in ways:
-            if way == "refresh" and "refresh_token" not in record:
-                continue
-            try:
-                fresh: Json = getattr(login, way)()
-            except AuthorizationError as error:
-                if way == "log_in" and record:
-                    # Perhaps our registration is not known there any more.
-                    client = {**record["client"], "redirect_uri": ""}
-                    self._keep({**record, "client": client})
-                if way == ways[-1] or not isinstance(error, _Refused):
-                    raise
-                self._log.debug(f"logging in again: {error}")
-                continue
-            if way == "log_in":
-                self._newest = fresh["access_token"]
-            self._keep(fresh)
-            return
+    # The ways to do it
+    def _refresh_or_log_in(self, login: _Login) -> Json:
+        try:
+            return login.refresh()
+        except AuthorizationError as error:
+            # Unless the token was judged, it may do the next time.
+            if not 400 <= (error.http_status or 0) < 500:
+                raise
+            self._log.debug(f"logging in again: {error}")
+        return self._log_in(login)
 
-    def _keep(self, record: Json | None) -> None:
+    def _ask_and_log_in(self, login: _Login) -> Json:
+        # What the server answers to somebody that it does not know.
+        answer = login.fetch("auth", self.url, _JSON, b"{}")
+        login.challenge = challenge_in(answer.headers)
+        return self._log_in(login)
+
+    def _log_in(self, login: _Login) -> Json:
+        if self._record:
+            # If this fails, perhaps our registration is not known there any more.
+            client = {**self._record["client"], "redirect_uri": ""}
+            self._keep({**self._record, "client": client})
+        record = login.log_in()
+        self._newest = record["access_token"]
+        return record
+
+    def _keep(self, record: Json) -> None:
         self._record = record
         try:
             self._store.save(self.url, record)
         except AuthorizationError as error:
             self._log.warning(f"tokens will be lost with this process: {error}")
             # From now on, what it has is older than this.
-            self._store = _Store({self.url: record})
-
-    def _load(self) -> None:
-        record = self._store.load(self.url)
-        if record is not None:
-            self._record = record
-        self._was_loaded = True
+            self._store = open_store({self.url: record})
 
 
 class OAuth:
@@ -13569,16 +13407,16 @@ class OAuth:
             raise ValueError(
                 f"grant: expected one of {list(GRANTS)}, got {show(grant)}"
             )
-        if client_id is None and (client_secret or grant != "authorization_code"):
+        has_user = grant == "authorization_code"
+        if client_id is None and (client_secret or not has_user):
             raise ValueError(f"client_id: the grant {grant} needs it, a secret as well")
-        if grant == "jwt-bearer" and assertion is None:
-            raise ValueError("assertion: the grant jwt-bearer needs it")
-        if grant == "client_credentials" and not (client_secret or assertion):
-            raise ValueError(f"client_secret: {grant} needs it, or an assertion")
+        is_vouched = assertion or (client_secret and grant == "client_credentials")
+        if not has_user and not is_vouched:
+            raise ValueError(f"assertion: {grant} needs it, or maybe a client_secret")
         if client_metadata_url is not None:
             _check_option("client_metadata_url", client_metadata_url, False)
-        if redirect_uri is None and redirect is not None:
-            redirect_uri = UNHEARD_URI
+        if redirect is not None:
+            redirect_uri = redirect_uri or UNHEARD_URI
         if redirect_uri is not None:
             _check_option("redirect_uri", redirect_uri, True)
             if redirect is None and not is_near(redirect_uri):
@@ -13600,7 +13438,7 @@ class OAuth:
             send_resource,
             timeout,
         )
-        self._store = _Store(store)
+        self._store = open_store(store)
         self._ssl_context = ssl_context
         # By the URL of the server; each operation on it is atomic.
         self._accesses: dict[str, _Access] = {}
@@ -13610,14 +13448,10 @@ class OAuth:
 
         Raises AuthorizationError.
         """
-        access = self._access(url, None, _Log())
-        website = _Website(is_near(url), access.ssl_context, AUTH_SECONDS, lambda: True)
-        # What it answers to somebody that it does not know.
-        headers = website.post_json("auth", url, {}).headers
-        access.begin(challenge_in(headers))
+        self._access(url, None, _Log()).begin()
 
     def logout(self, url: str) -> None:
-        """Forget the tokens of a server. Raises AuthorizationError, OSError."""
+        """Forget the tokens of a server. Raises AuthorizationError."""
         self._access(url, None, _Log()).forget()
 
     def _access(self, url: str, ssl_context: SSLContext | None, log: _Log) -> _Access:
@@ -13645,8 +13479,6 @@ def authorizer_for(
         return Authorizer()
     if isinstance(auth, OAuth):
         return auth._access(url, ssl_context, log)
-    if isinstance(auth, Authorizer):
-        return auth
     if callable(auth):
         return _Asking(auth)
     raise TypeError(f"auth: expected an OAuth, or a function, got {show(auth)}")
@@ -13997,19 +13829,26 @@ class HttpTransport(Transport):
                 trip, response = self._begin(
                     method, url, sent, body, request_id, patience
                 )
-            if response.status not in (401, 403):
-                break
-            refusal = HttpRefusal(response, shown, tries, is_wanted)
+            status = response.status
+            challenge = challenge_in(response.headers)
+            wants_scope = (
+                status == 403 and challenge.get("error") == "insufficient_scope"
+            )
             # The session is ended without asking anybody for anything.
-            if not refusal.is_challenge() or method == "DELETE":
+            if not (status == 401 or wants_scope) or method == "DELETE":
                 break
             try:
                 said = response.read(MAX_ERROR)
             finally:
                 trip.end()
+            told = describe_refusal(status, challenge, said, given, shown)
+            text = f"{place}: {hide(told, secrets())}"
+            refusal = AuthorizationError(text, place, status, challenge)
             with answering(self.connection):
-                if not self._authorizer.mend(refusal):
-                    raise refusal.to_error(place, said, given)
+                if tries == MAX_REFUSALS or not self._authorizer.mend(
+                    refusal, shown, tries == 0, is_wanted
+                ):
+                    raise refusal
         try:
             with self._telling(url, secrets, response.status):
                 yield response, secrets
@@ -14041,9 +13880,7 @@ class HttpTransport(Transport):
         request_id: RequestId | None,
         patience: float | None,
     ) -> tuple[_RoundTrip, HTTPResponse]:
-        target = url.path or "/"
-        if url.query:
-            target += "?" + url.query
+        target = request_target(url)
         proxy = self._pool.proxy
         if proxy is not None and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
