@@ -379,6 +379,7 @@ MAX_BACKLOG = 10_000
 # there is eight times as much, of what is said unasked, it is taken for dead.
 MAX_UNSENT = 32 << 20
 MAX_WAITING = 64 << 20  # of requests that wait for a worker, as they came
+UNREAD_SECONDS = 60.0  # for it to be read, before what waits to begin is refused
 LINE_COST = 100  # what Python takes for one, beside its bytes
 # Notifications that wait for a client's program to hear them, as they came: the longest
 # fits. Beyond, of progress and of listen() the oldest go; for callbacks, the newest.
@@ -937,6 +938,30 @@ _decoder = json.JSONDecoder(
     parse_float=_parse_float,
 )
 
+
+def _make_encode() -> Callable[[object], str]:
+    """_encoder.encode, but its part in C is made once, not anew for each value: that
+    takes as long as to encode most messages."""
+    try:
+        encode_parts = vars(json.encoder)["c_make_encoder"](
+            None,  # no check for cycles
+            _encoder.default,
+            json.encoder.encode_basestring,
+            None,  # no indent
+            _encoder.key_separator,
+            _encoder.item_separator,
+            False,  # members in the order that they come
+            False,  # none is skipped
+            False,  # there is no NaN
+        )
+    except (KeyError, TypeError):
+        # This Python has none, or another one.
+        return _encoder.encode
+    return lambda value: "".join(encode_parts(value, 0))
+
+
+_encode = _make_encode()
+
 # What is_id() wants.
 _ID_TEXT = f"expected string or integer, {MAX_ID} characters at most"
 
@@ -961,9 +986,6 @@ _NO_STRUCTURE = bytes(set(_NO_STEPS) - set(b',"'))
 def check_cost(data: bytes) -> None:
     """Raise InvalidRequest for what would take too much to decode, ParseError for what
     is nested too deeply."""
-    # Most messages are seen to be cheap at a glance.
-    if len(data) <= MAX_DEPTH:
-        return
     is_flat = _occurs_at_most(MAX_DEPTH, b"[", data)
     is_flat = is_flat and _occurs_at_most(MAX_DEPTH, b"{", data)
     is_short = len(data) <= MAX_VALUES or _occurs_at_most(MAX_DEPTH, b",", data)
@@ -1033,7 +1055,9 @@ def _deepest(steps: bytes, depth: int) -> int:
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, or InvalidRequest, whatever the bytes are:
     see check_cost."""
-    check_cost(data)
+    # Most are seen to be cheap at a glance.
+    if len(data) > MAX_DEPTH:
+        check_cost(data)
     return decode_message(data)
 
 
@@ -1053,7 +1077,7 @@ def encode_json(value: object) -> str:
     """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN,
     objects of classes, cycles."""
     try:
-        return _encoder.encode(value)
+        return _encode(value)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -1275,8 +1299,11 @@ class Method:
     droppable = False
     # It is a log message.
     logs = False
-    # It ends the request that it is about.
+    # It ends the request that it is about, which this member names; whether who says it
+    # expects an answer all the same.
     cancels = False
+    subject = "requestId"
+    expects_answer = False
     # It is the first on a subscription.
     acknowledges = False
 
@@ -1488,7 +1515,13 @@ METHODS: dict[str, Method] = {
             "both", "notifications/cancelled", handler="_cancelled", cancels=True
         ),
         # As language servers say it.
-        _notification("both", "$/cancelRequest", handler="_cancel_request"),
+        _notification(
+            "both",
+            "$/cancelRequest",
+            handler="_cancelled",
+            subject="id",
+            expects_answer=True,
+        ),
         _notification(
             "both", "notifications/progress", handler="_progress", droppable=True
         ),
@@ -4708,8 +4741,9 @@ class LineFramer:
                 line = _joined(self._line, piece)
                 if line and not line.isspace():
                     lines.append(line)
-            self._line = bytearray()
-            self._size = 0
+            if self._size:
+                self._line = bytearray()
+                self._size = 0
 
         self._size += len(beginning)
         if self._size > self.limit:
@@ -5148,8 +5182,10 @@ class Request:
     progress = float("-inf")
     # In 2025-03-26: the batch that it came in.
     batch: Batch | None = None
-    # The worker that serves it now.
-    worker: Any = None
+    # What it takes of a budget while it waits for a worker; then that one, by the id of
+    # its thread.
+    share: Any = None
+    worker: int | None = None
     # Over HTTP: who has sent it, what its answer is written to; and what is kept for it
     # in bytes, if it lasts longer than its POST.
     caller = NOBODY
@@ -5183,6 +5219,13 @@ class Request:
         self.client_info = session.peer_info
         self.cancel_inboxes: list[SimpleQueue[Any]] = []
         self.callbacks: list[Job] = []
+
+    def advance(self, progress: float) -> bool:
+        """Note what is told of its progress. False if that does not increase."""
+        if not progress > self.progress:
+            return False
+        self.progress = progress
+        return True
 
 
 class Waiter:
@@ -5264,6 +5307,28 @@ class Batch:
     def is_complete(self) -> bool:
         """Whether no more answers will come."""
         return self.is_read and not self.open
+
+    def add(self, request: Request) -> None:
+        """Take a request that is in flight."""
+        request.batch = self
+        request.stream = self.stream
+        request.caller = self.caller
+        self.open.append(request)
+
+    def note(self, event: object) -> None:
+        """Note why a message was refused, if it was, and has no answer."""
+        if isinstance(event, Answer):
+            self.refused = self.refused or event.why or ""
+        elif isinstance(event, Refusal) and not (event.reply or event.is_late):
+            self.refused = self.refused or event.why
+
+    def answer(self, request: Request, answer: bytes | None) -> bytes | None:
+        """Take the end of a request, and its answer, if it has one. The answers as one
+        array, if none is to come."""
+        self.open.remove(request)
+        if answer is not None:
+            self.answers.append(answer)
+        return self.encode_if_complete()
 
     def encode_if_complete(self) -> bytes | None:
         """The answers as one array. None while one is to come, or if there are none."""
@@ -5570,7 +5635,7 @@ def renew_deadline(until: float, seconds: float) -> float:
 
 
 def put_bounded(
-    inbox: SimpleQueue[Any], kind: str, item: object, size: int, budget: Budget
+    inbox: SimpleQueue[Any], kind: str, item: object, size: int, budget: SharedBudget
 ) -> int:
     """Put (kind, item, its share of the budget), never blocking.
 
@@ -5598,14 +5663,16 @@ def put_bounded(
 def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
     """Block until condition() is true, for `seconds` at most. Returns whether it is.
 
-    It looks every 2 ms: for endings, where nobody is in a hurry any more, and a signal
-    would have to be sent by every request, as each may be the last.
+    It looks every 2 ms, later on every 20: for endings, where nobody is in a hurry any
+    more, and a signal would have to be sent by every request, as each may be the last.
     """
     until = time.monotonic() + seconds
+    pause = 0.002
     while not condition():
         if time.monotonic() >= until:
             return False
-        time.sleep(0.002)
+        time.sleep(pause)
+        pause = min(pause * 1.1, 0.02)
     return True
 
 
@@ -5694,8 +5761,9 @@ class Workers:
         self._lock = threading.Lock()
         self._backlog: deque[Job] = deque()
         self._threads: set[threading.Thread] = set()
-        # Those at work on what nobody waits for any more: others take their places.
-        self._abandoned: set[threading.Thread] = set()
+        # The ids of those at work on what nobody waits for any more: others take their
+        # places.
+        self._abandoned: set[int] = set()
         # The bells of the IDLE workers, the latest one last. So the caller can choose,
         # and it chooses the latest, which is still warm; a queue or condition for all
         # would wake the one that has waited longest, and so keep alive more than are
@@ -5710,12 +5778,12 @@ class Workers:
         """How many jobs wait."""
         return len(self._backlog)
 
-    def submit(self, job: Job) -> None:
-        """Have a worker do the job. Never blocks. After close() the job is dropped."""
+    def submit(self, *jobs: Job) -> None:
+        """Have workers do these. Never blocks. After close() they are dropped."""
         with self._lock:
             if self.closed:
                 return
-            self._backlog.append(job)
+            self._backlog += jobs
             newcomer = self._call_one_locked()
         if newcomer is not None:
             self._start(newcomer)
@@ -5749,10 +5817,11 @@ class Workers:
         """How many threads there are, but for some MAX_ABANDONED."""
         return len(self._threads) - min(len(self._abandoned), MAX_ABANDONED)
 
-    def abandon(self, worker: threading.Thread) -> None:
-        """Give a worker's place to another one: nobody waits for its job any more."""
+    def abandon(self, worker: int) -> None:
+        """Give the place of a worker, by its thread's id, to another one: nobody waits
+        for its job any more."""
         with self._lock:
-            if worker not in self._threads:
+            if worker not in {thread.ident for thread in self._threads}:
                 return
             self._abandoned.add(worker)
             newcomer = self._call_one_locked()
@@ -5812,11 +5881,8 @@ class Workers:
     def _next(self, bell: threading.Lock) -> Job | None:
         """The next job. None when there is none: this worker is among the idle then; or
         it goes, because another one has taken its place."""
-        me = threading.current_thread()
         with self._lock:
-            self._abandoned.discard(me)
-            if self._count_locked() > self.limit:
-                self._threads.discard(me)
+            if self._abandoned and self._is_replaced_locked():
                 bell.release()
                 return None
             if not self._backlog:
@@ -5831,6 +5897,14 @@ class Workers:
         if newcomer is not None:
             self._start(newcomer)
         return job
+
+    def _is_replaced_locked(self) -> bool:
+        """Whether this worker was abandoned, and another one has taken its place."""
+        self._abandoned.discard(threading.get_ident())
+        if self._count_locked() <= self.limit:
+            return False
+        self._threads.discard(threading.current_thread())
+        return True
 
     def close(self, seconds: float) -> bool:
         """Take no more jobs, and block until those that wait are done; see join_all.
@@ -5876,11 +5950,12 @@ class Errands:
     # Between two looks whether there still is a thread.
     LOOK_SECONDS = 1.0
 
+    _thread: threading.Thread | None = None
+    _closed = False
+
     def __init__(self, name: str) -> None:
         self._name = name
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._closed = False
 
     def run(self, job: Job) -> Any:
         """Do a job, or on the main thread have it done, and block until it is.
@@ -5896,6 +5971,9 @@ class Errands:
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             thread.start()
             self._thread = thread
+            if self._closed:
+                # close() may have come before there was one to end.
+                self._jobs.put(None)
         while True:
             with suppress(Empty):
                 value, error = get_within(outcome, self.LOOK_SECONDS)
@@ -5919,10 +5997,11 @@ class Errands:
         """End the thread, and block until that has done what was given to it, for
         `seconds` at most. Idempotent, from any thread."""
         self._closed = True
-        self._jobs.put(None)
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            join_all([thread], seconds)
+        if thread is not None:
+            self._jobs.put(None)
+            if thread is not threading.current_thread():
+                join_all([thread], seconds)
 
 
 def _do_and_tell(job: Job, outcome: SimpleQueue[Any]) -> None:
@@ -5930,6 +6009,68 @@ def _do_and_tell(job: Job, outcome: SimpleQueue[Any]) -> None:
         outcome.put((job(), None))
     except BaseException as error:
         outcome.put((None, error))
+
+
+class Outbox:
+    """Lines that wait to be written: under no lock, and by one thread at a time.
+
+    What others add meanwhile that thread writes next, all in one: so nobody waits for a
+    turn, and a burst is few writes. What changes is guarded by `_lock`, its owner's.
+    """
+
+    # What the lines take, in bytes.
+    size = 0
+    # A thread is writing.
+    _writing = False
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        # Each line, and whether it may be dropped.
+        self._lines: list[tuple[bytes, bool]] = []
+
+    def __len__(self) -> int:
+        """How many lines wait."""
+        return len(self._lines)
+
+    def is_idle(self) -> bool:
+        """Whether all is written."""
+        return not (self._writing or self._lines)
+
+    def add_locked(self, data: bytes, droppable: bool) -> int:
+        """Queue a line. Returns how many were dropped for it, maybe itself."""
+        before = len(self._lines)
+        size = len(data) + LINE_COST
+        if before >= MAX_QUEUED or self.size + size > MAX_UNSENT:
+            self._lines = [line for line in self._lines if not line[1]]
+            self.size = sum(len(line) + LINE_COST for line, _ in self._lines)
+            if droppable and self.size + size > MAX_UNSENT:
+                return before + 1 - len(self._lines)
+        self._lines.append((data, droppable))
+        self.size += size
+        return before + 1 - len(self._lines)
+
+    def clear_locked(self) -> None:
+        """Forget what waits."""
+        self._lines = []
+        self.size = 0
+
+    def flush(self, write: Callable[[list[bytes]], None]) -> None:
+        """Have write(lines) write what waits; or leave it to the thread that is writing
+        just now. It answers for itself."""
+        while self._lines:
+            with self._lock:
+                # Another thread may have taken it since.
+                if self._writing or not self._lines:
+                    return
+                lines = [line for line, _ in self._lines]
+                self._lines = []
+                self.size = 0
+                self._writing = True
+            try:
+                write(lines)
+            finally:
+                with self._lock:
+                    self._writing = False
 
 
 class Crew:
@@ -5946,12 +6087,12 @@ class Crew:
         # Those with jobs, by turns; guarded by _lock, as their jobs are.
         self._lanes: OrderedDict[Lane, None] = OrderedDict()
 
-    def add(self, lane: Lane, job: Job) -> None:
-        """Have a job done when it is its turn. Never blocks."""
+    def add(self, lane: Lane, jobs: Iterable[Job]) -> None:
+        """Have jobs done when it is their turn. Never blocks."""
         with self._lock:
             if lane.closed:
                 return
-            lane.jobs.append(job)
+            lane.jobs += jobs
             self._lanes.setdefault(lane)
         self._call_workers()
 
@@ -6014,16 +6155,16 @@ class Lane:
         """How many jobs wait."""
         return len(self.jobs)
 
-    def submit(self, job: Job) -> None:
-        """Have a worker do the job. Never blocks. After close() the job is dropped."""
-        self.crew.add(self, job)
+    def submit(self, *jobs: Job) -> None:
+        """Have workers do these. Never blocks. After close() they are dropped."""
+        self.crew.add(self, jobs)
 
     def nudge(self) -> None:
         """Have a worker come by, for its between(). Never blocks."""
         if not self.jobs:
             self.submit(do_nothing)
 
-    def abandon(self, worker: threading.Thread) -> None:
+    def abandon(self, worker: int) -> None:
         """Nothing: over HTTP, who waits for a thread is known elsewhere."""
 
     def close(self, seconds: float) -> bool:
@@ -6042,18 +6183,16 @@ class Budget:
     held: nothing else is done under it.
     """
 
+    taken = 0
+    _closed = False
+
     def __init__(
         self, limit: int, parent: Budget | None = None, *, fair: bool = False
     ) -> None:
         self.limit = limit
         self.parent = parent
         self.fair = fair
-        self.taken = 0
-        # What was left of shares, by any thread, and not counted as gone yet.
-        self._left: deque[int] = deque()
-        self._closed = False
-        lock = threading.Lock() if parent is None else parent._lock
-        self._lock: threading.Lock = lock
+        self._lock: threading.Lock = parent._lock if parent else threading.Lock()
 
     def take(self, size: int) -> bool:
         """Count what is to be kept. False, and nothing is counted, if it is too much,
@@ -6063,14 +6202,6 @@ class Budget:
                 return False
             self._add_locked(size)
         return True
-
-    def share(self, size: int) -> Share | None:
-        """Take it for something that gives it back by itself: see Share. None if it is
-        too much."""
-        while self._left:
-            with suppress(IndexError):
-                self.give_back(self._left.popleft())
-        return Share(self._left, size) if self.take(size) else None
 
     def has_room(self, size: int) -> bool:
         """Whether so much could be taken now."""
@@ -6120,8 +6251,24 @@ class Budget:
             budget = budget.parent
 
 
+class SharedBudget(Budget):
+    """A Budget for what may be dropped, or forgotten: see Share."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        # What was left of shares, by any thread, and not counted as gone yet.
+        self._left: deque[int] = deque()
+
+    def share(self, size: int) -> Share | None:
+        """Take it for something that gives it back by itself. None if it is too much."""
+        while self._left:
+            with suppress(IndexError):
+                self.give_back(self._left.popleft())
+        return Share(self._left, size) if self.take(size) else None
+
+
 class Share:
-    """A part of a Budget, kept beside what it was taken for, and gone with that.
+    """A part of a SharedBudget, kept beside what it was taken for, and gone with that.
 
     So it is given back whether that is taken out, dropped, or left in a queue that
     nobody reads any more.
@@ -6423,21 +6570,12 @@ class Connection:
         self._name = name
         self._max_workers = max_workers
         self._trace = trace
-        self._framer = LineFramer(max_message)
+        self._max_message = max_message
         # By kind. Made when needed: most HTTP requests need none.
         self._pools: dict[str, Workers | Lane] = {}
-        # What the requests take that wait for a worker: one at least may wait. And what
-        # the notifications take that wait for the user's code.
-        self._waiting = Budget(max(MAX_WAITING, max_message))
-        self.unheard = Budget(MAX_UNHEARD)
         # What follows is guarded by _lock, and so is the end of a request.
         self._lock = threading.Lock()
-        # What waits to be written: a line, and whether it may be dropped.
-        self._outbox: list[tuple[bytes, bool]] = []
-        # What that takes, in bytes.
-        self._unsent = 0
-        # A thread is writing.
-        self._writing = False
+        self._outbox = Outbox(self._lock)
         # OVER is written without the lock: after that, it is final.
         self.state = self.OPEN
         self.reason: ConnectionClosed | None = None
@@ -6447,6 +6585,21 @@ class Connection:
         self.answering: set[int] = set()
         # What the main thread wants to be sent.
         self.errands = Errands(name + "-errands")
+
+    # These are made by the thread that reads.
+    @cached_property
+    def _framer(self) -> LineFramer:
+        return LineFramer(self._max_message)
+
+    @cached_property
+    def _waiting(self) -> SharedBudget:
+        """What the requests take that wait for a worker: one at least may wait."""
+        return SharedBudget(max(MAX_WAITING, self._max_message))
+
+    @cached_property
+    def unheard(self) -> SharedBudget:
+        """What the notifications take that wait for the user's code."""
+        return SharedBudget(MAX_UNHEARD)
 
     def carries_changes(self, request: Request) -> bool:
         """Whether who sent this request can be told of changes later on."""
@@ -6466,13 +6619,12 @@ class Connection:
         return self._pool("-helper", MAX_WORKERS)
 
     def _pool(self, kind: str, limit: int) -> Workers | Lane:
-        if kind in self._pools:
-            return self._pools[kind]
-        # Another thread may have been faster.
-        pool = self._pools.setdefault(kind, self._make_pool(kind, limit))
-        if self.state == self.OVER:
-            pool.close(0.0)
-        return pool
+        if kind not in self._pools:
+            # Another thread may be faster.
+            self._pools.setdefault(kind, self._make_pool(kind, limit))
+            if self.state == self.OVER:
+                self._pools[kind].close(0.0)
+        return self._pools[kind]
 
     def _make_pool(self, kind: str, limit: int) -> Workers | Lane:
         return Workers(self._name + kind, limit, self.flush, self.log)
@@ -6497,8 +6649,9 @@ class Connection:
         """
         try:
             if line is None:
-                limit = self._framer.limit
-                raise InvalidRequest(f"a message of more than {limit} bytes")
+                raise InvalidRequest(
+                    f"a message of more than {self._max_message} bytes"
+                )
             if self._trace is not None:
                 self._trace("<--", line)
             message = parse_message(line)
@@ -6528,10 +6681,13 @@ class Connection:
         for message in messages:
             # Each counts for a part of it.
             event = self.protocol.receive(message, size // len(messages))
+            batch.note(event)
             ready += self._act(event, batch)
         with self._lock:
             batch.is_read = True
-            self._queue_batch_locked(batch)
+            answers = batch.encode_if_complete()
+            if answers is not None:
+                self._queue_locked(answers, batch.stream, is_answer=True)
         self.helpers.nudge()
         return ready
 
@@ -6541,13 +6697,10 @@ class Connection:
 
     def _act_on_request(self, request: Request, batch: Batch | None) -> list[Request]:
         if batch is not None:
-            request.stream = batch.stream
-            request.caller = batch.caller
             with self._lock:
                 # Another thread may have ended it already.
                 if not self._is_ended(request):
-                    batch.open.append(request)
-                    request.batch = batch
+                    batch.add(request)
         if not request.row.inline or (
             self.endpoint.may_block and not request.row.handshake
         ):
@@ -6558,8 +6711,6 @@ class Connection:
         return []
 
     def _act_on_answer(self, answer: Answer, batch: Batch | None) -> list[Request]:
-        if batch is not None and answer.why:
-            batch.refused = batch.refused or answer.why
         self._hand_over(answer)
         return []
 
@@ -6574,8 +6725,6 @@ class Connection:
     def _act_on_refusal(self, refusal: Refusal, batch: Batch | None) -> list[Request]:
         self.log.debug(f"refused: {refusal.why}")
         if refusal.reply is None:
-            if batch is not None and not refusal.is_late:
-                batch.refused = batch.refused or refusal.why
             return []
         reply = encode_answer(refusal.reply, self.log.error)
         if batch is None:
@@ -6601,55 +6750,66 @@ class Connection:
             self._lose_output(
                 OSError(f"{MAX_BACKLOG} answers wait, and the peer does not read")
             )
-        for request in requests:
-            self.have_served(request, self.endpoint.serve_request)
+        if requests:
+            self.have_served(requests, self.endpoint.serve_request)
 
     def have_served(
-        self, request: Request, serve: Callable[[Connection, Request], None]
+        self, requests: list[Request], serve: Callable[[Connection, Request], None]
     ) -> None:
-        """Have a worker call serve(connection, request), unless it is cancelled before.
-        It is refused where too many wait. Never blocks."""
-        workers = self.workers
-        if len(workers) < MAX_BACKLOG and self._waiting.take(request.size):
-            workers.submit(partial(self._serve, request, serve))
-        else:
-            refused = InternalError("too many requests wait")
-            self.cut_short(request, error_message(request.id, refused))
+        """Have workers call serve(connection, request), unless it is cancelled before.
+        Those that are too many are refused. Never blocks."""
+        # What came in one read is counted as one.
+        share = self._waiting.share(sum([request.size for request in requests]))
+        room = max(0, MAX_BACKLOG - len(self.workers)) if share else 0
+        jobs = []
+        for request in requests[:room]:
+            request.share = share
+            jobs.append(partial(self._serve, request, serve))
+        self.workers.submit(*jobs)
+        for request in requests[room:]:
+            self._refuse(request, "too many requests wait")
+
+    def _refuse(self, request: Request, why: str) -> None:
+        self.cut_short(request, error_message(request.id, InternalError(why)))
 
     def _serve(
         self, request: Request, serve: Callable[[Connection, Request], None]
     ) -> None:
-        # The peer is slow to read, and there is enough for it already.
-        while self._unsent > MAX_UNSENT and self.state == self.OPEN:
-            self.flush()
-            time.sleep(0.02)
-        self._waiting.give_back(request.size)
+        if self._outbox.size > MAX_UNSENT:
+            self._wait_for_reader(request)
+        request.share = None
         # In this order: who cancels it now finds the worker.
-        request.worker = threading.current_thread()
+        request.worker = threading.get_ident()
         # Nobody runs what was cancelled while it was queued.
         if not request.cancelled:
             serve(self, request)
         request.worker = None
 
+    def _wait_for_reader(self, request: Request) -> None:
+        """Wait while the peer has enough to read without the answer to this."""
+
+        def may_begin() -> bool:
+            self.flush()
+            is_wanted = self.state == self.OPEN and not request.cancelled
+            return self._outbox.size <= MAX_UNSENT or not is_wanted
+
+        if not wait_until(may_begin, UNREAD_SECONDS):
+            self._refuse(request, "the answers to others are not read")
+
     # Notifications about what is open here: whether it was, each returns.
     def _cancelled(self, notification: Notification) -> bool:
         params = notification.params
-        request = find_by_id(self.protocol.in_flight, params.get("requestId"))
-        if request is None or not self.cut_short(request):
-            return False
-        # "Both parties SHOULD log cancellation reasons for debugging".
-        reason = show(params.get("reason"), 200)
-        self.log.debug(f"{request.method} was cancelled, the reason: {reason}")
-        return True
-
-    def _cancel_request(self, notification: Notification) -> bool:
-        request_id = notification.params.get("id")
-        request = find_by_id(self.protocol.in_flight, request_id)
+        row = notification.row
+        request = find_by_id(self.protocol.in_flight, params.get(row.subject))
         if request is None:
             return False
-        # Who says it this way expects an answer.
-        error = RequestCancelled("request cancelled")
-        return self.cut_short(request, error_message(request.id, error))
+        answer = None
+        if row.expects_answer:
+            answer = error_message(request.id, RequestCancelled("request cancelled"))
+        # "Both parties SHOULD log cancellation reasons for debugging".
+        reason = show(params.get("reason"), 200)
+        self.log.debug(f"{request.method} is cancelled, the reason: {reason}")
+        return self.cut_short(request, answer)
 
     def _progress(self, notification: Notification) -> bool:
         params = notification.params
@@ -6715,13 +6875,9 @@ class Connection:
                 return False
             # Under the same lock: who sees that it has ended reads here why.
             request.cancelled = cancelled
-            batch = request.batch
-            if batch is not None:
-                batch.open.remove(request)
-                if answer is not None:
-                    batch.answers.append(answer)
-                self._queue_batch_locked(batch)
-            elif answer is not None:
+            if request.batch is not None:
+                answer = request.batch.answer(request, answer)
+            if answer is not None:
                 self._queue_locked(answer, request.stream, is_answer=True)
         return True
 
@@ -6737,8 +6893,7 @@ class Connection:
             while True:
                 self.helpers.submit(request.callbacks.pop())
 
-    # Writing: under no lock, and by one thread at a time. What others queue meanwhile
-    # it writes next, all in one: so nobody waits for a turn, and a burst is few writes.
+    # Writing
     def _queue_locked(
         self,
         data: bytes,
@@ -6747,25 +6902,11 @@ class Connection:
         droppable: bool = False,
         is_answer: bool = False,
     ) -> int:
-        """Queue a line. Returns how many others were dropped for it.
+        """Queue a line. Returns how many were dropped for it.
 
         Over HTTP: it goes to this stream, if there is one, and as an answer ends it.
         """
-        before = len(self._outbox)
-        size = len(data) + LINE_COST
-        if before >= MAX_QUEUED or self._unsent + size > MAX_UNSENT:
-            self._outbox = [line for line in self._outbox if not line[1]]
-            self._unsent = sum(len(line) + LINE_COST for line, _ in self._outbox)
-            if droppable and self._unsent + size > MAX_UNSENT:
-                return before + 1 - len(self._outbox)
-        self._outbox.append((data, droppable))
-        self._unsent += size
-        return before + 1 - len(self._outbox)
-
-    def _queue_batch_locked(self, batch: Batch) -> None:
-        answers = batch.encode_if_complete()
-        if answers is not None:
-            self._queue_locked(answers, batch.stream, is_answer=True)
+        return self._outbox.add_locked(data, droppable)
 
     def notify(
         self,
@@ -6809,21 +6950,19 @@ class Connection:
             # progress: "MUST stop after completion".
             if request is not None and self._is_ended(request):
                 return False
-            if request is not None and progress is not None:
-                # "The `progress` value MUST increase with each notification", whichever
-                # threads tell it: so it is compared where their order is made.
-                if not progress > request.progress:
-                    return False
-                request.progress = progress
+            # "The `progress` value MUST increase with each notification", whichever
+            # threads tell it: so it is compared where their order is made.
+            if request and progress is not None and not request.advance(progress):
+                return False
             if register is not None and not register():
                 return False
             stream = None if request is None else request.stream
             dropped = self._queue_locked(data, stream, droppable=droppable)
         if dropped:
             self.log.warning(f"{dropped} notifications dropped: the reader is slow")
-        if self._unsent > 8 * MAX_UNSENT:
+        if self._outbox.size > 8 * MAX_UNSENT:
             self._lose_output(
-                OSError(f"{self._unsent} bytes wait, and the peer does not read")
+                OSError(f"{self._outbox.size} bytes wait, and the peer does not read")
             )
             return False
         if block and self.transport.may_write(len(data) + 1):
@@ -6834,37 +6973,28 @@ class Connection:
 
     def flush(self) -> None:
         """Write what is queued; or leave it to the thread that is writing just now."""
-        while self._outbox:
-            with self._lock:
-                # Another thread may have taken it since.
-                if self._writing or not self._outbox:
-                    return
-                lines = self._outbox
-                self._outbox = []
-                self._unsent = 0
-                self._writing = True
-            try:
-                if self._trace is not None:
-                    for line, _ in lines:
-                        self._trace("-->", line)
-                self.transport.write(b"\n".join([line for line, _ in lines] + [b""]))
-            except (OSError, ValueError) as error:
-                self._lose_output(error)
-            finally:
-                with self._lock:
-                    self._writing = False
+        self._outbox.flush(self._write)
+
+    def _write(self, lines: list[bytes]) -> None:
+        if self.state != self.OPEN:
+            return
+        try:
+            if self._trace is not None:
+                for line in lines:
+                    self._trace("-->", line)
+            self.transport.write(b"\n".join([*lines, b""]))
+        except (OSError, ValueError) as error:
+            self._lose_output(error)
 
     def _lose_output(self, error: Exception) -> None:
         """Nothing can be written any more."""
         with self._lock:
-            is_first = self.state == self.OPEN
-            if is_first:
-                self.state = self.UNHEARD
-                self.reason = ConnectionClosed(f"cannot write: {error}")
-            self._outbox = []
-            self._unsent = 0
-        if is_first:
-            self.endpoint.output_lost(self)
+            if self.state != self.OPEN:
+                return
+            self.state = self.UNHEARD
+            self.reason = ConnectionClosed(f"cannot write: {error}")
+            self._outbox.clear_locked()
+        self.endpoint.output_lost(self)
 
     # Our own requests
     def request(
@@ -6882,7 +7012,7 @@ class Connection:
             meta = params.get("_meta", {})
             params["_meta"] = {**meta, "progressToken": request_id}
         data = encode_message(call_message(waiter.method, params, request_id))
-        register = partial(self._register_locked, waiter, request_id)
+        register = partial(self._register_locked, waiter, request_id, sent=True)
         try:
             if self.errands.run(
                 partial(self._send, data, request=about, register=register)
@@ -6892,24 +7022,9 @@ class Connection:
             # Ctrl-C may come when it has left, and the peer must hear of that.
             self.abandon(waiter, error_text(error))
             raise
-        was_abandoned = waiter.begun and self.state == self.OPEN
-        if was_abandoned or (about is not None and about.cancelled):
+        if self.state == self.OPEN or (about is not None and about.cancelled):
             raise Cancelled("the request was cancelled")
         raise self._closed_error()
-
-    def _register_locked(self, waiter: Waiter, request_id: RequestId) -> bool:
-        """Open a waiter, or give it its next id; False if it is over."""
-        if waiter.begun and waiter not in self._waiters:
-            return False
-        self._begin_locked(waiter)
-        self.protocol.pending[request_id] = waiter
-        waiter.id = request_id
-        waiter.sent = True
-        return True
-
-    def _begin_locked(self, waiter: Waiter) -> None:
-        waiter.begun = True
-        self._waiters[waiter] = None
 
     def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
         """Register who waits for the answer to what is sent in another way; or without
@@ -6919,13 +7034,22 @@ class Connection:
 
     def _hold(self, waiter: Waiter, request_id: RequestId | None) -> bool:
         with self._lock:
-            if self.state != self.OPEN:
-                return False
-            self._begin_locked(waiter)
-            if request_id is not None:
-                self.protocol.pending[request_id] = waiter
-                waiter.id = request_id
-            return True
+            return self._register_locked(waiter, request_id, sent=False)
+
+    def _register_locked(
+        self, waiter: Waiter, request_id: RequestId | None, sent: bool
+    ) -> bool:
+        """Open a waiter, or give it its next id; False if it is over."""
+        is_over = waiter.begun and waiter not in self._waiters
+        if is_over or self.state != self.OPEN:
+            return False
+        waiter.begun = True
+        waiter.sent = sent
+        self._waiters[waiter] = None
+        if request_id is not None:
+            waiter.id = request_id
+            self.protocol.pending[request_id] = waiter
+        return True
 
     def _closed_error(self) -> ConnectionClosed:
         reason = self.reason or ConnectionClosed("no connection")
@@ -7069,7 +7193,7 @@ class Connection:
             return self._is_written() and not self.protocol.in_flight
 
     def _is_written(self) -> bool:
-        return self.state != self.OPEN or not (self._writing or self._outbox)
+        return self.state != self.OPEN or self._outbox.is_idle()
 
     def write_out(self, seconds: float) -> None:
         """Block until all that is queued is written, for `seconds` at most."""
@@ -7085,9 +7209,10 @@ class Connection:
             if self.state == self.OPEN:
                 self.state = self.UNHEARD
             self.reason = error
-            self._outbox = []
-        self.cancel_all()
-        self.fail_pending(error)
+        if self.protocol.in_flight:
+            self.cancel_all()
+        if self._waiters:
+            self.fail_pending(error)
         # Not before: a pool that is made then drops what on_cancel() was given.
         self.state = self.OVER
         for pool in list(self._pools.values()):
@@ -7108,13 +7233,11 @@ def answering(connection: Connection) -> Iterator[None]:
     The time of a call that another thread waits for starts anew if it ends meanwhile.
     """
     thread = threading.get_ident()
-    with connection._lock:
-        connection.answering.add(thread)
+    connection.answering.add(thread)
     try:
         yield
     finally:
-        with connection._lock:
-            connection.answering.discard(thread)
+        connection.answering.discard(thread)
 
 
 def needed_capability(
@@ -8685,7 +8808,7 @@ class ErrorLines:
         self._last: deque[str] = deque(maxlen=STDERR_LINES)
         # The beginning of a line: a question, say, that will never be answered.
         self._rest = ""
-        self._waiting = Budget(MAX_STDERR)
+        self._waiting = SharedBudget(MAX_STDERR)
         self._dropped = 0
         self._workers = Workers("mcp-stderr-lines", 1, do_nothing, log)
 
@@ -9061,11 +9184,11 @@ class Exchange:
     def check_accept(self, *kinds: str) -> None:
         """Raise HttpError unless the client takes answers of all these types."""
         accept = self.headers.get("accept", "*/*").lower()
-        if "*/*" in accept:
-            return
         for kind in kinds:
+            if kind in accept or "*/*" in accept:
+                continue
             any_of_its_kind = kind.partition("/")[0] + "/*"
-            if kind not in accept and any_of_its_kind not in accept:
+            if any_of_its_kind not in accept:
                 raise HttpError(
                     406, f"Accept: expected {' and '.join(kinds)}, got {show(accept)}"
                 )
@@ -16401,7 +16524,7 @@ class ClientEndpoint(Endpoint):
             return
         calls = self._charge(connection)
         if calls is not None:
-            connection.have_served(request, partial(self._answer_request, calls))
+            connection.have_served([request], partial(self._answer_request, calls))
         else:
             refused = InvalidRequest(
                 f"{request.method}: more than {self._max_questions} questions in a "

@@ -19602,6 +19602,34 @@ class TestFaults:
             transport.gate.set()
             server.disconnect(connection, SECONDS)
 
+    def test_answers_that_nobody_ever_reads(self, monkeypatch):
+        """A request that waits for the peer to read is refused in the end; its worker is
+        free then.
+        """
+        monkeypatch.setattr(mcp_lite, "MAX_UNSENT", 250_000)
+        monkeypatch.setattr(mcp_lite, "UNREAD_SECONDS", 0.05)
+        server = Server("s", max_workers=2)
+        server.add_tool(lambda: "x" * 100_000, name="large")
+        transport = Stuck()
+        connection = server.connect(transport)
+        try:
+            for n in range(12):
+                message = request("tools/call", modern(name="large"), n)
+                data = json.dumps(message).encode() + b"\n"
+                connection.dispatch(connection.feed(data))
+            eventually(lambda: not connection.protocol.in_flight)
+            transport.gate.set()
+            eventually(lambda: len(transport.answers()) == 12)
+            answers = transport.answers()
+            refused = [each["error"] for each in answers if "error" in each]
+            assert 6 <= len(refused) <= 9
+            assert {each["message"] for each in refused} == {
+                "the answers to others are not read"
+            }
+        finally:
+            transport.gate.set()
+            server.disconnect(connection, SECONDS)
+
     def test_requests_that_wait_are_counted_in_bytes(self, monkeypatch):
         """Those for which there is no room are refused, the others are served."""
         monkeypatch.setattr(mcp_lite, "MAX_WAITING", 1_000_000)
@@ -19645,12 +19673,12 @@ class TestFaults:
             for number in range(3_000):
                 text = str(number) * 300
                 connection.notify("notifications/message", {"data": text})
-                assert connection._unsent < 110_000
+                assert connection._outbox.size < 110_000
             assert connection.state == connection.OPEN
             for number in range(3_000):
                 uri = f"x://{number}/{'x' * 1000}"
                 connection.notify("notifications/resources/updated", {"uri": uri})
-                most = max(most, connection._unsent)
+                most = max(most, connection._outbox.size)
             assert connection.state == connection.UNHEARD and most < 900_000
             assert "does not read" in str(connection.reason)
         finally:
