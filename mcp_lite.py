@@ -15906,6 +15906,9 @@ class Server:
     ) -> Callable[..., list[bytes]]:
         """A WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref.
 
+        In WSGI no header has a "_" in its name: a tool whose `x-mcp-header` has one
+        cannot be called by modern clients.
+
         path: where the endpoint is; without one, it answers at whatever path the
             application is mounted
         verify: verify(token) returns the claims of a bearer token, or None (401), or

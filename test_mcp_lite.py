@@ -11914,6 +11914,36 @@ class TestHttpServer:
                 tls.sendall(head_of(call_tool("add", a=1), "Mcp-Name: add"))
                 assert tls.recv(100).startswith(b"HTTP/1.1 200 OK")
 
+    def test_a_handshake_that_drips(self, server, certificate, monkeypatch):
+        """It has the deadline of a head; a byte now and then does not prolong it."""
+        theirs, ours = certificate
+        monkeypatch.setattr(mcp_lite, "HEAD_SECONDS", 0.3)
+        outgoing = ssl.MemoryBIO()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            ours.wrap_bio(
+                ssl.MemoryBIO(), outgoing, server_hostname="localhost"
+            ).do_handshake()
+        hello = outgoing.read()
+        with server.start_http(ssl_context=theirs) as http, socket.create_connection(
+            ("127.0.0.1", http.port), SECONDS
+        ) as sock:
+            sock.settimeout(0.05)
+            found = None
+            sent = 0
+            while found != b"" and sent < len(hello) - 1:
+                with contextlib.suppress(socket.timeout):
+                    try:
+                        sock.sendall(hello[sent : sent + 1])
+                        sent += 1
+                        found = sock.recv(65536)
+                    except ConnectionError:
+                        found = b""
+            assert found == b""
+            assert sent < len(hello) - 1
+            eventually(lambda: not http._serving)
+            with Client(http.url, ssl_context=ours) as client:
+                assert client.call("greet", name="Bo") == "hello Bo"
+
     def test_nothing_ends_the_accepting(self, server, certificate, monkeypatch):
         """Whatever one connection does, and whatever fails as it is accepted, the next
         one is served."""
@@ -12462,6 +12492,109 @@ class TestWsgi:
         send(body + b" " * 50_000, **{"wsgi.input_terminated": True})
         assert told == ["200", "200", "413"]
         assert app.endpoint._kept.taken == 0
+
+    class Broken:
+        """A body whose client has hung up, as some servers tell it."""
+
+        def __init__(self, error):
+            self.error = error
+
+        def read(self, size):
+            raise self.error
+
+    @pytest.mark.parametrize(
+        "change, expected",
+        [
+            ({"CONTENT_LENGTH": "x"}, 400),
+            ({"CONTENT_LENGTH": "-5"}, 400),
+            ({"CONTENT_LENGTH": "+5"}, 400),
+            ({"CONTENT_LENGTH": " 5"}, 400),
+            ({"CONTENT_LENGTH": "9" * 20}, 400),
+            ({"CONTENT_LENGTH": "\u0665"}, 400),
+            ({"CONTENT_LENGTH": "100000"}, 400),
+            ({"CONTENT_LENGTH": None}, 400),
+            ({"CONTENT_LENGTH": "x", "HTTP_HOST": "evil.example"}, 400),
+            ({"wsgi.input": None}, 400),
+            ({"wsgi.input": Broken(OSError("gone"))}, 400),
+            ({"wsgi.input": Broken(RuntimeError("no more data"))}, 400),
+            ({"wsgi.input": Broken(OSError("gone")), "HTTP_HOST": "evil"}, 403),
+            ({"REQUEST_METHOD": "P\nQ"}, 405),
+            ({"REQUEST_METHOD": None}, 405),
+            ({"HTTP_ACCEPT": 5}, 406),
+            ({"CONTENT_TYPE": None}, 415),
+            ({"PATH_INFO": None}, 404),
+            ({"PATH_INFO": ""}, 404),
+            ({"PATH_INFO": "mcp"}, 404),
+            ({"PATH_INFO": "/mcp?x"}, 404),
+            ({"PATH_INFO": "/\ud800"}, 404),
+            ({"PATH_INFO": "/m\r\ncp"}, 404),
+            ({"REMOTE_ADDR": None, "QUERY_STRING": None}, 200),
+            ({"REMOTE_ADDR": "x:y:z", "CONTENT_LENGTH": 0}, 400),
+        ],
+    )
+    def test_odd_environments(self, server, change, expected):
+        """Whatever a server hands over is answered: never by an exception, or a 500."""
+        body = json.dumps(request("server/discover", modern())).encode()
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": "/mcp",
+            "CONTENT_TYPE": "application/json",
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_HOST": "localhost",
+            "HTTP_MCP_PROTOCOL_VERSION": MODERN,
+            "HTTP_MCP_METHOD": "server/discover",
+            "wsgi.input": io.BytesIO(body),
+            "REMOTE_ADDR": "127.0.0.1",
+            "QUERY_STRING": "",
+        }
+        app = server.wsgi_app(path="/mcp")
+        told = []
+        app({**environ, **change}, lambda status, headers: told.append(status[:3]))
+        for name in change:
+            environ.pop(name, None)
+        app(environ, lambda status, headers: told.append(status[:3]))
+        assert told[0] == str(expected)
+        assert told[1][0] in "24"
+
+    def test_names_that_cgi_does_not_know(self):
+        """There "-" and "_" are one: a header with "_" is none, even if one arrives,
+        and the error says so. Elsewhere it is as good as any."""
+        server = Server("regional")
+
+        @server.tool(
+            input_schema={
+                "type": "object",
+                "properties": {
+                    "region": {"type": "string", "x-mcp-header": "My_Place"}
+                },
+            }
+        )
+        def where(region: str) -> str:
+            return region
+
+        with self.serve(server.wsgi) as (url, web), Client(
+            url, version=MODERN
+        ) as client:
+            wanted = pytest.raises(McpError, match="Mcp-Param-My_Place.*no header.*_")
+            with wanted as caught:
+                client.call("where", region="eu")
+            assert caught.value.code == -32020
+            # No gateway has looked at this one.
+            call = call_tool("where", region="eu")
+            status, _, body = web.post(call, **{"Mcp_Param_My-Place": "eu"})
+            assert (status, body["error"]["code"]) == (400, -32020)
+        with server.start_http() as http, Client(http.url, version=MODERN) as client:
+            assert client.call("where", region="eu") == "eu"
+
+    def test_health(self, server):
+        """As elsewhere: for any Host, without a token, whatever else is served there."""
+        app = server.wsgi_app(health="/health", verify={"good": {"sub": "ada"}})
+        with self.serve(app) as (_, web):
+            for method in ("GET", "HEAD"):
+                found = web.send(method, path="/health", Host="10.0.0.7")
+                assert (found[0], found[2]) == (200, b"")
+            assert web.send("GET", path="/mcp", Host="10.0.0.7")[0] == 403
+            assert web.send("GET", path="/mcp")[0] == 405
 
     def test_one_application(self):
         """`server.wsgi` is made once, and by wsgi_app(),
