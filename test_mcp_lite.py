@@ -21232,6 +21232,101 @@ class TestReadme:
             server.kill()
             server.wait()
 
+    SYSTEMD = os.path.join(HERE, "examples", "systemd")
+
+    @pytest.mark.skipif(
+        os.name != "posix", reason="wants descriptors that are inherited"
+    )
+    @pytest.mark.parametrize("kind", ["a port", "a Unix socket"])
+    def test_a_socket_of_systemd(self, kind, tmp_path):
+        """examples/systemd/server.py serves the socket that it inherits, and first who
+        came before it ran; with the tokens of its credential; and logs each request.
+        """
+        path = str(tmp_path / "mcp.sock")
+        sock = socket.socket(
+            socket.AF_UNIX if kind == "a Unix socket" else socket.AF_INET
+        )
+        sock.bind(path if kind == "a Unix socket" else ("127.0.0.1", 0))
+        sock.listen()
+        (tmp_path / "tokens.json").write_text('{"t0ken": {"sub": "ada"}}')
+        client = socket.socket(sock.family)
+        client.settimeout(SECONDS)
+        client.connect(sock.getsockname())
+        call = head_of(
+            call_tool("which_process"),
+            "Mcp-Name: which_process",
+            "Authorization: Bearer t0ken",
+            "Connection: close",
+        )
+        client.sendall(call)
+        # As systemd does it: descriptor 3, and who it is for.
+        start = textwrap.dedent("""
+            import os, sys
+            os.dup2(int(sys.argv[1]), 3)
+            os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+            os.execv(sys.executable, [sys.executable, "server.py"])
+        """)
+        with sock, client, subprocess.Popen(
+            [sys.executable, "-c", start, str(sock.fileno())],
+            cwd=self.SYSTEMD,
+            env={**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)},
+            pass_fds=[sock.fileno()],
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                answer = b"".join(iter(lambda: client.recv(65536), b""))
+                assert answer.startswith(b"HTTP/1.1 200 OK")
+                assert str(process.pid).encode() in answer
+                process.stderr.readline()
+                line = process.stderr.readline().decode()
+                peer = "-" if kind == "a Unix socket" else "127.0.0.1"
+                assert line.startswith(f"INFO mcp_lite.http: {peer} POST /mcp 200 ")
+                assert line.endswith(" tools/call which_process -\n")
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=SECONDS)
+                assert process.returncode == 0
+            finally:
+                process.kill()
+
+    @pytest.mark.skipif(
+        not (
+            shutil.which("systemd-socket-activate") and shutil.which("systemd-analyze")
+        ),
+        reason="wants systemd",
+    )
+    def test_systemd_itself(self, tmp_path):
+        """It finds nothing wrong with the units, and starts the server when somebody
+        comes."""
+        units = ["mcp-lite.service", "mcp-lite.socket"]
+        for unit in units:
+            shutil.copy(os.path.join(self.SYSTEMD, unit), str(tmp_path))
+        verify = ["systemd-analyze", "verify", "--man=no", *units]
+        run = subprocess.run(
+            verify,
+            cwd=str(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=SECONDS,
+        )
+        # Other units of this machine may have warnings, too.
+        assert b"mcp-lite" not in run.stdout
+        path = str(tmp_path / "mcp.sock")
+        activate = ["systemd-socket-activate", "-l", path, sys.executable, "server.py"]
+        with subprocess.Popen(
+            activate, cwd=self.SYSTEMD, stderr=subprocess.DEVNULL
+        ) as process:
+            try:
+                eventually(lambda: os.path.exists(path))
+                with socket.socket(socket.AF_UNIX) as client:
+                    client.settimeout(SECONDS)
+                    client.connect(path)
+                    client.sendall(b"GET /health HTTP/1.1\r\nHost: any\r\n\r\n")
+                    assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
+                process.send_signal(signal.SIGINT)
+                process.wait(SECONDS)
+            finally:
+                process.kill()
+
     def test_the_raw_server(self):
         """It answers the tutorial's echo and its whole transcript."""
         raw = os.path.join(HERE, "examples", "raw_server.py")
