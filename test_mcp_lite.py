@@ -5681,7 +5681,7 @@ class TestServerInProcess:
         ):
             with pytest.raises(TypeError, match="nme|prot|port"):
                 wrong()
-        with pytest.raises(ValueError, match='"stdio" without options'):
+        with pytest.raises(ValueError, match="^port: only with run"):
             server.run("stdio", port=1)
 
     def test_state_keys_are_shared_and_rotated(self):
