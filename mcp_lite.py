@@ -3732,21 +3732,22 @@ def read_parameters(fn: Any, bound: int = 0) -> _Declaration:
     """What a callable declares, without its first `bound` parameters.
 
     It reads the code object: `inspect` would add 5 to 11 ms to a server's start. Raises
-    TypeError for a callable that is not written in Python, and for parameters that
-    cannot be given by name.
+    TypeError for a callable that is not written in Python, for a method without its
+    object, and for parameters that cannot be given by name.
     """
     while hasattr(fn, "__wrapped__"):
         fn = fn.__wrapped__
-    if hasattr(fn, "__func__"):  # a method
-        fn = fn.__func__
-        bound = 1
-    elif not hasattr(fn, "__code__"):  # an object that can be called
-        fn = type(fn).__call__
-        bound = 1
+    fn, is_method = _find_function(fn)
+    bound = bound or is_method
     code = getattr(fn, "__code__", None)
+    if isinstance(fn, type):
+        raise TypeError(
+            "a class; register a function, or a method of one of its objects"
+        )
     if code is None:
         raise TypeError(
-            "expected a Python function, or an object whose class defines __call__"
+            "expected a Python function, or an object whose class defines __call__; "
+            "write a function that calls this"
         )
 
     # First the positional names, then keyword-only ones, *args, **kwargs, local ones.
@@ -3767,11 +3768,45 @@ def read_parameters(fn: Any, bound: int = 0) -> _Declaration:
     defaults = dict(zip(names[code.co_argcount - len(last) :], last))
     defaults.update(fn.__kwdefaults__ or {})
     hints = getattr(fn, "__annotations__", None) or {}
+    if not bound and names[:1] == ("self",) and "self" not in hints:
+        owner = fn.__qualname__.rpartition(".")[0].rpartition(".")[2]
+        raise TypeError(
+            "self: this method has no object yet; make one, and register its method: "
+            f"{owner if owner.isidentifier() else 'Class'}().{fn.__name__}"
+        )
     parameters = [
         _Parameter(name, hints.get(name, object), defaults.get(name, REQUIRED))
         for name in names[bound:count]
     ]
     return _Declaration(parameters, hints.get("return", object), _names_around(fn))
+
+
+def _find_function(fn: Any) -> tuple[Any, bool]:
+    """The function that a callable stands for, and whether it is called as a method."""
+    if hasattr(fn, "__func__"):
+        return fn.__func__, True
+    if isinstance(fn, type) or hasattr(fn, "__code__"):
+        return fn, False
+    return type(fn).__call__, True
+
+
+# What flags of its code say of a function that yields.
+_GENERATOR = 0x20
+_ASYNC_GENERATOR = 0x200
+
+
+def check_yields(fn: Any, *, may_yield: bool = False) -> None:
+    """Raise TypeError for an async generator; for any other, too, unless it may be."""
+    flags = getattr(getattr(_find_function(fn)[0], "__code__", None), "co_flags", 0)
+    if flags & _ASYNC_GENERATOR or (flags & _GENERATOR and not may_yield):
+        raise TypeError("it yields; return a list of all that instead")
+
+
+def tell_place(fn: Any) -> str:
+    """Where a function stands, for people: forecast (/home/ada/weather.py:12)."""
+    name = getattr(fn, "__qualname__", type(fn).__qualname__)
+    code = getattr(_find_function(fn)[0], "__code__", None)
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
 
 
 def _names_around(fn: Any) -> Json:
@@ -4301,6 +4336,10 @@ _ARGUMENT_ERRORS = 20
 _RESULT_ERRORS = 5
 
 
+# The name of a function that has none.
+LAMBDA = "<lambda>"
+
+
 class Signature:
     """A function as the wire sees it, and the binding of its arguments.
 
@@ -4322,6 +4361,7 @@ class Signature:
         self.fn = fn
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         try:
+            check_yields(fn)
             parameters, _, names = read_parameters(fn)
             reader = HintReader(names)
             members = reader.members(parameters, context_type)
@@ -14472,14 +14512,16 @@ class Registry:
         # (a prompt's name or a template's URI, its argument) -> fn(ctx, text, others).
         self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
 
-    def put(self, kind: str, name: str, offer: Offer) -> None:
-        """Offer a function from now on, in place of what has its name."""
+    def put(self, kind: str, name: str, offer: Offer) -> Offer | None:
+        """Offer a function from now on. Returns what had its name before."""
         # What JSON cannot say is refused now, not when a client asks for the list.
         encode_message(offer.wire)
         with self._lock:
+            before = self.offers[kind].get(name)
             self._replace_locked(kind, {**self.offers[kind], name: offer})
             declared = OFFER_KINDS[kind].capabilities
             self.capabilities = {**self.capabilities, **declared}
+        return before
 
     def remove(self, kind: str, name: str) -> None:
         """Stop offering it. Raises KeyError for what is not offered."""
@@ -14557,6 +14599,22 @@ class Registry:
         resources = [resource for resource, _ in self._resources_at(uri)]
         return bool(resources) and not any(is_visible(ctx, each) for each in resources)
 
+    def check_completed(self, ref: object, argument: object) -> None:
+        """Raise ValueError unless there is such an argument to complete."""
+        offers = {**self.offers["resourceTemplates"], **self.offers["prompts"]}
+        offer = offers.get(str(ref))
+        if offer is None:
+            raise ValueError(
+                f"completion: no prompt or template {show(ref)} yet; register it "
+                "before its completions" + suggest(str(ref), offers)
+            )
+        known = offer.signature.schema["properties"]
+        if argument not in known:
+            raise ValueError(
+                f"completion: {show(ref)} has no argument {show(argument)}"
+                + suggest(str(argument), known)
+            )
+
     def find_reference(self, ctx: Context, ref: Json) -> tuple[str, Offer]:
         """The prompt or template that a completion is about, and its name or URI."""
         kind, member = REFERENCES.get(str(ref.get("type")), ("prompts", ""))
@@ -14594,6 +14652,55 @@ def is_visible(ctx: Context, offer: Offer) -> bool:
 
 def _visible_to(ctx: Context, offers: dict[str, Offer]) -> dict[str, Offer]:
     return {name: offer for name, offer in offers.items() if is_visible(ctx, offer)}
+
+
+def _check_kind(kind: Any, expected: str, option: str, value: object) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{option}: expected {expected}, got {show(value)}")
+
+
+# How each option of servers, and of what they offer, is checked.
+_check_text = partial(_check_kind, str, "text")
+_check_dict = partial(_check_kind, dict, "a dict")
+_check_limit = partial(check_count, least=1)
+_check_size = partial(check_count, least=0)
+OPTION_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("name", "title", "description", "instructions"), _check_text),
+    **dict.fromkeys(("version", "mime_type"), _check_text),
+    **dict.fromkeys(("annotations", "output_schema"), _check_dict),
+    **dict.fromkeys(("page_size", "max_workers", "max_message"), _check_limit),
+    **dict.fromkeys(("cache_ttl_ms", "size"), _check_size),
+    **dict.fromkeys(("structured", "mask_errors"), check_flag),
+    "timeout": check_seconds,
+    "run_on": partial(
+        _check_kind, Callable, "a function that has jobs done, such as executor.submit"
+    ),
+    "website_url": lambda option, url: check_uri(option, url, "https", "http"),
+    "icons": lambda option, icons: check_icons(icons),
+    "meta": lambda option, meta: check_meta(meta),
+}
+
+
+def check_options(**options: object) -> None:
+    """Raise TypeError or ValueError for an option that is wrong; None is left out."""
+    for option, value in options.items():
+        if value is not None:
+            OPTION_CHECKS[option](option, value)
+
+
+def check_handler(noun: str, fn: Any) -> None:
+    """Raise TypeError for what is no function, but was given in place of one."""
+    if callable(fn):
+        return
+    remedy = ""
+    if isinstance(fn, str):
+        remedy = f"; to give it a name, write name={show(fn)}"
+    elif hasattr(fn, "cr_code"):
+        fn.close()
+        remedy = "; register the function itself, without calling it"
+    elif hasattr(fn, "__func__"):
+        remedy = "; register it when its class is complete"
+    raise TypeError(f"{noun}: expected a function, got {show(fn)}{remedy}")
 
 
 def check_function(what: str, fn: Any, *parameters: str) -> None:
@@ -15278,16 +15385,20 @@ class Server:
         """
         if not isinstance(name, str) or not name:
             raise TypeError(f"name: expected text, got {show(name)}")
-        for option, value, least in (
-            ("page_size", page_size, 1),
-            ("max_workers", max_workers, 1),
-            ("max_message", max_message, 1),
-            ("cache_ttl_ms", cache_ttl_ms, 0),
-        ):
-            check_count(option, value, least)
-        if website_url is not None:
-            check_uri("website_url", website_url, "https", "http")
-        check_icons(icons)
+        check_options(
+            page_size=page_size,
+            max_workers=max_workers,
+            max_message=max_message,
+            cache_ttl_ms=cache_ttl_ms,
+            version=version,
+            title=title,
+            description=description,
+            instructions=instructions,
+            mask_errors=mask_errors,
+            website_url=website_url,
+            icons=icons,
+            run_on=run_on,
+        )
         self.name = name
         self.version = version
         info = add_given(
@@ -15409,15 +15520,24 @@ class Server:
         """
 
         def describe(function: Function) -> tuple[str, str, Offer]:
+            check_options(
+                name=name,
+                title=title,
+                description=description,
+                annotations=annotations,
+                output_schema=output_schema,
+                structured=structured,
+                timeout=timeout,
+                icons=icons,
+                meta=meta,
+            )
             signature = Signature(function, Context, input_schema)
             tool_name = name or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
                 raise ValueError(
                     f"tool name {show(tool_name)}: "
-                    "expected 1 to 128 of A-Z a-z 0-9 _ - ."
+                    "expected 1 to 128 of A-Z a-z 0-9 _ - .; give it one by name="
                 )
-            check_icons(icons)
-            check_meta(meta)
             output = Output(function, output_schema, structured, tool_name)
             wire = add_given(
                 {"name": tool_name},
@@ -15438,7 +15558,7 @@ class Server:
             )
             return "tools", tool_name, offer
 
-        return self._register(fn, describe)
+        return self._register("tool", fn, describe)
 
     add_tool = tool
 
@@ -15497,7 +15617,7 @@ class Server:
 
     def resource(
         self,
-        uri: Any,
+        uri: Any = None,
         fn: Any = None,
         *,
         name: str | None = None,
@@ -15536,22 +15656,34 @@ class Server:
         """
         if callable(uri):
             uri, fn = fn, uri
-        if uri is None:
-            raise TypeError('resource needs its URI: @server.resource("config://app")')
+        if not isinstance(uri, str):
+            raise TypeError(
+                "resource: expected its URI, as in "
+                f'@server.resource("config://app"), got {show(uri)}'
+            )
 
         def describe(function: Function) -> tuple[str, str, Offer]:
+            check_options(
+                name=name,
+                title=title,
+                description=description,
+                mime_type=mime_type,
+                annotations=annotations,
+                size=size,
+                icons=icons,
+                meta=meta,
+            )
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
-            check_icons(icons)
-            check_meta(meta)
+            own_name = uri if signature.name == LAMBDA else signature.name
             kind = "resources"
             member = "uri"
             if template.names:
                 kind = "resourceTemplates"
                 member = "uriTemplate"
             wire = add_given(
-                {member: uri, "name": name or signature.name},
+                {member: uri, "name": name or own_name},
                 title=title,
                 mimeType=mime_type,
                 description=description or signature.description,
@@ -15562,7 +15694,7 @@ class Server:
             )
             return kind, uri, Offer(wire, signature, template=template, visible=visible)
 
-        return self._register(fn, describe)
+        return self._register("resource", fn, describe)
 
     add_resource = resource
 
@@ -15624,9 +15756,12 @@ class Server:
         """
 
         def describe(function: Function) -> tuple[str, str, Offer]:
+            check_options(
+                name=name, title=title, description=description, icons=icons, meta=meta
+            )
             signature = Signature(function, Context)
-            check_icons(icons)
-            check_meta(meta)
+            if not name and signature.name == LAMBDA:
+                raise ValueError(f"prompt name {show(LAMBDA)}: give it one by name=")
             wire = add_given(
                 {"name": name or signature.name},
                 title=title,
@@ -15637,11 +15772,13 @@ class Server:
             )
             return "prompts", wire["name"], Offer(wire, signature, visible=visible)
 
-        return self._register(fn, describe)
+        return self._register("prompt", fn, describe)
 
     add_prompt = prompt
 
-    def completion(self, ref: str, argument: str) -> Callable[[Function], Function]:
+    def completion(
+        self, ref: str, argument: str = ""
+    ) -> Callable[[Function], Function]:
         """Complete an argument while a user types it: server/utilities/completion.md.
 
         As @server.completion("review", "code"). The function gets the text so far, and
@@ -15649,12 +15786,31 @@ class Server:
         order that puts the best first. Literal, Enum and bool arguments complete by
         themselves.
 
-        ref: a prompt's name, or a template's URI
+        ref: a prompt's name, or a template's URI; it is registered before
         argument: which of its arguments
+
+        Raises ValueError if there is no such argument, TypeError for another function.
         """
+        if not isinstance(ref, str):
+            raise TypeError(
+                "completion: expected what it completes, as in "
+                f'@server.completion("review", "code"), got {show(ref)}'
+            )
+        self._registry.check_completed(ref, argument)
 
         def register(function: Function) -> Function:
-            count = len(read_parameters(function)[0])
+            check_handler("completion", function)
+            name = getattr(function, "__name__", type(function).__name__)
+            try:
+                check_yields(function, may_yield=True)
+                count = len(read_parameters(function)[0])
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}") from None
+            if count not in (1, 2):
+                raise TypeError(
+                    f"{name}: expected a function of the text so far, and if it likes "
+                    f"of the other arguments, got {count} parameters"
+                )
 
             def complete(ctx: Context, *given: object) -> list[str]:
                 values = call_function(ctx, function, *given[:count])
@@ -15700,6 +15856,7 @@ class Server:
 
     def _register(
         self,
+        noun: str,
         fn: Function | None,
         describe: Callable[[Function], tuple[str, str, Offer]],
     ) -> Any:
@@ -15709,11 +15866,18 @@ class Server:
         """
 
         def register(function: Function) -> Function:
+            check_handler(noun, function)
             kind, name, offer = describe(function)
             if offer.visible is not None:
                 check_function("visible", offer.visible, "ctx")
                 self._endpoint.may_block = True
-            self._registry.put(kind, name, offer)
+            before = self._registry.put(kind, name, offer)
+            if before is not None:
+                self._endpoint.log.warning(
+                    f"{noun} {name}: {tell_place(function)} takes the place of "
+                    f"{tell_place(before.signature.fn)}; remove_{noun}() goes before, "
+                    "where that is meant"
+                )
             self._endpoint.tell_list_changed(kind)
             return function
 
@@ -15805,7 +15969,14 @@ class Server:
                 f'transport: expected "stdio" or "http", got {show(transport)}'
             )
         if options:
-            raise ValueError(f'{", ".join(options)}: only with run("http", ...)')
+            given = [
+                f"{name}={value}" if type(value) is int else f"{name}=..."
+                for name, value in options.items()
+            ]
+            raise ValueError(
+                "stdio has no options; to serve HTTP, write "
+                f'run("http", {", ".join(given)})'
+            )
         with private_wire() as (reader, writer):
             self.serve(reader, writer)
             self._endpoint.log.flush(1.0)

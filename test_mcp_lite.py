@@ -5657,6 +5657,152 @@ class TestServerInProcess:
             with pytest.raises((TypeError, ValueError, KeyError), match=said):
                 wrong()
 
+    @pytest.mark.parametrize("noun", ["tool", "prompt", "resource"])
+    def test_what_is_no_function_is_told(self, noun):
+        """At once, with the remedy; and nothing is offered then."""
+        server = Server("s")
+        register = {
+            "tool": lambda fn: server.tool(fn),
+            "prompt": lambda fn: server.prompt(fn),
+            "resource": lambda fn: server.resource("x://y")(fn),
+        }[noun]
+
+        async def waits():
+            return "x"
+
+        async def yields_slowly():
+            yield "x"
+
+        def yields():
+            yield "x"
+
+        class Tools:
+            def method(self):
+                return "x"
+
+            @classmethod
+            def of_class(cls):
+                return "x"
+
+        for wrong, said in (
+            ("review", f'{noun}: expected a function, got "review"; .* name="review"'),
+            (5, f"{noun}: expected a function, got 5"),
+            (waits(), "register the function itself, without calling it"),
+            (vars(Tools)["of_class"], "register it when its class is complete"),
+            (Tools, "Tools: a class; register a function, or a method of one of"),
+            (Tools.method, r"method: self: .* register its method: Tools\(\)\.method"),
+            (functools.partial(yields), "partial: expected .* a function that calls"),
+            (print, "print: expected .* write a function that calls this"),
+            (yields, "yields: it yields; return a list of all"),
+            (yields_slowly, "yields_slowly: it yields; return a list of all"),
+        ):
+            with pytest.raises(TypeError, match=said):
+                register(wrong)
+        with Client(server) as client:
+            assert client.server_capabilities.keys() == {"logging"}
+        # What is right, in the same ways.
+        register(Tools().method)
+        register(Tools.of_class)
+
+    def test_functions_without_a_name(self):
+        """A resource has its URI; a tool or a prompt must be given one."""
+        server = Server("s")
+        server.add_resource("x://y", lambda: "x")
+        for register in (server.add_tool, server.add_prompt):
+            with pytest.raises(ValueError, match='"<lambda>": .*give it one by name='):
+                register(lambda: "x")
+            register(lambda: "x", name="x")
+        with Client(server) as client:
+            assert client.list_resources()[0]["name"] == "x://y"
+
+    def test_options_of_wrong_types_are_told(self):
+        """Each error names the option, what it takes, and what came."""
+
+        def fn():
+            return "x"
+
+        server = Server("s")
+        for make, option, value, expected in (
+            (Server, "version", 1.0, "text"),
+            (Server, "title", 5, "text"),
+            (Server, "instructions", ["x"], "text"),
+            (Server, "max_workers", "4", "an integer of at least 1"),
+            (Server, "page_size", 0, "an integer of at least 1"),
+            (Server, "max_message", True, "an integer of at least 1"),
+            (Server, "cache_ttl_ms", -1, "an integer of at least 0"),
+            (Server, "mask_errors", "no", "True or False"),
+            (Server, "run_on", 5, "a function that has jobs done"),
+            (Server, "icons", "x", "a list"),
+            (server.tool, "name", 5, "text"),
+            (server.tool, "annotations", "x", "a dict"),
+            (server.tool, "output_schema", "x", "a dict"),
+            (server.tool, "timeout", "5", "seconds, 0 or more"),
+            (server.tool, "timeout", -1, "seconds, 0 or more"),
+            (server.tool, "timeout", float("nan"), "seconds, 0 or more"),
+            (server.tool, "structured", "x", "True or False"),
+            (server.prompt, "description", 5, "text"),
+            (server.prompt, "meta", 5, "an object"),
+            (functools.partial(server.resource, "x://y"), "mime_type", 5, "text"),
+            (functools.partial(server.resource, "x://y"), "size", "5", "an integer"),
+        ):
+            text = f"^{option}: expected {expected}.*, got "
+            with pytest.raises((TypeError, ValueError), match=text):
+                make("s" if make is Server else fn, **{option: value})
+
+    def test_completions_of_nothing_are_told(self):
+        """Of an unknown prompt or argument, and by another kind of function."""
+        server = Server("s")
+
+        @server.prompt
+        def review(code: str):
+            return "x"
+
+        async def yields():
+            yield "x"
+
+        complete = functools.partial(server.completion, "review", "code")
+        for wrong, said in (
+            (lambda: server.completion("reviw", "code"), "did you mean review"),
+            (lambda: server.completion("review", "cod"), "did you mean code"),
+            (lambda: server.completion("review"), 'no argument ""; known: code'),
+            (lambda: server.completion(review), "@server.completion"),
+            (lambda: complete()("x"), "completion: expected a function"),
+            (lambda: complete()(lambda: ["x"]), "<lambda>: .* got 0 parameters"),
+            (lambda: complete()(yields), "yields: it yields"),
+        ):
+            with pytest.raises((TypeError, ValueError), match=said):
+                wrong()
+
+    def test_a_name_that_is_taken_is_warned_of(self, caplog):
+        """With both places; the later one counts. What was removed before is not."""
+        server = Server("s")
+
+        def first():
+            return "first"
+
+        def second():
+            return "second"
+
+        with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
+            server.add_tool(first, name="x")
+            server.add_tool(second, name="x")
+            server.remove_tool("x")
+            server.add_tool(first, name="x")
+            server.add_prompt(first, name="x")
+            server.add_resource("x://y", first)
+            server.add_resource("x://y", second)
+            server._endpoint.log.flush(SECONDS)
+            assert client.call("x") == "first" and client.read("x://y") == "second"
+        tool, resource = [record.getMessage() for record in caplog.records]
+        places = [
+            f"{fn.__qualname__} ({fn.__code__.co_filename}:"
+            f"{fn.__code__.co_firstlineno})"
+            for fn in (second, first)
+        ]
+        place = " takes the place of ".join(places)
+        assert tool.startswith(f"tool x: {place}; remove_tool()")
+        assert resource.startswith(f"resource x://y: {place}; remove_resource()")
+
     def test_help_explains_every_option(self):
         """The docstring of each public method names all that it can be given."""
         functions = [Server.__init__]
@@ -5681,7 +5827,7 @@ class TestServerInProcess:
         ):
             with pytest.raises(TypeError, match="nme|prot|port"):
                 wrong()
-        with pytest.raises(ValueError, match="^port: only with run"):
+        with pytest.raises(ValueError, match=r'write run\("http", port=1\)'):
             server.run("stdio", port=1)
 
     def test_state_keys_are_shared_and_rotated(self):
@@ -11877,7 +12023,9 @@ class TestHttpServer:
         """Those of HTTP, and transports that there are not, are told."""
         with pytest.raises(ValueError, match="^transport: .*pigeon"):
             server.run("carrier pigeon")
-        with pytest.raises(ValueError, match="^port, path: only with run.*http"):
+        with pytest.raises(
+            ValueError, match=r'write run\("http", port=8000, path=\.\.\.\)'
+        ):
             server.run(port=8000, path="/mcp")
 
     def test_contexts_that_serve_nobody(self, server, certificate):
