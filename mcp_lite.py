@@ -425,7 +425,12 @@ MAX_USED_STATES = 8 << 20
 # Beginnings and endings.
 PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initialize`
 DRAIN_SECONDS = 5.0  # for work in flight at the end; again, when it was cancelled
-TIDY_SECONDS = 1.0  # for what was cancelled before the end, to tidy up
+# For what was cancelled before the end, to tidy up. SIGTERM comes from a client that
+# kills a moment later, after EXIT_SECONDS as we do: then it is as long.
+TIDY_SECONDS = 1.0
+# For work in flight over HTTP, when SIGTERM comes. With what comes after it, less than
+# the ten seconds that `docker stop` gives.
+GRACE_SECONDS = 5.0
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
 STDERR_LINES = 20  # of a child, kept for the text of an error
@@ -433,8 +438,10 @@ MAX_STDERR_LINE = 2_000  # characters of one; a longer one comes in pieces
 MAX_STDERR = 4 << 20  # characters of lines that wait to be passed on; beyond, they go
 STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
 STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
-# A longer wait is done in slices: on Windows, Ctrl-C does not interrupt one.
-WAIT_SLICE = 0.2 if os.name == "nt" else 86400.0
+# A longer wait is done in slices, between which Python looks whether a signal has come.
+# On Windows, none interrupts a wait. Elsewhere, too, one may be missed: by the main
+# thread, if the system has interrupted another one, as some do that starts a thread.
+WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
 
 # HTTP: the requests.
 MAX_HEAD = 64 << 10  # bytes of a head
@@ -5652,8 +5659,8 @@ def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     """Block for the next item. Raises Empty after `seconds`; None waits without end.
 
     It ends in time, which inbox.get(timeout=seconds) does not promise; and Ctrl-C ends
-    it at once, on Windows within WAIT_SLICE. With 0 seconds, or fewer, it takes what is
-    there.
+    it at once, or at worst within WAIT_SLICE. With 0 seconds, or fewer, it takes what
+    is there.
     """
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
     while True:
@@ -5759,6 +5766,87 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
         return bool(poll.poll(0))
     except (OSError, ValueError):
         return True  # it is closed: the next call says so
+
+
+def is_broken(stream: Any) -> bool:
+    """Whether nobody is left to read what is written to a pipe or socket. Not always
+    seen: not on Windows, not of what has no descriptor."""
+    import select
+
+    if not hasattr(select, "poll"):
+        return False
+    try:
+        poll = select.poll()
+        # Asked for nothing, macOS would tell nothing.
+        poll.register(stream, select.POLLOUT)
+        return any(state & ~select.POLLOUT for _, state in poll.poll(0))
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+class StopSignals:
+    """Ctrl-C and SIGTERM as run() takes them, while it is inside of this.
+
+        RUNNING --the first signal--> TOLD to stop --a second one--> HURRIED
+
+    TOLD, it lets what runs come to an end, for a while; HURRIED, it waits for nothing
+    any more. A third one does what it would have done before. They raise nothing, so no
+    step of ours is torn apart: the handler puts STOP into the inbox, in which run()
+    looks.
+
+    Only on the main thread: elsewhere Python hears no signals. Only those signals that
+    the program has left as they were: a handler of its own, also one that ignores them,
+    is what it wants to be called. All is put back afterwards.
+    """
+
+    STOP = "stop"
+
+    def __init__(self) -> None:
+        self.inbox: SimpleQueue[str] = SimpleQueue()
+        # The names of those that came.
+        self.came: list[str] = []
+        # What they did before, by number.
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        if not on_main_thread():
+            return self
+        import signal
+
+        defaults = {
+            signal.SIGINT: signal.default_int_handler,
+            signal.SIGTERM: signal.SIG_DFL,
+        }
+        for number, default in defaults.items():
+            # ValueError: an interpreter beside the main one.
+            with suppress(ValueError):
+                if signal.getsignal(number) == default:
+                    self._before[number] = default
+                    signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        import signal
+
+        while self._before:
+            signal.signal(*self._before.popitem())
+
+    def _take(self, number: int, frame: object) -> None:
+        import signal
+
+        self.tell(signal.Signals(number).name)
+        if self.hurried:
+            self.__exit__()
+
+    def tell(self, name: str) -> None:
+        """Take a signal that came in another way, as KeyboardInterrupt."""
+        self.came.append(name)
+        self.inbox.put(self.STOP)
+
+    @property
+    def hurried(self) -> bool:
+        """Whether nothing is to be waited for any more."""
+        return len(self.came) > 1
 
 
 class Workers:
@@ -6438,6 +6526,8 @@ class Transport:
                            not, a helper thread calls it, none that calls the client
         details()          say what else is known of the other end, behind the text of
                            a Timeout
+        hung_up()          say whether the other end is sure to read nothing any more. A
+                           server asks when its input has ended; must not block
         describe_end(why)  make the exception for those who still wait at the end; may
                            take a moment
         close()            end it, so that read() and write() return or raise soon. By
@@ -6475,6 +6565,10 @@ class Transport:
     def read(self) -> bytes:
         """Block for the next bytes; b"" is the end. Raises OSError or ValueError."""
         raise NotImplementedError
+
+    def hung_up(self) -> bool:
+        """Whether the other end is sure to read nothing any more."""
+        return False
 
     def close(self) -> None:
         """End it. Called once, from any thread."""
@@ -7219,16 +7313,8 @@ class Connection:
                 waiter.finish(Answer(waiter, None, error))
 
     # Ending
-    def drain(self, seconds: float) -> bool:
-        """Block until all is answered and written, for `seconds` at most.
-
-        Returns whether all is answered.
-        """
-        self.helpers.nudge()
-        wait_until(self._is_drained, seconds)
-        return not self.protocol.in_flight
-
-    def _is_drained(self) -> bool:
+    def is_drained(self) -> bool:
+        """Whether all is answered and written."""
         with self._lock:
             return self._is_written() and not self.protocol.in_flight
 
@@ -8547,6 +8633,9 @@ class StreamTransport(Transport):
     def may_write(self, size: int) -> bool:
         return self._patient
 
+    def hung_up(self) -> bool:
+        return is_broken(self._writer)
+
     def close(self) -> None:
         # A socket's files keep it open, and a thread in its read: say the end to both.
         for stream in (self._writer, self._reader):
@@ -8592,56 +8681,92 @@ class Pump:
     SERVING = "serving"
     INPUT_ENDED = "the input has ended"
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, stop: StopSignals) -> None:
         self._connection = connection
+        self._stop = stop
         self._read = connection.transport.read
         # Never waited for: who cannot take it at once has nothing to read, and ends.
         self._reading = threading.Lock()
         # By readers, also those that are replaced.
         self._serving: list[Request] = []
-        self._signals: SimpleQueue[str] = SimpleQueue()
+        self._signals = stop.inbox
         # The caller does not look: who begins to serve must signal.
         self._parked = False
 
     def run(self) -> None:
-        """Serve until the input ends, or Ctrl-C; then wait for the work in flight.
+        """Serve until the input ends, or a signal comes; then end what is in flight.
 
-        What takes longer than DRAIN_SECONDS is cancelled, and after as long again left.
+        What came           is cancelled              and then left, if it is deaf
+        the input's end     after DRAIN_SECONDS       after as long again
+        that, and nobody    at once                   after TIDY_SECONDS: who reads
+            reads output                              nothing waits for nothing
+        Ctrl-C              at once                   after DRAIN_SECONDS
+        SIGTERM             at once: a client that    after TIDY_SECONDS: that client
+                            sends it wants no answer  kills soon
+        a second signal     at once                   at once
         """
         connection = self._connection
         closed = ConnectionClosed("the client closed the connection")
         try:
-            # After Ctrl-C, the reader stays in its read until the input ends.
-            with suppress(KeyboardInterrupt):
+            try:
                 self._look_after_readers()
-                # The last line may have no line break.
+            except KeyboardInterrupt:
+                # Here it was not ours to take: serve() is called, not run().
+                self._stop.tell("SIGINT")
+            if not self._stop.came:
+                # The last line may have no line break. After a signal, the reader stays
+                # in its read until the input ends.
                 connection.dispatch(connection.feed(b""))
             connection.fail_pending(closed)
             connection.endpoint.input_ended(connection)
-            if connection.drain(DRAIN_SECONDS):
-                # What was cancelled before the end may still be at it.
-                self._let_tidy_up(TIDY_SECONDS)
-            else:
-                late = f"still at work {DRAIN_SECONDS:g} s after the input's end"
-                connection.log.warning(f"{late}: cancelled")
-                connection.cancel_all()
-                self._let_tidy_up(DRAIN_SECONDS)
+            connection.helpers.nudge()
+            wait_until(self._is_drained, DRAIN_SECONDS)
+            self._let_tidy_up()
         finally:
             connection.close(closed)
 
-    def _let_tidy_up(self, seconds: float) -> None:
-        """Wait for handlers that were cancelled; for `seconds`, as some ignore it."""
-        until = time.monotonic() + seconds
-        wait_until(lambda: not self._serving, seconds)
-        self._connection.workers.close(until - time.monotonic())
-        self._connection.helpers.close(until - time.monotonic())
+    def _is_drained(self) -> bool:
+        """Whether there is nothing to wait for, before what is left is cancelled."""
+        connection = self._connection
+        # The client may leave now only; or when it was killed, a moment after its
+        # other end of the wire.
+        if connection.transport.hung_up():
+            connection.cancel_all()
+        return bool(self._stop.came) or connection.is_drained()
+
+    def _let_tidy_up(self) -> None:
+        """Cancel what is still in flight, and wait for it, and for what was cancelled
+        before."""
+        connection = self._connection
+        seconds = TIDY_SECONDS
+        if self._stop.came:
+            connection.log.debug(f"{self._stop.came[0]}: the server ends")
+        elif connection.protocol.in_flight:
+            late = f"still at work {DRAIN_SECONDS:g} s after the input's end"
+            connection.log.warning(f"{late}: cancelled")
+            seconds = DRAIN_SECONDS
+        if self._stop.came == ["SIGINT"]:
+            seconds = DRAIN_SECONDS
+        connection.cancel_all()
+        wait_until(self._is_tidy, seconds)
+
+    def _is_tidy(self) -> bool:
+        if self._stop.hurried:
+            return True
+        connection = self._connection
+        # In this order: what still runs here may need the helpers.
+        return (
+            not self._serving
+            and connection.workers.close(0.0)
+            and connection.helpers.close(0.0)
+        )
 
     def _look_after_readers(self) -> None:
         """Look whether a reader is needed, and start it, until the input ends."""
         signal = self.SERVING
         quiet_looks = 0
         served_before: list[Request] = []
-        while signal != self.INPUT_ENDED:
+        while signal not in (self.INPUT_ENDED, StopSignals.STOP):
             # The first time, there is none yet.
             serving = list(self._serving)
             if serving == served_before and not self._reading.locked():
@@ -9856,6 +9981,19 @@ class HttpConnection(Connection):
             request.row.stays_open for request in in_flight
         )
 
+    def stop_listening(self, final: bool) -> None:
+        """Take no more from the client, and end the stream for what may come.
+
+        In HTTP+SSE that is where answers go, too: so there, unless this is `final`, not
+        before the last one.
+        """
+        # What a handler has asked nobody can answer any more.
+        self.fail_pending(ConnectionClosed("the server was closed"))
+        self.flush()
+        is_needed = self.one_stream and self.protocol.in_flight and not final
+        if self.listening is not None and not is_needed:
+            self.listening.end()
+
     def keep(self, size: int) -> bool:
         return self.budget.take(size)
 
@@ -10989,7 +11127,8 @@ class HttpEndpoint:
     def close(self, final: bool) -> None:
         """End what only listens; if `final`, also sessions and what still runs.
 
-        What runs on the thread that calls this is not cancelled.
+        What runs on the thread that calls this is not cancelled. Again before that, it
+        also ends what listens for an answer that has come by then.
         """
         serving = list(self._serving.items())
         me = threading.get_ident()
@@ -10997,9 +11136,7 @@ class HttpEndpoint:
         sessions = list(self._sessions.values())
         for connection in {*sessions, *(connection for _, connection in serving)}:
             self.server.input_ended(connection)
-            connection.flush()
-            if connection.listening is not None:
-                connection.listening.end()
+            connection.stop_listening(final)
             if not final or connection in mine:
                 continue
             if connection.session_id is not None:
@@ -11227,9 +11364,10 @@ class _SocketShell(Shell, _RequestHandler):
         if self._left:
             self._skip_body()
         if self.server.closing.is_set():
-            # If it was this handler that closed the server, nobody has waited for us.
-            self.server.endpoint.close(True)
             self.close_connection = True
+            if self.server.closed_by == self._thread:
+                # It was this handler: nobody has waited for us.
+                self.server.endpoint.close(True)
 
     def _allow(self, seconds: float) -> None:
         """Begin a step that may take so long."""
@@ -11464,7 +11602,9 @@ class HttpServer(_TcpServer):
         self._log = endpoint.log
         self._max_connections = max_connections
         self._ssl = ssl_context
-        self.closing = threading.Event()  # which Server.run waits for
+        self.closing = threading.Event()
+        # The thread that has called close().
+        self.closed_by: int | None = None
         self._lock = threading.Lock()
         # The thread of each connection, and whose it is; guarded by _lock.
         self._serving: dict[Socket, tuple[threading.Thread, str]] = {}
@@ -11499,6 +11639,23 @@ class HttpServer(_TcpServer):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    def serve_until(self, stop: StopSignals, grace: float) -> None:
+        """Block until a signal comes; then close, and wait for handlers.
+
+        After Ctrl-C they are cancelled at once, and nobody waits for longer than
+        DRAIN_SECONDS; after SIGTERM, they are cancelled in `grace` seconds, and get
+        half of DRAIN_SECONDS then. A second signal ends all waiting.
+        """
+        try:
+            get_within(stop.inbox, None)
+        except KeyboardInterrupt:
+            # Of a handler of the program's own.
+            stop.tell("SIGINT")
+        if stop.came[0] == "SIGINT":
+            self._close(0.0, DRAIN_SECONDS, stop)
+        else:
+            self._close(grace, DRAIN_SECONDS / 2, stop)
+
     def close(self) -> None:
         """Take no more requests, end what listens, and wait for handlers.
 
@@ -11506,8 +11663,13 @@ class HttpServer(_TcpServer):
         half, nobody waits for them any longer. Idempotent, from any thread: a handler's
         too, which is not waited for.
         """
+        self._close(DRAIN_SECONDS / 2, DRAIN_SECONDS / 2, StopSignals())
+
+    def _close(self, grace: float, patience: float, stop: StopSignals) -> None:
+        """Have handlers cancelled after `grace`, and wait for them in all patience."""
         if self.closing.is_set():
             return
+        self.closed_by = threading.get_ident()
         self.closing.set()
         self.shutdown()
         self.endpoint.look_after()  # who has hung up need not be waited for
@@ -11521,11 +11683,17 @@ class HttpServer(_TcpServer):
         others = {
             sock: thread for sock, (thread, _) in serving.items() if thread is not me
         }
-        for final in (False, True):
-            self.endpoint.close(final)
-            until = time.monotonic() + DRAIN_SECONDS / 2
-            for thread in others.values():
-                thread.join(max(0.0, until - time.monotonic()))
+
+        def have_ended() -> bool:
+            return stop.hurried or join_all(others.values(), 0.0)
+
+        for final, seconds in ((False, grace), (True, patience)):
+            until = time.monotonic() + seconds
+            is_over = False
+            while not is_over:
+                self.endpoint.close(final)
+                left = until - time.monotonic()
+                is_over = wait_until(have_ended, min(left, TICK_SECONDS)) or left <= 0
         for sock in others:
             shut(sock)
 
@@ -15942,6 +16110,7 @@ class Server:
             max_sessions: int = MAX_SESSIONS,
             session_seconds: float = SESSION_SECONDS,
             ssl_context: SSLContext | None = None,
+            grace: float = GRACE_SECONDS,
         ) -> None: ...
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
@@ -15949,9 +16118,15 @@ class Server:
 
         transport: "stdio" serves one client on stdin and stdout until the input ends
             (basic/transports/stdio.md); meanwhile print() and child processes write to
-            stderr, and input() finds nothing. "http" serves until Ctrl-C, and says on
-            stderr where
-        options: for "http" only: those of start_http, but port=8000 unless given
+            stderr, and input() finds nothing. "http" serves until a signal comes, and
+            says on stderr where
+        options: for "http" only: those of start_http, but port=8000 unless given; and
+            `grace`, the seconds that handlers get when SIGTERM comes
+
+        On the main thread, Ctrl-C ends it, and so does SIGTERM, unless the program has
+        a handler of its own for that. Handlers are cancelled, and get a moment to tidy
+        up: see Pump.run and HttpServer.serve_until. Then it returns, and what follows
+        is run: without more, the exit status is 0. A second signal ends all waiting.
 
         Raises ValueError for another transport, for "stdio" with options, and as
         start_http does.
@@ -15959,10 +16134,11 @@ class Server:
         if transport == "http":
             if options.get("sock") is None:
                 options.setdefault("port", 8000)
-            with suppress(KeyboardInterrupt), self.start_http(**options) as http:
+            grace = options.pop("grace", GRACE_SECONDS)
+            check_seconds("grace", grace)
+            with StopSignals() as stop, self.start_http(**options) as http:
                 say(f"{self.name}: {http.url} (Ctrl-C ends it)")
-                while not http.closing.wait(1.0):
-                    pass
+                http.serve_until(stop, grace)
             return
         if transport != "stdio":
             raise ValueError(
@@ -15977,8 +16153,8 @@ class Server:
                 "stdio has no options; to serve HTTP, write "
                 f'run("http", {", ".join(given)})'
             )
-        with private_wire() as (reader, writer):
-            self.serve(reader, writer)
+        with StopSignals() as stop, private_wire() as (reader, writer):
+            self._serve(reader, writer, stop)
             self._endpoint.log.flush(1.0)
 
     def start_http(
@@ -16132,9 +16308,12 @@ class Server:
         reader: where the client's messages come from: a socket's makefile("rb"), say
         writer: where the answers go: its makefile("wb")
         """
+        self._serve(reader, writer, StopSignals())
+
+    def _serve(self, reader: Any, writer: Any, stop: StopSignals) -> None:
         connection = self.connect(StreamTransport(reader, writer))
         try:
-            Pump(connection).run()
+            Pump(connection, stop).run()
         finally:
             self.disconnect(connection)
 

@@ -31,6 +31,7 @@ import pathlib
 import queue
 import random
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -12475,6 +12476,178 @@ class TestHttpServer:
             finally:
                 process.kill()
 
+    @staticmethod
+    @contextlib.contextmanager
+    def at_work(tmp_path, setting, options, *, module=False):
+        """A server process on HTTP, and what is at work there: a function that calls
+        `work`, until the file `go` is there, or `deaf`; and one that waits for the end.
+        """
+        folder = tmp_path / "server"
+        folder.mkdir()
+        command = program(
+            folder,
+            f"""
+            {setting}
+            server = Server("s")
+            @server.tool
+            def work(name: str, ctx: Context) -> str:
+                open(name, "w").close()
+                try:
+                    while not os.path.exists("go"):
+                        ctx.sleep(0.01)
+                except Cancelled:
+                    open(name + "-cancelled", "w").close()
+                    raise
+                return "finished"
+            @server.tool
+            def ask(name: str, ctx: Context) -> str:
+                open(name, "w").close()
+                try:
+                    ctx.elicit("?", {{"type": "object", "properties": {{}}}})
+                except ConnectionClosed:
+                    return "nobody answers"
+            @server.tool
+            def deaf(name: str) -> str:
+                open(name, "w").close()
+                time.sleep(600)
+            server.add_tool(lambda: "here", name="here")
+            import socket
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+            print(port, flush=True)
+            server.run("http", port=port, {options})
+            print("after")
+            """,
+        )
+        if module:
+            command = [sys.executable, "-m", "program"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder
+        ) as process:
+            try:
+                site = types.SimpleNamespace(port=int(process.stdout.readline()))
+
+                def is_open():
+                    with contextlib.suppress(OSError), socket.create_connection(
+                        ("127.0.0.1", site.port), SECONDS
+                    ):
+                        return True
+
+                eventually(is_open)
+                site.is_open = is_open
+                site.folder = folder
+                site.process = process
+                yield site
+            finally:
+                process.kill()
+
+    @staticmethod
+    def has_ended_well(process):
+        """Whether it has ended as a supervisor expects, with what follows run()."""
+        out, err = process.communicate(timeout=SECONDS)
+        return (process.returncode, out) == (0, b"after\n") and b"Traceback" not in err
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    def test_sigterm_lets_handlers_finish(self, tmp_path):
+        """No more connections are taken, what listens and what asks ends; what is at
+        work has its grace, and is answered: in both eras, and in HTTP+SSE.
+        """
+        options = "grace=600.0"
+        with self.at_work(
+            tmp_path, "pass", options, module=True
+        ) as site, contextlib.ExitStack() as stack:
+            enter = stack.enter_context
+            session = Web(site).open(capabilities={"elicitation": {}})
+            listening = enter(session.stream())
+            modern_listening = enter(Web(site).stream("POST", LISTEN))
+            next_message(modern_listening)
+            old = Client(f"http://127.0.0.1:{site.port}/sse", version="2024-11-05")
+            enter(old)
+            answers = {}
+
+            def call(name, send):
+                answers[name] = send()
+
+            sending = {
+                "modern": lambda: Web(site).post(call_tool("work", name="modern"))[2],
+                "legacy": lambda: session.post(call_legacy("work", name="legacy"))[2],
+                "ask": lambda: session.post(call_legacy("ask", 2, name="ask"))[2],
+                "old": lambda: old.call("work", name="old"),
+            }
+            callers = [
+                threading.Thread(target=call, args=item) for item in sending.items()
+            ]
+            for caller in callers:
+                caller.start()
+            for name in sending:
+                eventually((site.folder / name).exists, name)
+            site.process.send_signal(signal.SIGTERM)
+            assert not any(event["message"] for event in events_of(listening))
+            assert "result" in next_message(modern_listening)
+            callers[2].join(SECONDS)
+            assert "nobody answers" in str(answers["ask"])
+            eventually(lambda: not site.is_open())
+            assert list(answers) == ["ask"]
+            (site.folder / "go").touch()
+            for caller in callers:
+                caller.join(SECONDS)
+            assert "finished" in str(answers["modern"])
+            assert "finished" in str(answers["legacy"])
+            assert answers["old"] == "finished"
+            assert self.has_ended_well(site.process)
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    @pytest.mark.parametrize(
+        "numbers, seconds, options",
+        [
+            (["SIGINT"], 600.0, "grace=600.0"),
+            (["SIGTERM"], 600.0, "grace=0.1"),
+            (["SIGTERM", "SIGTERM"], 600.0, "grace=600.0"),
+            (["SIGTERM", "SIGINT"], 600.0, "grace=0.1"),
+            (["SIGTERM"], 0.2, "grace=0.1"),
+        ],
+    )
+    def test_signals_cancel_handlers(self, tmp_path, numbers, seconds, options):
+        """Ctrl-C at once, SIGTERM when its grace is over; who is deaf to that is left
+        after a while, and a second signal ends all waiting.
+        """
+        setting = f"mcp_lite.DRAIN_SECONDS = {seconds}"
+        names = ["modern", "legacy"]
+        with self.at_work(tmp_path, setting, options) as site:
+            if len(numbers) > 1 or seconds < 600:
+                names.append("deaf")
+            session = Web(site).open()
+            messages = [call_tool("work", name="modern")]
+            messages.append(call_legacy("work", name="legacy"))
+            messages.append(call_tool("deaf", name="deaf"))
+
+            def send(web, message):
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    web.post(message)
+
+            callers = []
+            for name, message in zip(names, messages):
+                web = session if name == "legacy" else Web(site)
+                callers.append(threading.Thread(target=send, args=(web, message)))
+                callers[-1].start()
+                eventually((site.folder / name).exists, name)
+            for number in numbers:
+                site.process.send_signal(getattr(signal, number))
+                eventually(lambda: not site.is_open())
+            assert self.has_ended_well(site.process)
+            for caller in callers:
+                caller.join(SECONDS)
+            if len(numbers) == 1:
+                assert (site.folder / "modern-cancelled").exists()
+                assert (site.folder / "legacy-cancelled").exists()
+
+    @pytest.mark.parametrize("grace", [-1, "5", float("nan")])
+    def test_a_wrong_grace(self, server, grace):
+        """It is refused at once."""
+        with pytest.raises(ValueError, match="grace: expected seconds"):
+            server.run("http", port=0, grace=grace)
+
 
 class TestWsgi:
     """The HTTP endpoint behind the standard library's WSGI server."""
@@ -20597,7 +20770,7 @@ class TestFaults:
 
     @staticmethod
     @contextlib.contextmanager
-    def at_work(tmp_path, setting, first="pass"):
+    def at_work(tmp_path, setting, first="pass", after="pass"):
         """A server process with a tool at work, which does this first."""
         command = program(
             tmp_path,
@@ -20610,9 +20783,10 @@ class TestFaults:
                 ctx.info("begun")
                 ctx.sleep(600)
             server.run()
+            {after}
             """,
         )
-        with Wire(command) as wire:
+        with Wire(command, subprocess.PIPE) as wire, wire.process.stderr:
             wire.open()
             wire.send(request("tools/call", {"name": "work"}))
             assert wire.read()["params"]["data"] == "begun"
@@ -20621,18 +20795,143 @@ class TestFaults:
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
     def test_a_signal_at_work(self, tmp_path, number):
-        """The server ends, though handlers are at work;
-        by Ctrl-C in good order, with them cancelled.
+        """The server ends in good order, its handlers cancelled at once; run() returns,
+        quietly, and the signals do what they did before.
         """
         marks = (
             f"ctx.on_cancel(lambda: open({str(tmp_path / 'cancelled')!r}, 'w').close())"
         )
-        with self.at_work(tmp_path, "mcp_lite.DRAIN_SECONDS = 0.1", marks) as process:
+        after = (
+            "print([signal.getsignal(each) for each in (2, 15)]"
+            " == [signal.default_int_handler, signal.SIG_DFL])"
+        )
+        with self.at_work(
+            tmp_path, "mcp_lite.DRAIN_SECONDS = 600.0", marks, after
+        ) as process:
             process.send_signal(getattr(signal, number))
-            assert process.wait(SECONDS) == (
-                0 if number == "SIGINT" else -signal.SIGTERM
+            assert process.wait(SECONDS) == 0
+            assert (tmp_path / "cancelled").exists()
+            assert process.stdout.read() == b"True\n"
+            assert process.stderr.read() == b""
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    @pytest.mark.parametrize("numbers", [["SIGTERM"], ["SIGINT", "SIGINT"]])
+    def test_a_signal_to_the_deaf(self, tmp_path, numbers):
+        """A tool that does not hear that it is cancelled holds SIGTERM up no longer
+        than a client waits before it kills; a second signal ends all waiting.
+        """
+        deaf = "ctx.info('begun'); time.sleep(600)"
+        ended = "mcp_lite.Pump._let_tidy_up"
+        setting = f"""mcp_lite.DRAIN_SECONDS = 600.0
+            mcp_lite.TIDY_SECONDS = {0.2 if len(numbers) == 1 else 600.0}
+            tidy_up = {ended}
+            def told(self):
+                print("told", file=sys.stderr, flush=True)
+                tidy_up(self)
+            {ended} = told
+        """
+        with self.at_work(tmp_path, setting, deaf) as process:
+            process.send_signal(getattr(signal, numbers[0]))
+            assert process.stderr.readline() == b"told\n"
+            for number in numbers[1:]:
+                process.send_signal(getattr(signal, number))
+            assert process.wait(SECONDS) == 0
+            assert process.stderr.read() == b""
+
+    @pytest.mark.skipif(not hasattr(select, "poll"), reason="POSIX")
+    def test_a_client_is_killed(self, tmp_path):
+        """Its server ends, whatever its tools are at: nobody is left to read it."""
+        pid = tmp_path / "pid"
+        (tmp_path / "server").mkdir()
+        serving = program(
+            tmp_path / "server",
+            f"""
+            mcp_lite.DRAIN_SECONDS = 600.0
+            mcp_lite.TIDY_SECONDS = 0.2
+            server = Server("s")
+            both = threading.Barrier(2)
+            @server.tool
+            def work(ctx: Context) -> str:
+                both.wait()
+                ctx.sleep(600)
+            @server.tool
+            def deaf() -> str:
+                both.wait()
+                with open({str(tmp_path / "new")!r}, "w") as file:
+                    file.write(str(os.getpid()))
+                os.rename(file.name, {str(pid)!r})
+                time.sleep(600)
+            server.run()
+            """,
+        )
+        command = program(
+            tmp_path,
+            f"""
+            client = Client({serving!r}).connect()
+            calls = [client.start_call(name) for name in ("work", "deaf")]
+            calls[0].result()
+            """,
+        )
+        with subprocess.Popen(command) as process:
+            eventually(pid.exists)
+            process.kill()
+        eventually(lambda: is_gone(int(pid.read_text())), "the end of the server")
+
+    @pytest.mark.skipif(not hasattr(socket, "socketpair"), reason="POSIX")
+    @pytest.mark.parametrize("wire", ["pipe", "socket", "file"])
+    def test_the_input_ends_and_somebody_reads(self, tmp_path, wire):
+        """What is at work then is answered, whatever the answers go through; some
+        clients have sockets for pipes.
+        """
+        go = tmp_path / "go"
+        ended = "mcp_lite.Pump._is_drained"
+        command = program(
+            tmp_path,
+            f"""
+            looks = []
+            is_drained = {ended}
+            def look(self):
+                looks.append(1)
+                # By the second look, the first has cancelled nothing.
+                open({str(go)!r}, "a").close() if len(looks) == 3 else None
+                return is_drained(self)
+            {ended} = look
+            server = Server("s")
+            @server.tool
+            def work(ctx: Context) -> str:
+                while not os.path.exists({str(go)!r}):
+                    ctx.sleep(0.001)
+                return "finished"
+            server.run()
+            """,
+        )
+        with contextlib.ExitStack() as stack:
+            enter = stack.enter_context
+            if wire == "file":
+                reading = theirs = enter(io.FileIO(tmp_path / "answers", "w+"))
+            elif wire == "socket":
+                ours, theirs = map(enter, socket.socketpair())
+                reading = enter(ours.makefile("rb"))
+            else:
+                reading = theirs = None
+            process = enter(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE if theirs is None else theirs,
+                )
             )
-            assert (tmp_path / "cancelled").exists() == (number == "SIGINT")
+            if wire == "socket":
+                theirs.close()
+            message = json.dumps(request("tools/call", modern(name="work")))
+            process.stdin.write(message.encode() + b"\n")
+            process.stdin.close()
+            if wire == "file":
+                process.wait(SECONDS)
+                reading.seek(0)
+            answer = json.loads((reading or process.stdout).readline())
+            assert answer["result"]["content"][0]["text"] == "finished"
+            assert process.wait(SECONDS) == 0
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_a_program_s_own_sigterm(self, tmp_path):
