@@ -12674,9 +12674,10 @@ def describe_refusal(
 ###############################################################################
 # What is kept of a login, and where: in a file for all processes, in a dict, or where two
 # functions of the user's put it. How it was got is not known here.
-# What is kept of a login: what each request shows, and what a refresh needs; maybe when
-# it is time for that, by the clock of this machine, which may be wrong: nothing but an
-# early renewal hangs on it. A token has to fit into a header.
+
+# What each request shows, and what a refresh needs; maybe when it is time for that, by
+# the clock of this machine, which may be wrong: nothing but an early renewal hangs on it.
+# A token has to fit into a header.
 _TEXT = {"type": "string"}
 RECORD = {
     "type": "object",
@@ -12810,8 +12811,8 @@ class _FileStore(_Store):
                     file.flush()
                     os.fsync(descriptor)
                 # On Windows, not while another process reads.
-                replace = partial(_replace, temporary, self._path)
-                if not wait_until(replace, TIDY_SECONDS):
+                replace = partial(os.replace, temporary, self._path)
+                if not wait_until(partial(_try, replace), TIDY_SECONDS):
                     raise PermissionError(f"{self._path} cannot be replaced")
             finally:
                 with suppress(OSError):
@@ -12820,8 +12821,6 @@ class _FileStore(_Store):
 
 def open_store(store: Any) -> _Store:
     """What OAuth(store=) stands for. Raises TypeError."""
-    if store is None:
-        store = {}
     if isinstance(store, dict):
         return _Store(store.get, partial(_put, store))
     if isinstance(store, tuple):
@@ -12836,10 +12835,11 @@ def _put(records: Json, url: str, record: Json | None) -> None:
         records[url] = record
 
 
-def _replace(source: str, target: str) -> bool:
+def _try(action: Job) -> bool:
+    """Whether no other process is in the way."""
     try:
-        os.replace(source, target)
-    except PermissionError:
+        action()
+    except (BlockingIOError, PermissionError):
         return False
     return True
 
@@ -12852,32 +12852,22 @@ def _file_lock(path: str, left: Callable[[], float]) -> Iterator[None]:
     file stays.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    if sys.platform == "win32":
+        import msvcrt
+
+        lock = partial(msvcrt.locking, descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        lock = partial(fcntl.flock, descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
-        while not _try_lock(descriptor):
+        while not _try(lock):
             if left() <= 0:
                 raise AuthorizationError(f"store: {path}: another process has the lock")
             time.sleep(TICK_SECONDS)
         yield
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:
-        # A file system without locks: better none than no store.
-        return True
-    return True
 
 
 ###############################################################################
@@ -13005,8 +12995,15 @@ class _Doorstep(HttpEndpoint):
         """Listen at a URL; without a port, at a free one: RFC 8252 has it that
         authorization servers "MUST allow any port". Raises OSError."""
         url = _split(uri)
-        host = str(url.hostname)
-        return listen_http(self, host, url.port or 0, None, url.path, MAX_BROWSER, None)
+        return listen_http(
+            self,
+            str(url.hostname),
+            url.port or 0,
+            None,
+            url.path,
+            MAX_BROWSER,
+            None,
+        )
 
     def visit(self, url: str) -> str | None:
         """Send the user to a URL, and block for the answer. None if no time is left."""
@@ -13093,6 +13090,8 @@ class _Login:
         self._access = access
         self._options = access.options
         self._url = access.url
+        # A server elsewhere has no reason to send us to this machine.
+        self._near = is_near(access.url)
         # Of the refusal that has led here.
         self.challenge = challenge
         # What is kept from before; {} if nothing is.
@@ -13131,7 +13130,9 @@ class _Login:
         plan = {
             "issuer": issuer,
             "resource": place if options.send_resource else None,
-            "token_endpoint": self._endpoint(server, "token_endpoint"),
+            "token_endpoint": check_url(
+                f"{issuer}: token_endpoint", server.get("token_endpoint"), self._near
+            ),
             "scopes": self._choose_scopes(resource, server),
         }
         form = {"grant_type": GRANTS[options.grant]}
@@ -13154,14 +13155,20 @@ class _Login:
         body: bytes | None = None,
     ) -> Reply:
         """GET a document, or POST a body. A GET follows redirects, but not to another
-        host. A server elsewhere has no reason to send us to this machine."""
-        target = _split(check_url(name, url, is_near(self._url)))
+        host."""
+        target = _split(check_url(name, url, self._near))
         seconds = min(AUTH_SECONDS, self.left())
-        context = self._access.ssl_context
+        # Some authorization servers answer with JSON only if they are asked to.
+        asked: Headers = {"Accept": f"{JSON_TYPE}, {EVENT_TYPE}", **headers}
         with naming(f"{name}: {show_url(target)}: no good answer within {seconds:g} s"):
             for _ in range(MAX_REDIRECTS):
                 reply = fetch(
-                    target, {**headers}, body, context, seconds, self._is_wanted
+                    target,
+                    asked,
+                    body,
+                    self._access.ssl_context,
+                    seconds,
+                    self._is_wanted,
                 )
                 moved = follow_reference(target, reply.headers.get("Location", ""))
                 if body or reply.status not in (301, 302, 307, 308) or moved is None:
@@ -13169,10 +13176,10 @@ class _Login:
                 target = moved
         return reply
 
-    def _read_first(self, name: str, places: list[str]) -> tuple[str, Json]:
+    def _read_first(self, name: str, places: Iterable[str | None]) -> tuple[str, Json]:
         """The first document that there is at these places, and its place; or {}."""
-        for place in dict.fromkeys(places):
-            reply = self.fetch(name, place, {"Accept": JSON_TYPE})
+        for place in filter(None, dict.fromkeys(places)):
+            reply = self.fetch(name, place, {})
             if reply.status >= 500:
                 # There is one, perhaps: no time to guess.
                 raise AuthorizationError(f"{place}: HTTP {reply.status}")
@@ -13183,9 +13190,8 @@ class _Login:
     def _find_resource(self) -> Json:
         """The metadata of the server; {} if it has none, as before 2025-06-18."""
         name = "oauth-protected-resource"
-        told = self.challenge.get("resource_metadata")
-        places = [told] if told else []
-        places += [
+        places = [
+            self.challenge.get("resource_metadata"),
             _well_known(self._url, name),
             _well_known(_origin_of(self._url), name),
         ]
@@ -13195,7 +13201,7 @@ class _Login:
             # contained in the response MUST NOT be used". What the server is a part of
             # will do, too.
             resource = document.get("resource")
-            check_url(f"{place}: resource", resource, is_near(self._url))
+            check_url(f"{place}: resource", resource, self._near)
             if not _is_within(self._url, str(resource)):
                 raise AuthorizationError(
                     f"{place}: resource: expected {_resource_id(self._url)}, "
@@ -13227,7 +13233,7 @@ class _Login:
     def _read_server(self, issuer: str, is_assumed: bool) -> Json:
         """The metadata of an issuer. One is assumed where a server names none, as in
         2025-03-26, basic/authorization.md: the server itself, at its root."""
-        check_url("issuer", issuer, is_near(self._url))
+        check_url("issuer", issuer, self._near)
         places = [
             _well_known(issuer, "oauth-authorization-server"),
             _well_known(issuer, "openid-configuration"),
@@ -13254,24 +13260,20 @@ class _Login:
             )
         return server
 
-    def _endpoint(self, server: Json, name: str) -> str:
-        place = f"{server['issuer']}: {name}"
-        return check_url(place, server.get(name), is_near(self._url))
-
     def _choose_scopes(self, resource: Json, server: Json) -> list[str]:
         """basic/authorization/index.md#scope-selection-strategy, and what was asked for
         before: "the union of the client's previously requested scope set and the scopes
         from the current challenge"."""
-        options = self._options
+        scopes = self._options.scopes
         challenged = self.challenge.get("scope", "").split()
-        scopes = challenged or _texts_in(resource, "scopes_supported")
-        has_offline = "offline_access" in _texts_in(server, "scopes_supported")
-        if options.scopes is not None:
-            wants_more = self.challenge.get("error") == "insufficient_scope"
-            scopes = options.scopes + (challenged if wants_more else [])
-        elif has_offline and scopes and options.grant == "authorization_code":
-            # It stands for a refresh token.
-            scopes = [*scopes, "offline_access"]
+        if scopes is None:
+            scopes = challenged or _texts_in(resource, "scopes_supported")
+            has_offline = "offline_access" in _texts_in(server, "scopes_supported")
+            if has_offline and scopes and self._options.grant == "authorization_code":
+                # It stands for a refresh token.
+                scopes = [*scopes, "offline_access"]
+        elif self.challenge.get("error") == "insufficient_scope":
+            scopes = scopes + challenged
         return list(dict.fromkeys([*self.record.get("scopes", ()), *scopes]))
 
     # Who we are there: basic/authorization/client-registration.md
@@ -13280,9 +13282,9 @@ class _Login:
         options = self._options
         if options.client_id is not None:
             return self._client(server, options.client_id, options.client_secret)
-        url = options.client_metadata_url
-        if url and server.get("client_id_metadata_document_supported") is True:
-            return self._client(server, url, None)
+        reads_documents = server.get("client_id_metadata_document_supported") is True
+        if options.client_metadata_url and reads_documents:
+            return self._client(server, options.client_metadata_url, None)
         known = self.record.get("client", {})
         if known.get("redirect_uri") == redirect_uri:
             return dict(known)
@@ -13293,8 +13295,8 @@ class _Login:
         offered = _texts_in(server, "token_endpoint_auth_methods_supported")
         method = "none"
         if secret:
-            is_basic = not offered or "client_secret_basic" in offered
-            method = "client_secret_basic" if is_basic else "client_secret_post"
+            is_post = offered and "client_secret_basic" not in offered
+            method = "client_secret_post" if is_post else "client_secret_basic"
         elif self._options.assertion and self._options.grant != "jwt-bearer":
             method = "private_key_jwt"
         return {
@@ -13305,9 +13307,9 @@ class _Login:
 
     def _register(self, server: Json, redirect_uri: str) -> Json:
         """RFC 7591."""
-        offered = _texts_in(server, "token_endpoint_auth_methods_supported")
-        default = "client_secret_basic" if not offered else "none"
-        wanted = [each for each in AUTH_METHODS if each in offered] or [default]
+        name = "token_endpoint_auth_methods_supported"
+        offered = _texts_in(server, name) or ["client_secret_basic"]
+        wanted = [each for each in AUTH_METHODS if each in offered]
         about = {
             "client_name": self._options.client_name,
             "redirect_uris": [redirect_uri],
@@ -13315,7 +13317,7 @@ class _Login:
             "application_type": "native" if is_near(redirect_uri) else "web",
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
-            "token_endpoint_auth_method": wanted[0],
+            "token_endpoint_auth_method": wanted[0] if wanted else "none",
         }
         # Where there is none, somebody else has to register us.
         name = f"{server['issuer']}: registration_endpoint, for want of a client_id="
@@ -13323,9 +13325,9 @@ class _Login:
         reply = self.fetch(name, url, _JSON, encode_message(about))
         told = reply.document
         if reply.status not in (200, 201) or not isinstance(told.get("client_id"), str):
-            said = error_words(told, "no client_id")
             raise AuthorizationError(
-                f"registration: {url}: HTTP {reply.status}: {said}",
+                f"registration: {url}: HTTP {reply.status}: "
+                f"{error_words(told, 'no client_id')}",
                 str(url),
                 reply.status,
             )
@@ -13360,11 +13362,14 @@ class _Login:
                 "code_challenge": _digest(verifier),
                 "code_challenge_method": "S256",
             }
-            scope = " ".join(plan["scopes"])
-            add_given(query, scope=scope or None, resource=plan["resource"])
-            place = self._endpoint(server, "authorization_endpoint")
-            mark = "&" if "?" in place else "?"
-            came = visit(place + mark + urlencode(query))
+            scopes = " ".join(plan["scopes"]) or None
+            add_given(query, scope=scopes, resource=plan["resource"])
+            page = check_url(
+                f"{server['issuer']}: authorization_endpoint",
+                server.get("authorization_endpoint"),
+                self._near,
+            )
+            came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
         if not isinstance(came, str):
             raise AuthorizationError(
                 "the login was given up: no answer came from the browser within "
@@ -13406,8 +13411,10 @@ class _Login:
                 f"iss: expected {server['issuer']}, got {show(issuer)}"
             )
         if "error" in answer or not answer.get("code"):
-            told = error_words(answer, "no code")
-            raise AuthorizationError(f"{server['issuer']}: the login failed: {told}")
+            raise AuthorizationError(
+                f"{server['issuer']}: the login failed: "
+                f"{error_words(answer, 'no code')}"
+            )
         return answer["code"]
 
     # Tokens
@@ -13415,7 +13422,6 @@ class _Login:
         """POST to the token endpoint, as the client that the plan has."""
         from urllib.parse import urlencode
 
-        access = self._access
         endpoint = plan["token_endpoint"]
         # "MUST be included in both authorization requests and token requests."
         add_given(form, resource=plan["resource"])
@@ -13423,14 +13429,14 @@ class _Login:
         body = urlencode(form).encode("ascii")
         # RFC 9449, section 8: the same again, with the nonce.
         for _ in range(2):
-            proof = access.prove("POST", endpoint)
+            proof = self._access.prove("POST", endpoint)
             reply = self.fetch("token_endpoint", endpoint, {**headers, **proof}, body)
-            access.nonces[endpoint] = reply.headers.get("DPoP-Nonce")
+            self._access.nonces[endpoint] = reply.headers.get("DPoP-Nonce")
             if reply.document.get("error") != "use_dpop_nonce":
                 break
         if reply.status != 200 or "access_token" not in reply.document:
-            sent = {**plan["client"], **form}
-            secrets = [str(sent[name]) for name in SECRETS if name in sent]
+            sent = {**plan["client"], **form}.items()
+            secrets = [str(value) for name, value in sent if name in SECRETS]
             said = hide(error_words(reply.document, "no token"), secrets)
             raise AuthorizationError(
                 f"token: {endpoint}: HTTP {reply.status}: {said}",
@@ -13477,7 +13483,7 @@ class _Login:
         add_given(
             record,
             access_token=answer["access_token"],
-            refresh_token=answer.get("refresh_token"),
+            refresh_token=answer.get("refresh_token") or None,
         )
         record.pop("renew_at", None)
         # It may be missing, or be anything.
@@ -13516,8 +13522,9 @@ class _Access(Authorizer):
         self.nonces: dict[str, str | None] = {}
         self._store = store
         self._log = log
-        # What is kept of it in the store, once that was looked at; else {}.
+        # What is kept of it in the store, once that was looked at; {} if nothing is.
         self._record: Json = {}
+        self._was_loaded = False
         # Held while tokens are got; these are for whoever has it.
         self._turn = threading.Lock()
         # Why logging in has failed, the last time.
@@ -13527,8 +13534,9 @@ class _Access(Authorizer):
 
     # The seam
     def headers(self, method: str, url: str) -> dict[str, str]:
-        if not self._record:
+        if not self._was_loaded:
             self._record = self._store.load(self.url)
+            self._was_loaded = True
         record = self._record
         is_due = record.get("renew_at", float("inf")) <= time.time()
         # Not while somebody does it; nor to say good-bye: nobody waits for that long.
@@ -13769,7 +13777,7 @@ class OAuth:
             send_resource,
             timeout,
         )
-        self._store = open_store(store)
+        self._store = open_store({} if store is None else store)
         self._ssl_context = ssl_context
         # By the URL of the server; each operation on it is atomic.
         self._accesses: dict[str, _Access] = {}

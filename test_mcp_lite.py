@@ -15823,6 +15823,9 @@ class TestAuthorization:
         assert shown[0] is None
         assert set(shown[1:]) == {f"Bearer {token}"} and len(shown) >= 3
         assert not any("token-number" in each[1] for each in site.seen)
+        # Some authorization servers answer with JSON only if they are asked to.
+        posts = [each for each in site.seen if each[0] == "POST"]
+        assert all("application/json" in each[3]["Accept"] for each in posts)
 
     def test_the_browser_comes_back_to_a_port(self, site, monkeypatch):
         """One that is open for the login only, and hears who knows the state."""
