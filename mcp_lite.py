@@ -745,20 +745,24 @@ def show_command(command: list[str]) -> str:
     for word in command:
         is_secret = re.search(_SECRET_OPTION, before) and not word.startswith("-")
         hidden = "***" if is_secret else word
-        for pattern in _SECRETS:
+        for pattern in _SECRET_VALUES:
             hidden = re.sub(pattern, r"\1***", hidden)
-        shown.append(hidden)
+        shown.append(hide_in_urls(hidden))
         before = word
     return " ".join(shown)
 
 
+def hide_in_urls(text: str) -> str:
+    """A text without the users and the queries of URLs in it."""
+    text = re.sub(r"(://)[^/@\s]*(?=@)", r"\1***", text)
+    return re.sub(r"(?s)(://[^?\s]*\?).+", r"\1***", text)
+
+
 # An option whose value is the next word; and within one word, what comes before a
-# secret: a URL's user and query, a variable, a member or header with a telling name.
+# secret: a variable, a member or header with a telling name.
 _SECRET_NAME = "(?i:key|token|secret|passw|auth|cookie|credential)"
 _SECRET_OPTION = rf"^-.*{_SECRET_NAME}[^=:]*$|^(-H|--header)$"
-_SECRETS = (
-    r"(://)[^/@\s]*(?=@)",
-    r"(?s)(://[^?\s]*\?).+",
+_SECRET_VALUES = (
     r"(?s)^([A-Z][A-Z0-9_]*=).+",
     rf"(?s)^([^=:\s]*{_SECRET_NAME}[^=:\s]*[=:]).+",
 )
@@ -8888,10 +8892,14 @@ _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
 def check_inherited(names: Iterable[str] | bool) -> Iterable[str] | bool:
-    """The names of variables, or True. Raises ValueError for a name by itself."""
-    if isinstance(names, str):
+    """The names of variables, or True. Raises ValueError, for a name by itself, too."""
+    if isinstance(names, bool) or names is None:
+        return names or ()
+    is_list = isinstance(names, Iterable) and not isinstance(names, str)
+    listed = list(names) if is_list else []
+    if not is_list or not all(isinstance(each, str) for each in listed):
         raise ValueError(f"inherit_env: expected names, or True, got {show(names)}")
-    return True if names is True else tuple(names or ())
+    return listed
 
 
 def inherited_environment(more: Iterable[str] | bool) -> dict[str, str]:
@@ -9053,7 +9061,7 @@ class Child(StreamTransport):
         self,
         command: list[str],
         env: dict[str, str],
-        cwd: Any,
+        cwd: str | None,
         stderr: Any,
         log: _Log,
     ) -> None:
@@ -9067,6 +9075,8 @@ class Child(StreamTransport):
         # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
         # session, which is a group, too.
         flags = 0x08000200 if os.name == "nt" else 0
+        if cwd is not None and not os.path.isdir(cwd):
+            raise ConnectionClosed(f"cwd: there is no folder {cwd}", None, command)
         try:
             self._process: Any = subprocess.Popen(
                 command,
@@ -12134,7 +12144,8 @@ def check_url(name: str, url: object, allow_near: bool = True) -> str:
             if (near and allow_near) or (not near and url.startswith("https://")):
                 return url
     expected = "an https URL" + (", or one on this machine" if allow_near else "")
-    raise AuthorizationError(f"{name}: expected {expected}, got {show(url)}")
+    told = show(hide_in_urls(url) if isinstance(url, str) else url)
+    raise AuthorizationError(f"{name}: expected {expected}, got {told}")
 
 
 # Connections
@@ -13820,7 +13831,8 @@ def authorizer_for(
         return auth._access(url, ssl_context, log)
     if callable(auth):
         return _Asking(auth)
-    raise TypeError(f"auth: expected an OAuth, or a function, got {show(auth)}")
+    kind = type(auth).__name__
+    raise TypeError(f"auth: expected an OAuth, or a function, got a {kind}")
 
 
 ###############################################################################
@@ -16471,6 +16483,29 @@ class Call:
             raise self._outcome
         return self._outcome
 
+    def value(self, timeout: float | None = None) -> Any:
+        """Block until the tool's value is here, as Client.call() gives it.
+
+        timeout: as result() has it
+
+        Raises as Client.call() does.
+        """
+        return value_of(self.checked_result(timeout))
+
+    def checked_result(self, timeout: float | None = None) -> Json:
+        """The result, checked as Client.call_tool() gives it.
+
+        timeout: as result() has it
+        """
+        result = _with_objects(self.result(timeout), "content")
+        client = self._client
+        if client._validate and not result.get("isError"):
+            # The seconds start anew, as with each sign of life; the other does not.
+            patience = client.timeout if timeout is None else timeout
+            until = min(self._deadline, time.monotonic() + patience)
+            client._check_result(str(self._params.get("name")), result, until)
+        return result
+
     def _wait(self, seconds: float) -> Json | BaseException:
         try:
             return self._connection.wait(
@@ -16577,6 +16612,19 @@ class Call:
         # "the client SHOULD call tools/list [...], then retry": it says what to mirror.
         self._client._read_tools(self._deadline)
         return {}
+
+
+def value_of(result: Json) -> Any:
+    """What a tool's result means in Python: structured content, else text, else blocks.
+    Raises ToolError."""
+    if not result.get("isError"):
+        return unwrap_result(result)
+    blocks: list[Json] = result["content"]
+    texts = [
+        str(block.get("text", "")) for block in blocks if block.get("type") == "text"
+    ]
+    text = printable("\n".join(texts), keep_lines=True)
+    raise ToolError(text or "the tool failed", blocks)
 
 
 class Listening:
@@ -17041,9 +17089,11 @@ def encode_roots(roots: Any) -> list[Json] | None:
 
     Raises ValueError or TypeError for what is no list, and as encode_root does.
     """
-    if isinstance(roots, (str, bytes, dict)):
+    if roots is None:
+        return None
+    if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
         raise ValueError(f"roots: expected a list, got {show(roots)}")
-    return None if roots is None else [encode_root(root) for root in roots]
+    return [encode_root(root) for root in roots]
 
 
 def encode_root(root: Any) -> Json:
@@ -17053,13 +17103,15 @@ def encode_root(root: Any) -> Json:
     """
     if isinstance(root, dict):
         return {**root, "uri": check_file_uri("roots: uri", root.get("uri"))}
+    if not isinstance(root, (str, os.PathLike)):
+        raise TypeError(f"roots: expected paths, URIs or dicts, got {show(root)}")
     text = os.fspath(root)
     # One letter before the colon would be a Windows drive.
     if isinstance(text, str) and re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
         return {"uri": check_file_uri("roots", text)}
     import pathlib
 
-    path = pathlib.Path(os.path.abspath(text))
+    path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
     return {"uri": path.as_uri(), "name": path.name or str(path)}
 
 
@@ -17148,8 +17200,9 @@ def _objects_in(result: Json, member: str) -> list[Json]:
 ###############################################################################
 # 32. Targets #################################################################
 ###############################################################################
-# What Client may be given for a server, and what that means: a URL with its headers, a
-# command with its environment, or a Server in this process.
+# What Client may be given: for a server, and what that means, a URL with its headers, a
+# command with its environment, or a Server in this process; and its options. Then what
+# begins when it connects.
 class _Handover(Transport):
     """Carries messages to a connection in this process: it is fed what is written."""
 
@@ -17181,66 +17234,282 @@ def _is_stream_pair(target: Any) -> bool:
     return is_pair and hasattr(target[0], "read")
 
 
-def url_of(target: Any) -> tuple[str, dict[str, str]]:
-    """The URL that a target names, with its headers; "" where it names none."""
-    members = object_or_empty(target)
-    url = members.get("url", target)
-    if isinstance(url, str) and re.match("(?i)https?://", url):
-        return url, dict(members.get("headers") or {})
-    return "", {}
+# A server at a URL, and one to be started.
+Site = namedtuple("Site", "url headers")
+Program = namedtuple("Program", "command env cwd")
+# What a dict may say of each; what is None counts as left out. "type" is what config
+# files have besides: "stdio", "http" and so on.
+_TARGET_MEMBERS = {
+    "url": ("url", "headers", "type"),
+    "command": ("command", "args", "env", "cwd", "type"),
+}
+# A host with its port, or with a path behind a name that has an end like ".com".
+_BARE_URL = re.compile(
+    r"([^\s/@]+@)?([\w.-]+|\[[0-9A-Fa-f:]+\]):[0-9]+([/?]\S*)?"
+    r"|(localhost|([\w-]+\.)+[A-Za-z]{2,})/\S*"
+)
 
 
-def check_web_target(target: Any, headers: object) -> None:
-    """Raise ValueError for a URL, or headers, that no request can have."""
-    url, target_headers = url_of(target)
-    if url:
-        parse_url(url)
-    # A function's are looked at when it gives them.
-    given = headers if isinstance(headers, dict) else {}
-    check_headers({**target_headers, **given})
+def read_target(target: Any) -> Any:
+    """What Client is given for a server: a Site or a Program; or as it came, what
+    carries messages by itself.
+
+    Raises TypeError and ValueError. They name the member that is wrong, and show no
+    value: that may be a secret.
+    """
+    if isinstance(target, (Transport, Server)) or _is_stream_pair(target):
+        return target
+    if isinstance(target, Mapping):
+        return _read_members(target)
+    if isinstance(target, (list, tuple)):
+        return Program(_runnable(_read_words("target", target)), {}, None)
+    if isinstance(target, (str, os.PathLike)):
+        return _read_text(_read_value("target", target))
+    raise TypeError(
+        "target: expected a URL, a command, a script, a dict, a Server or "
+        f"(reader, writer), got {_kind_of(target)}"
+    )
+
+
+def _kind_of(value: object) -> str:
+    """What stands in an error text for what may be a secret."""
+    return type(value).__name__
+
+
+def _read_members(target: Mapping[str, Any]) -> Any:
+    given = {name: value for name, value in target.items() if value is not None}
+    names = ", ".join(show(str(name)) for name in given) or "nothing"
+    kind = next((kind for kind in _TARGET_MEMBERS if kind in given), "")
+    if not kind:
+        raise TypeError(
+            f'target: a dict needs "command", or "url"; this one has {names}'
+        )
+    for name in given:
+        if name not in _TARGET_MEMBERS[kind]:
+            known = ", ".join(_TARGET_MEMBERS[kind])
+            raise ValueError(
+                f'target: {show(str(name))} is no member beside "{kind}"; there are '
+                f"{known}"
+            )
+    if kind == "url":
+        url = _read_word("target: url", given["url"])
+        return Site(_check_site(url), check_header_dict(given.get("headers")))
+    program = _read_word("target: command", given["command"])
+    command = [program, *_read_words("target: args", given.get("args", []))]
+    if re.search(r"\s", program) and not (_is_program(program) or command[1:]):
+        raise ValueError(
+            'target: command: expected one program, got several words: "args" is for '
+            "its arguments, as a list; or give the whole line in place of the dict"
+        )
+    env = check_env("target: env", given.get("env"))
+    cwd = check_folder("target: cwd", given.get("cwd"))
+    return Program(_runnable(command), env, cwd)
+
+
+def _read_words(place: str, words: Any) -> list[str]:
+    if not isinstance(words, (list, tuple)):
+        raise TypeError(
+            f"{place}: expected a list of texts, one for each argument, got "
+            f"{_kind_of(words)}"
+        )
+    return [_read_word(f"{place}[{n}]", word) for n, word in enumerate(words)]
+
+
+def _read_word(place: str, value: Any) -> str:
+    """A word of a command, where ~/ is the home folder; a number as its text."""
+    word = _read_value(place, value)
+    home = word == "~" or word.startswith(("~/", "~" + os.sep))
+    return os.path.expanduser(word) if home else word
+
+
+def _read_value(place: str, value: Any) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise TypeError(f"{place}: expected a text, got {_kind_of(value)}")
+    text = os.fsdecode(value)
+    if "\0" in text:
+        raise ValueError(f"{place}: expected a text without NUL characters")
+    return text
+
+
+def _read_text(text: str) -> Any:
+    """A URL, or what split_command() takes."""
+    text = text.strip()
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]+://|https?:", text)
+    if scheme is not None:
+        return Site(_check_site(text), {})
+    if _BARE_URL.fullmatch(text) and not os.path.exists(text):
+        # Without what may be secret.
+        told = show(text.rpartition("@")[2].partition("?")[0], 200)[1:-1]
+        raise ValueError(
+            f'target: {told} is no command; if it is a URL, write "http://{told}"'
+        )
+    return Program(split_command(text), {}, None)
+
+
+def _check_site(url: str) -> str:
+    scheme = url.partition(":")[0].lower()
+    if "://" in url and scheme not in ("http", "https"):
+        raise ValueError(
+            f"target: url: expected http:// or https://, got {show(scheme, 20)}"
+        )
+    parse_url(url)
+    return url
+
+
+def check_header_dict(headers: Any) -> dict[str, str]:
+    """Headers as a dict; {} for None. Raises TypeError and ValueError."""
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise TypeError(
+            'headers: expected a dict, such as {"Authorization": "Bearer ..."}, or of '
+            f"Client a function that returns one, got {_kind_of(headers)}"
+        )
+    checked = dict(headers)
+    check_headers(checked)
+    return checked
 
 
 def headers_now(headers: dict[str, str], more: Any) -> dict[str, str]:
     """The headers of a target, and those of the client, or what its function says."""
-    return {**headers, **(more() if callable(more) else more)}
+    return {**headers, **(check_header_dict(more()) if callable(more) else more)}
 
 
-def command_of(target: Any) -> tuple[list[str], dict[str, str]]:
-    """The command that a target names, with its environment. Raises TypeError."""
-    if isinstance(target, dict) and isinstance(target.get("command"), str):
-        arguments = [str(each) for each in target.get("args", [])]
-        return [target["command"], *arguments], dict(target.get("env") or {})
-    if isinstance(target, (list, tuple)) and target:
-        return [os.fspath(part) for part in target], {}
-    if isinstance(target, dict):
-        # Its values may be secrets.
-        members = ", ".join(map(str, target)) or "nothing"
+def check_env(place: str, env: Any) -> dict[str, str]:
+    """Variables as texts, numbers too; {} for None. Raises TypeError and ValueError."""
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping):
         raise TypeError(
-            'target: a dict needs "command", or "url" with http or https; '
-            f"this one has {members}"
+            f'{place}: expected a dict, such as {{"KEY": "..."}}, got {_kind_of(env)}'
         )
-    if not isinstance(target, (str, os.PathLike)):
-        wanted = "a URL, a command, a script, a dict, a Server or (reader, writer)"
-        raise TypeError(f"target: {target!r} is not {wanted}")
-    return split_command(os.fspath(target)), {}
+    for name in env:
+        if not isinstance(name, str) or not re.fullmatch("[^=\0]+", name):
+            # Its value may stand behind it.
+            told = show(str(name).partition("=")[0])
+            raise ValueError(f"{place}: {told} is not the name of a variable")
+    return {name: _read_value(f"{place}: {name}", env[name]) for name in env}
+
+
+def check_folder(place: str, folder: Any) -> str | None:
+    """A folder, where ~ is the home folder; None for None. Raises TypeError."""
+    if folder is None:
+        return None
+    if not isinstance(folder, (str, os.PathLike)):
+        raise TypeError(f"{place}: expected a folder's path, got {_kind_of(folder)}")
+    return os.path.expanduser(os.fsdecode(folder))
 
 
 def split_command(text: str) -> list[str]:
     """A script, a program, or a command line, as the command that runs it.
 
-    Raises TypeError for nothing, ValueError for a quotation without its end.
+    Raises ValueError for nothing, and for a quotation without its end.
     """
-    is_file = os.path.exists(text)
-    if text.endswith(".py") and (is_file or " " not in text):
-        return [_python(), text]
+    path = _read_word("target", text)
+    is_file = os.path.exists(path)
+    if path.endswith(".py") and (is_file or " " not in path):
+        return _with_python([path])
     if text and (is_file or os.name != "posix"):
-        return [text]
+        return [path]
     import shlex
 
-    command = shlex.split(text)
-    if not command:
-        raise TypeError("target: there is no command in an empty text")
+    try:
+        command = _read_words("target", shlex.split(text))
+    except ValueError as error:
+        raise ValueError(f"target: not a command line: {error}") from None
+    if not command or not command[0]:
+        raise ValueError("target: expected a URL, a script or a command, got nothing")
+    return _with_python(command) if command[0].endswith(".py") else command
+
+
+def _with_python(command: list[str]) -> list[str]:
+    """A command of a script, for this Python. Where that is there, it is meant from
+    here, and not from the folder in which it will run."""
+    script = command[0]
+    if os.path.exists(script):
+        script = os.path.abspath(script)
+    return [_python(), script, *command[1:]]
+
+
+def _runnable(command: list[str]) -> list[str]:
+    """A command word by word; a script that cannot be run by itself has Python."""
+    program = command[0] if command else ""
+    if not program:
+        raise ValueError("target: expected a command, got nothing")
+    if program.endswith(".py") and not _is_program(program):
+        return [_python(), *command]
     return command
+
+
+def _is_program(name: str) -> bool:
+    import shutil
+
+    return shutil.which(name) is not None
+
+
+# The options of Client that are what they are: what each may be, and that in words.
+_OPTIONAL_FUNCTION = (
+    lambda value: value is None or callable(value),
+    "a function, or None",
+)
+_CLIENT_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **{
+        f"on_{event}": _OPTIONAL_FUNCTION
+        for event in ("elicit", "sample", "log", "progress", "notification")
+    },
+    "auth": (
+        lambda value: (
+            value is None or callable(value) or isinstance(value, (OAuth, Authorizer))
+        ),
+        "an OAuth, a function, or None (a token that you have goes into "
+        'headers={"Authorization": "Bearer ..."})',
+    ),
+    "name": (lambda value: isinstance(value, str), "a text"),
+    "client_version": (lambda value: isinstance(value, str), "a text"),
+    "trace": (
+        lambda value: value is None or isinstance(value, bool) or callable(value),
+        "True, a function, or None",
+    ),
+    "ssl_context": (
+        lambda value: value is None or _is_for_clients(value),
+        "an ssl.SSLContext for clients, as ssl.create_default_context(cafile=...) "
+        "makes it",
+    ),
+    "stderr": (lambda value: _takes_lines(value), "a function, a text file, or None"),
+}
+
+
+def _takes_lines(stderr: Any) -> bool:
+    is_binary = isinstance(stderr, (io.RawIOBase, io.BufferedIOBase))
+    is_file = hasattr(stderr, "write") and not is_binary
+    return stderr is None or isinstance(stderr, bool) or callable(stderr) or is_file
+
+
+def _is_for_clients(context: Any) -> bool:
+    protocol = getattr(context, "protocol", None)
+    is_context = hasattr(context, "wrap_socket")
+    return is_context and getattr(protocol, "name", "") != "PROTOCOL_TLS_SERVER"
+
+
+def check_client_options(options: Json) -> None:
+    """Raise TypeError or ValueError for an option of Client that is no such thing."""
+    for name, (is_right, expected) in _CLIENT_OPTIONS.items():
+        if not is_right(options[name]):
+            got = _kind_of(options[name])
+            raise TypeError(f"{name}: expected {expected}, got {got}")
+    check_seconds("timeout", options["timeout"])
+    if options["total_timeout"] is not None:
+        check_seconds("total_timeout", options["total_timeout"])
+    check_count("max_questions", options["max_questions"], 0)
+    check_flag("validate", options["validate"])
+    versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
+    if options["version"] not in versions:
+        told = ", ".join(versions)
+        raise ValueError(
+            f"version: expected one of {told}; got {show(options['version'])}"
+        )
 
 
 def _python() -> str:
@@ -17250,11 +17519,6 @@ def _python() -> str:
     return "python3"
 
 
-###############################################################################
-# 33. Client ##################################################################
-###############################################################################
-# Connects to a server wherever it is, finds out which era and revision it speaks, and
-# turns each of its features into a blocking call.
 class _Conversation:
     """What connect() begins, and who takes it off the client ends.
 
@@ -17270,7 +17534,19 @@ class _Conversation:
         # What reads from the transport, unless that feeds by itself.
         self.reader: threading.Thread | None = None
 
+    def is_dead(self) -> bool:
+        """Whether the server has ended it, after it was opened."""
+        connection = self.connection
+        if connection is None or not self.settled.is_set():
+            return False
+        return connection.state != connection.OPEN
 
+
+###############################################################################
+# 33. Client ##################################################################
+###############################################################################
+# Connects to a server wherever it is, finds out which era and revision it speaks, and
+# turns each of its features into a blocking call.
 class Client:
     """An MCP client with blocking calls: `with Client("server.py") as client: ...`.
 
@@ -17307,12 +17583,13 @@ class Client:
         total_timeout: float | None = None,
         max_questions: int = MAX_QUESTIONS,
     ) -> None:
-        """Prepare to reach a server, by `with` or connect(). Raises ValueError.
+        """Prepare to reach a server, by `with` or connect(). Raises TypeError, and
+        ValueError, for what is no target, or option.
 
         target: where the server is: a URL; "server.py" or a command line; a command as
-            a list; {"url":, "headers":} or {"command":, "args":, "env":}; a Server in
-            this process; (reader, writer), two binary streams; or an instance of
-            Transport, for any other way
+            a list; {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a
+            Server in this process; (reader, writer), two binary streams; or an instance
+            of Transport, for any other way. A leading ~/ is the home folder
         timeout: seconds for connecting, and for each request or list; those of a
             request start anew with each progress notification, and while a question of
             the server's is answered
@@ -17327,7 +17604,8 @@ class Client:
         inherit_env: the names of more variables that a child process gets from this
             one; True: all of them. By default it gets those that tell where things
             are, and the language: HOME, PATH, LANG, and so on, but no keys or tokens
-        cwd: the folder of a child process
+        cwd: the folder in which a child process runs. Who names a script alone names it
+            from here, though; other relative paths begin there
         version: the one revision to speak, or "auto"
         name: what the server is told of this client
         client_version: what the server is told of its version
@@ -17357,19 +17635,16 @@ class Client:
         that the server gets. on_log and on_notification run in order on a thread of
         their own, on_progress in the thread that waits for the result.
         """
-        versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
-        if version not in versions:
-            raise ValueError(f"version: expected {versions}, got {show(version)}")
-        check_web_target(target, headers)
+        check_client_options(locals())
         self.timeout = timeout
         self.total_timeout = total_timeout
         self.max_questions = max_questions
-        self._target = target
-        self._headers = headers or {}
+        self._target = read_target(target)
+        self._headers = headers if callable(headers) else check_header_dict(headers)
         self._auth = auth
-        self._env = env or {}
+        self._env = check_env("env", env)
         self._inherit_env = check_inherited(inherit_env)
-        self._cwd = cwd
+        self._cwd = check_folder("cwd", cwd)
         self._stderr = stderr
         self._version = version
         self._info = {"name": name, "version": client_version}
@@ -17398,17 +17673,21 @@ class Client:
     # Connecting and ending
     def connect(self) -> Client:
         """Reach the server, agree on a revision. Blocks, for `timeout` at most. Returns
-        the client itself. Calls of other threads wait until it is done.
+        the client itself. Calls of other threads wait until it is done. After close(),
+        or when the server has ended, another conversation begins.
 
         Raises ConnectionClosed, also when close() comes meanwhile, HttpFailure,
-        UnsupportedVersion, Timeout, RuntimeError when it is connected already, or about
-        to be, and TypeError for a target that is none.
+        UnsupportedVersion, Timeout, and RuntimeError when it is connected already, or
+        about to be.
         """
         mine = _Conversation()
         with self._lock:
-            if self._conversation is not None:
+            former = self._conversation
+            if former is not None and not former.is_dead():
                 raise RuntimeError("the client is connected already, or about to be")
             self._conversation = mine
+        if former is not None and former.connection is not None:
+            self._end(former.connection, former.reader)
         until = time.monotonic() + self.timeout
         try:
             try:
@@ -17456,7 +17735,9 @@ class Client:
         self._endpoint.disconnected(connection)
 
     def __enter__(self) -> Client:
-        return self if self._conversation is not None else self.connect()
+        conversation = self._conversation
+        is_open = conversation is not None and not conversation.is_dead()
+        return self if is_open else self.connect()
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -17513,29 +17794,35 @@ class Client:
         return True
 
     def _open_transport(self) -> Transport:
-        """What carries messages to the target. Raises TypeError where nothing does."""
+        """What carries messages to the target."""
         target = self._target
-        if isinstance(target, Transport):
-            return target
+        if target is None:
+            raise RuntimeError(
+                "target: a Transport, or a pair of streams, carries one conversation; "
+                "make another Client with a new one"
+            )
         if isinstance(target, Server):
             return MemoryTransport(target)
-        if _is_stream_pair(target):
-            return StreamTransport(*target, patient=False)
-        url, headers = url_of(target)
-        if url:
+        if isinstance(target, Site):
             return HttpTransport(
-                url,
-                partial(headers_now, headers, self._headers),
-                authorizer_for(self._auth, url, self._ssl_context, self._log),
+                target.url,
+                partial(headers_now, target.headers, self._headers),
+                authorizer_for(self._auth, target.url, self._ssl_context, self._log),
                 self._ssl_context,
                 self.timeout,
                 self._log,
                 self._judge_session,
                 self._renew_session,
             )
-        command, env = command_of(target)
-        env = {**inherited_environment(self._inherit_env), **env, **self._env}
-        return Child(command, env, self._cwd, self._stderr, self._log)
+        if isinstance(target, Program):
+            inherited = inherited_environment(self._inherit_env)
+            env = {**inherited, **target.env, **self._env}
+            cwd = self._cwd or target.cwd
+            return Child(target.command, env, cwd, self._stderr, self._log)
+        self._target = None
+        if isinstance(target, Transport):
+            return target
+        return StreamTransport(*target, patient=False)
 
     def _judge_session(self, words: Json) -> None:
         """Take what a server says that opens a session in place of a lost one. Raises
@@ -17884,20 +18171,24 @@ class Client:
         """Raise MethodNotFound for what the revision or the server does not have."""
         if not row.is_in(version):
             raise MethodNotFound(f"{row.name} is not in {version}")
+        if not self._is_offered(row, version, deadline):
+            raise MethodNotFound(
+                f"{row.name}: the server did not declare {'.'.join(row.capability)}"
+            )
+
+    def _is_offered(self, row: Method, version: str, deadline: float) -> bool:
+        """Whether the server has declared what a method needs."""
         needed = row.capability
         if needed == ("completions",) and version == OLDEST:
             # Completion had no capability yet.
-            needed = ()
-        if has_capability(self._endpoint.server_capabilities, needed):
-            return
-        if version >= FIRST_MODERN:
-            # The server may have grown since.
-            discovery = self._start("server/discover", deadline=deadline)
-            self._endpoint.learn_server(discovery.result())
-        if not has_capability(self._endpoint.server_capabilities, needed):
-            raise MethodNotFound(
-                f"{row.name}: the server did not declare {'.'.join(needed)}"
-            )
+            return True
+        is_declared = has_capability(self._endpoint.server_capabilities, needed)
+        if is_declared or version < FIRST_MODERN:
+            return is_declared
+        # The server may have grown since.
+        discovery = self._start("server/discover", deadline=deadline)
+        self._endpoint.learn_server(discovery.result())
+        return has_capability(self._endpoint.server_capabilities, needed)
 
     # The server's features
     def call(self, name: str, /, **arguments: object) -> Any:
@@ -17906,19 +18197,12 @@ class Client:
         name: the tool's
         arguments: as JSON has them
 
+        It takes the client's `timeout`. For another one, or progress: call_tool(), or
+        start_call(name, arguments).value(timeout).
+
         Raises ToolError when the tool failed, with what it said, and as call_tool does.
         """
-        result = self.call_tool(name, arguments)
-        if not result.get("isError"):
-            return unwrap_result(result)
-        blocks: list[Json] = result["content"]
-        texts = [
-            str(block.get("text", ""))
-            for block in blocks
-            if block.get("type") == "text"
-        ]
-        text = printable("\n".join(texts), keep_lines=True)
-        raise ToolError(text or "the tool failed", blocks)
+        return self.start_call(name, arguments).value()
 
     def call_tool(
         self,
@@ -17941,21 +18225,15 @@ class Client:
         for a structured result that the tool's outputSchema forbids, or that would take
         too much work to check, and for an outputSchema that cannot be used.
         """
-        deadline = self._deadline()
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
-        call = self._start("tools/call", params, on_progress, deadline)
-        result = _with_objects(call.result(timeout), "content")
-        if self._validate and not result.get("isError"):
-            # The seconds start anew, as with each sign of life; the other does not.
-            patience = self.timeout if timeout is None else timeout
-            until = min(deadline, time.monotonic() + patience)
-            self._check_result(name, result, until)
-        return result
+        call = self._start("tools/call", params, on_progress)
+        return call.checked_result(timeout)
 
     def start_call(
         self, name: str, arguments: Json | None = None, *, on_progress: Callback = None
     ) -> Call:
-        """Start a tool call and return at once. Its result() is not validated.
+        """Start a tool call and return at once. Its result() is not checked against the
+        tool's outputSchema, as its value() is.
 
         name: the tool's
         arguments: as JSON has them
@@ -17968,8 +18246,8 @@ class Client:
     def list_tools(self) -> list[Json]:
         """Every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        Raises MethodNotFound when the server does not declare tools, InternalError when
-        they are too many, and Timeout when the pages do not end in time.
+        None where the server does not declare tools. Raises InternalError when they are
+        too many, and Timeout when the pages do not end in time.
         """
         return self._read_tools(self._deadline())
 
@@ -18106,10 +18384,13 @@ class Client:
         return [item for page in pages for item in page[METHODS[method].paged]]
 
     def _read_pages(self, method: str, deadline: float) -> Iterator[Json]:
-        """Every page of a list: server/utilities/pagination.md.
+        """Every page of a list: server/utilities/pagination.md. None where the server
+        does not declare that it has one.
 
         However many there are, they take no longer than `timeout` together.
         """
+        if not self._is_offered(METHODS[method], self.protocol_version, deadline):
+            return
         deadline = min(deadline, time.monotonic() + self.timeout)
         budget = Budget(MAX_MESSAGE)
         items = 0

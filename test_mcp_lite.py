@@ -7757,11 +7757,78 @@ class TestClient:
         """
         with fake_server(legacy_server()) as target, Client(target) as client:
             with pytest.raises(MethodNotFound, match="did not declare prompts"):
-                client.list_prompts()
+                client.get_prompt("x")
+            with pytest.raises(MethodNotFound, match="did not declare resources"):
+                client.read("x://y")
             with pytest.raises(MethodNotFound, match="is not in 2025-11-25"):
                 client.request("server/discover")
             with pytest.raises(MethodNotFound, match="what"):
                 client.request("vendor/thing")
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_lists_of_what_is_not_declared(self, version):
+        """They are empty, and not asked for; what a server has is not in doubt."""
+        told = []
+        with Client(
+            Server("bare"),
+            version=version,
+            trace=lambda way, line: told.append(json.loads(line).get("method")),
+        ) as client:
+            assert client.list_tools() == client.list_prompts() == []
+            assert client.list_resources() == client.list_resource_templates() == []
+        assert not [method for method in told if str(method).endswith("list")]
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_the_value_of_a_started_call(self, version):
+        """call.value() is what client.call() gives: unwrapped, checked, or ToolError;
+        within a time of its own, and as often as it is asked for.
+        """
+        server = build_server()
+        tool = {"name": "wrong", "inputSchema": {"type": "object"}}
+        with Client(server, version=version) as client:
+            call = client.start_call("add", {"a": 1, "b": 2})
+            assert call.value() == call.value(SECONDS) == 3
+            with pytest.raises(ToolError, match="how: required"):
+                client.start_call("fail").value()
+            with pytest.raises(Timeout, match="within 0.05 seconds"):
+                client.start_call("wait").value(timeout=0.05)
+            with pytest.raises(NotFound):
+                client.start_call("nobody").value()
+        tool["outputSchema"] = {"type": "object", "required": ["x"]}
+        answers = {
+            "tools_list": {"tools": [tool]},
+            "tools_call": {"content": [], "structuredContent": {}},
+        }
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            call = client.start_call("wrong")
+            assert call.result()["structuredContent"] == {}
+            with pytest.raises(InternalError, match="its outputSchema is not met"):
+                call.value()
+
+    @pytest.mark.skipif(os.name == "nt", reason="signals")
+    def test_a_client_whose_server_has_died_connects_again(self):
+        """By connect(), or `with`; while it lives, a second connect() is refused."""
+        client = Client(SERVE)
+        with client:
+            for again in (client.connect, client.__enter__):
+                with pytest.raises(RuntimeError, match="connected already"):
+                    client.connect()
+                first = client._connection
+                first.transport._process.kill()
+                with pytest.raises(ConnectionClosed):
+                    client.call_tool("wait")
+                eventually(lambda: client._conversation.is_dead())
+                again()
+                assert client._connection is not first
+                assert client.call("add", a=1) == 2
+
+    def test_streams_carry_one_conversation(self):
+        """A second connect() to the same pair says so."""
+        with fake_server(legacy_server()) as target:
+            client = Client(target).connect()
+            client.close()
+            with pytest.raises(RuntimeError, match="^target: .* one conversation"):
+                client.connect()
 
     def test_a_server_may_grow(self):
         """One that starts without tools gets its first while a client is there: a
@@ -7771,8 +7838,9 @@ class TestClient:
             server = Server("grows")
             client = Client(server, version=version)
             with client:
+                assert client.list_tools() == []
                 with pytest.raises(MethodNotFound, match="did not declare tools"):
-                    client.list_tools()
+                    client.call("first")
                 server.add_tool(lambda: "x", name="first")
                 if version < mcp_lite.FIRST_MODERN:
                     client.close()
@@ -8812,20 +8880,265 @@ class TestClient:
     )
     def test_targets(self, target, command):
         """A script, a command line, a list, a host's configuration."""
-        assert mcp_lite.command_of(target)[0] == command
+        assert mcp_lite.read_target(target).command == command
 
-    def test_wrong_arguments_of_the_client(self):
-        """Wrong targets and versions are told at once."""
-        for wrong in (
-            lambda: Client(5).connect(),
-            lambda: Client({}).connect(),
-            lambda: Client({"url": "ftp://x"}).connect(),
-            lambda: Client("").connect(),
-            lambda: Client("x", version="1"),
-            lambda: Client([]).connect(),
+    @pytest.mark.parametrize(
+        "target, text",
+        [
+            (5, "expected a URL, a command, a script, a dict, a Server or (reader, "),
+            (
+                None,
+                "expected a URL, a command, a script, a dict, a Server or (reader, ",
+            ),
+            (Server, "expected a URL, a command, a script, a dict, a Server or "),
+            ("", "expected a URL, a script or a command, got nothing"),
+            (" ", "expected a URL, a script or a command, got nothing"),
+            ("''", "expected a URL, a script or a command, got nothing"),
+            ("x 's3cret", "not a command line: No closing quotation"),
+            ([], "expected a command, got nothing"),
+            (["x", None], "target[1]: expected a text, got NoneType"),
+            (["x", "a\0s3cret"], "target[1]: expected a text without NUL characters"),
+            (
+                "localhost:8000/mcp?key=s3cret",
+                "localhost:8000/mcp is no command; if it is a URL, write "
+                '"http://localhost:8000/mcp"',
+            ),
+            ("u:s3cret@127.0.0.1:8000", 'write "http://127.0.0.1:8000"'),
+            ("mcp.example.com/mcp", 'write "http://mcp.example.com/mcp"'),
+            ("[::1]:80", 'write "http://[::1]:80"'),
+            ("ws://x/s3cret", 'url: expected http:// or https://, got "ws"'),
+            (
+                "http:/x/s3cret",
+                "url: expected http:// or https://, a host, and maybe a",
+            ),
+            (
+                "https://x:s3cret/",
+                "url: expected http:// or https://, a host, and maybe",
+            ),
+            ({}, 'a dict needs "command", or "url"; this one has nothing'),
+            ({"cmd": "s3cret"}, 'needs "command", or "url"; this one has "cmd"'),
+            ({"url": None}, 'a dict needs "command", or "url"; this one has nothing'),
+            ({"url": "x/s3cret"}, "url: expected http:// or https://, a host"),
+            ({"url": ["s3cret"]}, "url: expected a text, got list"),
+            (
+                {"url": "http://x", "args": ["s3cret"]},
+                '"args" is no member beside "url"; there are url, headers, type',
+            ),
+            (
+                {"url": "http://x", "headers": "A: s3cret"},
+                'headers: expected a dict, such as {"Authorization": "Bearer ..."}, or '
+                "of Client a function that returns one, got str",
+            ),
+            ({"command": ""}, "expected a command, got nothing"),
+            ({"command": ["s3cret"]}, "command: expected a text, got list"),
+            (
+                {"command": "no-such s3cret"},
+                'command: expected one program, got several words: "args" is for its',
+            ),
+            (
+                {"command": "x", "args": "--key s3cret"},
+                "args: expected a list of texts, one for each argument, got str",
+            ),
+            (
+                {"command": "x", "args": ["y", {"s3cret": 1}]},
+                "args[1]: expected a text, got dict",
+            ),
+            (
+                {"command": "x", "arg": ["s3cret"]},
+                '"arg" is no member beside "command"; there are command, args, env, ',
+            ),
+            (
+                {"command": "x", "env": ["KEY=s3cret"]},
+                'env: expected a dict, such as {"KEY": "..."}, got list',
+            ),
+            (
+                {"command": "x", "env": {"KEY": True}},
+                "env: KEY: expected a text, got bool",
+            ),
+            (
+                {"command": "x", "env": {"KEY=s3cret": ""}},
+                'env: "KEY" is not the name of a variable',
+            ),
+            (
+                {"command": "x", "env": {"KEY": "s3cret\0"}},
+                "env: KEY: expected a text without NUL characters",
+            ),
+            ({"command": "x", "cwd": 5}, "cwd: expected a folder's path, got int"),
+        ],
+    )
+    def test_wrong_targets(self, target, text):
+        """Each is refused when the client is made, by a text that names the member and
+        the remedy, and shows no value that may be a secret.
+        """
+        with pytest.raises((TypeError, ValueError)) as caught:
+            Client(target)
+        trace = "".join(traceback.format_exception(*caught._excinfo))
+        assert text in str(caught.value)
+        assert re.match("target|url|headers", str(caught.value))
+        assert "s3cret" not in trace + repr(caught.value)
+
+    @pytest.mark.parametrize(
+        "options, text",
+        [
+            ({"timeout": "5"}, 'timeout: expected seconds, 0 or more, got "5"'),
+            ({"timeout": None}, "timeout: expected seconds, 0 or more, got null"),
+            ({"timeout": -1}, "timeout: expected seconds, 0 or more, got -1"),
+            ({"total_timeout": "5"}, "total_timeout: expected seconds, 0 or more"),
+            ({"headers": ["s3cret"]}, "headers: expected a dict, such as {"),
+            ({"headers": {"A": b"s3cret"}}, "headers: A: expected text of Latin-1"),
+            ({"headers": {"A: s3cret": ""}}, 'headers: "A" is not a header\'s name'),
+            (
+                {"auth": "s3cret"},
+                "auth: expected an OAuth, a function, or None (a token that you have "
+                'goes into headers={"Authorization": "Bearer ..."}), got str',
+            ),
+            ({"env": ["s3cret"]}, 'env: expected a dict, such as {"KEY": "..."}, got'),
+            ({"env": {"A": None}}, "env: A: expected a text, got NoneType"),
+            ({"inherit_env": "PATH"}, "inherit_env: expected names, or True, got "),
+            ({"inherit_env": 5}, "inherit_env: expected names, or True, got 5"),
+            ({"inherit_env": [5]}, "inherit_env: expected names, or True, got [5]"),
+            ({"cwd": 5}, "cwd: expected a folder's path, got int"),
+            ({"version": "2025"}, "version: expected one of auto, 2024-11-05, "),
+            ({"version": 2025}, "version: expected one of auto, 2024-11-05, "),
+            ({"name": 5}, "name: expected a text, got int"),
+            ({"client_version": 1.0}, "client_version: expected a text, got float"),
+            ({"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
+            ({"roots": 5}, "roots: expected a list, got 5"),
+            ({"roots": [5]}, "roots: expected paths, URIs or dicts, got 5"),
+            ({"on_elicit": "x"}, "on_elicit: expected a function, or None, got str"),
+            ({"on_sample": 5}, "on_sample: expected a function, or None, got int"),
+            ({"on_log": {}}, "on_log: expected a function, or None, got dict"),
+            ({"on_progress": 5}, "on_progress: expected a function, or None, got int"),
+            ({"on_notification": 5}, "on_notification: expected a function, or None"),
+            ({"trace": 5}, "trace: expected True, a function, or None, got int"),
+            ({"ssl_context": True}, "ssl_context: expected an ssl.SSLContext for "),
+            ({"ssl_context": ("c", "k")}, "as ssl.create_default_context(cafile=...) "),
+            (
+                {"ssl_context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)},
+                "ssl_context: expected an ssl.SSLContext for clients, as ",
+            ),
+            ({"validate": "no"}, 'validate: expected True or False, got "no"'),
+            ({"stderr": "x.log"}, "stderr: expected a function, a text file, or None"),
+            ({"stderr": subprocess.PIPE}, "a text file, or None, got int"),
+            ({"stderr": io.BytesIO()}, "a text file, or None, got BytesIO"),
+            ({"max_questions": -1}, "max_questions: expected an integer of at least 0"),
+        ],
+    )
+    def test_wrong_options_of_the_client(self, options, text):
+        """The same for its options: at once, by name, without secrets."""
+        with pytest.raises((TypeError, ValueError)) as caught:
+            Client("server.py", **options)
+        trace = "".join(traceback.format_exception(*caught._excinfo))
+        assert text in str(caught.value)
+        assert str(caught.value).startswith(next(iter(options)) + ": ")
+        assert "s3cret" not in trace + repr(caught.value)
+
+    def test_no_failure_shows_a_secret(self, tmp_path, caplog, capfd):
+        """Neither texts, reprs and tracebacks of exceptions nor logs, stderr and the
+        trace: of headers, variables, options of commands, URLs and what logs in.
+        """
+        script = tmp_path / "dies.py"
+        script.write_text("import sys; sys.exit('no license')")
+        silent = tmp_path / "silent.py"
+        silent.write_text("import time; time.sleep(600)")
+        secrets = {"Authorization": "Bearer s3cret", "X-Key": "s3cret"}
+        env = {"KEY": "s3cret"}
+        options = ["--api-key", "s3cret", "--token=s3cret", "-H", "X-Key: s3cret"]
+        told = []
+
+        def watch(*line):
+            told.append(line)
+
+        def refuse(seen, sock):
+            # As some do that want to help.
+            words = json.dumps(seen["headers"]).encode()
+            return 401, {"WWW-Authenticate": "Bearer"}, words
+
+        def secret_headers():
+            return {"Authorization": "s3cret\n"}
+
+        def no_headers():
+            return ["s3cret"]
+
+        with web_server(refuse) as (url, _), socket.create_server(
+            ("127.0.0.1", 0)
+        ) as silent_site, contextlib.ExitStack() as stack:
+            secret_url = url.replace("//", "//user:s3cret@") + "?key=s3cret"
+            nobody = f"http://user:s3cret@127.0.0.1:{silent_site.getsockname()[1]}/"
+            file = stack.enter_context(open(str(tmp_path / "binary"), "wb"))
+            program = {"command": str(script), "args": options, "env": env}
+            for target, more in (
+                (program, {}),
+                ({**program, "command": str(silent)}, {"timeout": 0.3}),
+                ({**program, "command": "/no/such/program"}, {}),
+                (f"{script} --key s3cret https://u:s3cret@x/?s3cret", {"env": env}),
+                (secret_url, {"headers": secrets}),
+                (secret_url, {"headers": secrets, "auth": lambda challenge: None}),
+                (url, {"headers": secret_headers}),
+                (url, {"headers": no_headers}),
+                ({"url": secret_url, "headers": secrets}, {"version": "2025-11-25"}),
+                (nobody + "?s3cret", {"headers": secrets, "timeout": 0.3}),
+                (url, {"headers": secrets, "stderr": file}),
+            ):
+                with pytest.raises(Exception) as caught:  # noqa: PT011
+                    client = Client(target, trace=watch, **more)
+                    told.append(repr(client))
+                    client.connect()
+                told += [caught.value, repr(caught.value)]
+                told += traceback.format_exception(*caught._excinfo)
+        for auth in (
+            {"client_secret": "s3cret", "client_id": "x", "issuer": "https://x"},
+            {"redirect_uri": "http://u:s3cret@x/?s3cret"},
+            {"issuer": "https://u:s3cret@x/?s3cret"},
+            {"client_metadata_url": "https://u:s3cret@x/?s3cret"},
         ):
-            with pytest.raises((TypeError, ValueError)):
-                wrong()
+            try:
+                told.append(repr(OAuth(**auth)))
+            except (TypeError, ValueError) as error:
+                told += [error, *traceback.format_exception(type(error), error, None)]
+        told += [caplog.text, *capfd.readouterr()]
+        shown = [str(each) for each in told if "s3cret" in str(each)]
+        assert shown == []
+
+    def test_what_a_target_may_be(self, tmp_path, monkeypatch):
+        """Numbers among the arguments and variables; ~ for the home folder; a script
+        from here, wherever it is to run; flags behind it; what is None is left out.
+        """
+        home = tmp_path / "home"
+        folder = tmp_path / "folder"
+        for each in (home, folder):
+            each.mkdir()
+            monkeypatch.setenv("HOME" if each is home else "USERPROFILE", str(home))
+        (home / "tell.py").write_text(
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\n"
+            "import json, os\n"
+            "told = json.dumps([os.getcwd(), os.environ.get('N')] + sys.argv[1:])\n"
+            "server = Server('s')\n"
+            "server.add_tool(lambda: told, name='tell')\n"
+            "server.run()\n"
+        )
+        monkeypatch.chdir(home)
+        here, there = map(os.path.realpath, (str(home), str(folder)))
+        entry = {"command": sys.executable, "args": ["~/tell.py", 1, 2.5, "~x"]}
+        run = {**entry, "cwd": str(folder), "env": {"N": 7}, "type": "stdio"}
+        for target, options, told in (
+            ("tell.py", {}, [here, None]),
+            ("tell.py --flag 'a b'", {}, [here, None, "--flag", "a b"]),
+            ("~/tell.py", {"env": {"N": 5}}, [here, "5"]),
+            ("tell.py", {"cwd": str(folder)}, [there, None]),
+            ("tell.py x", {"cwd": folder}, [there, None, "x"]),
+            (home / "tell.py", {"cwd": "~"}, [here, None]),
+            (["tell.py", 5], {}, [here, None, "5"]),
+            (entry, {}, [here, None, "1", "2.5", "~x"]),
+            (run, {}, [there, "7", "1", "2.5", "~x"]),
+            (run, {"cwd": home, "env": {"N": 8}}, [here, "8", "1", "2.5", "~x"]),
+            ({"command": "tell.py", "env": None, "cwd": "~"}, {}, [here, None]),
+        ):
+            with Client(target, version="2025-11-25", **options) as client:
+                assert json.loads(client.call("tell")) == told, (target, options)
+        with pytest.raises(ConnectionClosed, match="^cwd: there is no folder "):
+            Client("tell.py", cwd=str(tmp_path / "none")).connect()
 
     def test_what_users_see_of_a_client(self):
         """Only what is for them; each has an explanation, hints, and a line for each option."""
