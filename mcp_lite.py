@@ -1272,8 +1272,9 @@ def _typed_members(kinds: dict[str, type]) -> tuple[Member, ...]:
 class Method:
     """A row of the table: what can be said, who says it, and what follows from that.
 
-    `sender` is "client", "server" or "both"; `kind` "request" or "notification". The
-    traits below have defaults; a row says only those that differ.
+    `sender` is "client", "server" or "both"; `kind` "request" or "notification", or of
+    an extension's method "either": it is what comes. The traits below have defaults; a
+    row says only those that differ.
     """
 
     # The method of the receiver's Endpoint that serves a request; of a notification
@@ -1283,6 +1284,8 @@ class Method:
     # answers if it has not.
     capability: tuple[str, ...] = ()
     undeclared: type[_CodedError] = MethodNotFound
+    # The extension that its sender must have declared, too.
+    extension = ""
     params: tuple[Member, ...] = ()
     # The revisions that have it.
     since = OLDEST
@@ -1559,6 +1562,8 @@ METHODS: dict[str, Method] = {
 }
 # The row of what is not in the table.
 UNKNOWN = Method("nobody", "nothing", "")
+# The kinds of those that may come as requests.
+REQUESTS = ("request", "either")
 
 # What a modern result may be, by its `resultType` (basic/index.md#resulttype): the
 # method of Call that goes on with it, on a worker; none where the call is over.
@@ -1612,6 +1617,24 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
     """Whether ("resources", "subscribe"), say, was declared: as true, or an object."""
     declared = member_at(capabilities, path)
     return declared is True or isinstance(declared, dict)
+
+
+def extension_places(version: str) -> tuple[str, ...]:
+    """The capabilities that name extensions.
+
+    "Extensions are advertised in the `extensions` field": basic/versioning.md. Legacy
+    revisions have one for "non-standard" capabilities, `experimental`; but as theirs
+    "is not a closed set", most who know extensions declare `extensions` there, too.
+    """
+    if version >= FIRST_MODERN:
+        return ("extensions",)
+    return ("extensions", "experimental")
+
+
+def has_extension(capabilities: Json, name: str, version: str) -> bool:
+    """Whether an extension was declared, wherever the revision has a place for it."""
+    places = extension_places(version)
+    return any(has_capability(capabilities, (place, name)) for place in places)
 
 
 ###############################################################################
@@ -3288,6 +3311,25 @@ def check_meta(meta: object) -> None:
         is_extension = key.startswith(META) and key not in _META_OURS
         if key in _META_OURS or (is_reserved and not is_extension):
             raise ValueError(f"meta: {show(key)} is reserved for the protocol")
+
+
+def check_extensions(extensions: Json | None) -> Json:
+    """{identifier: settings} of extensions. Raises ValueError or TypeError."""
+    for name, settings in (extensions or {}).items():
+        # "Extension identifiers MUST follow the `_meta` key naming rules, with a
+        # mandatory prefix": basic/versioning.md.
+        syntax = _META_KEY.fullmatch(name) if isinstance(name, str) else None
+        if syntax is None or not syntax[1]:
+            raise ValueError(
+                f"extensions: expected a name such as com.example/thing, got {show(name)}"
+            )
+        if not isinstance(settings, dict):
+            raise TypeError(
+                f"extensions: {name}: expected an object, {{}} maybe, "
+                f"got {show(settings)}"
+            )
+        encode_message(settings)
+    return extensions or {}
 
 
 # What functions returned, as results
@@ -5222,6 +5264,9 @@ class Request:
     """
 
     modern = False
+    # It is a notification of an extension: its handler runs as another's, and there is
+    # no answer.
+    is_notification = False
     # Its work is to stop: the peer does not want it any more, or somebody else has
     # answered, because its time was over, say.
     cancelled = False
@@ -5259,7 +5304,7 @@ class Request:
         self.method: str = message["method"]
         self.params: Json = params
         self.meta: Json = meta
-        self.row = METHODS.get(self.method, UNKNOWN)
+        self.row = METHODS.get(self.method) or session.extension_row(self.method)
         # What errors and the log call it: the tool, resource or prompt, if there is one.
         self.about: str = params.get(self.row.mirrored) or self.method
         # In bytes, as it came; 0 where that is not known.
@@ -5277,6 +5322,10 @@ class Request:
             return False
         self.progress = progress
         return True
+
+    def refusal(self, error: McpError) -> Json | None:
+        """The answer that this error is; None if there must be none."""
+        return None if self.is_notification else error_message(self.id, error)
 
 
 class Waiter:
@@ -5360,11 +5409,12 @@ class Batch:
         return self.is_read and not self.open
 
     def add(self, request: Request) -> None:
-        """Take a request that is in flight."""
-        request.batch = self
-        request.stream = self.stream
+        """Take a request that is in flight; for a notification, nobody will wait."""
         request.caller = self.caller
-        self.open.append(request)
+        if not request.is_notification:
+            request.batch = self
+            request.stream = self.stream
+            self.open.append(request)
 
     def note(self, event: object) -> None:
         """Note why a message was refused, if it was, and has no answer."""
@@ -5388,8 +5438,8 @@ class Batch:
         return b"[" + b",".join(self.answers) + b"]"
 
 
-# What else may come. A notification, with its row of METHODS, and its size as a
-# Request has it.
+# What else may come. A notification, but for those of extensions, with its row of
+# METHODS, and its size as a Request has it.
 Notification = namedtuple("Notification", "method params row size")
 # An answer to a request of ours, and who is `pending` for it. It has a result or an
 # error: the peer's, or one of ours that says why no answer will come; `why` it is not
@@ -5421,6 +5471,8 @@ class Protocol:
 
     role: "client" or "server"
     capabilities: a function that gives what this side declares now
+    extension_row: a function that gives the row of a method that is not in METHODS;
+        UNKNOWN for what is no extension's either
 
     The handshake of the legacy era opens a session: it sets `version`, `peer_info` and
     `peer_capabilities`, then `initialized`. Modern requests leave no trace here but
@@ -5437,9 +5489,15 @@ class Protocol:
     # Before logging/setLevel "the server MAY decide".
     log_level = "info"
 
-    def __init__(self, role: str, capabilities: Callable[[], Json]) -> None:
+    def __init__(
+        self,
+        role: str,
+        capabilities: Callable[[], Json],
+        extension_row: Callable[[str], Method] = method_row,
+    ) -> None:
         self.role = role
         self.capabilities = capabilities
+        self.extension_row = extension_row
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
         # Our requests that are not answered: id -> who waits. They are registered here
@@ -5546,7 +5604,8 @@ class Protocol:
             )
 
         version = request.version or OLDEST
-        if row.kind != "request" or row.sender == self.role or not row.is_in(version):
+        is_request = row.kind in REQUESTS
+        if not is_request or row.sender == self.role or not row.is_in(version):
             name = show_method(request.method)
             raise MethodNotFound(f"{name}: no request to a {self.role} in {version}")
         if row.capability and not has_capability(self.capabilities(), row.capability):
@@ -5555,6 +5614,8 @@ class Protocol:
                 f"{request.method}: this {self.role} did not declare {needed}"
             )
 
+        if row.extension:
+            self._check_extension(request)
         token = meta.get("progressToken")
         if token is not None and not is_id(token):
             raise InvalidParams(f"_meta.progressToken: {_ID_TEXT}, got {show(token)}")
@@ -5562,6 +5623,22 @@ class Protocol:
         check_members(row.params, request.params)
         if row.handshake:
             self._check_handshake(request)
+
+    @staticmethod
+    def _check_extension(request: Request) -> None:
+        """Raise MissingCapability unless the sender declared what the method is of.
+
+        "If one party supports an extension but the other does not, the supporting party
+        MUST either revert to core protocol behavior or reject the request with an
+        appropriate error": basic/versioning.md.
+        """
+        name = request.row.extension
+        if not has_extension(request.capabilities, name, request.version):
+            raise MissingCapability(
+                f"{request.method} is of the extension {name}, which the client did "
+                "not declare",
+                {"requiredCapabilities": {"extensions": {name: {}}}},
+            )
 
     def _check_moment(self, request: Request) -> None:
         """Raise InvalidRequest if a server may send no requests, or not yet."""
@@ -5611,10 +5688,10 @@ class Protocol:
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
 
-    def _receive_notification(self, message: Json, size: int) -> Notification:
+    def _receive_notification(self, message: Json, size: int) -> Notification | Request:
         method = message["method"]
         params = message.get("params")
-        row = method_row(method)
+        row = METHODS.get(method) or self.extension_row(method)
         if params is not None and not isinstance(params, dict):
             raise InvalidParams(
                 f"{show_method(method)}: params: expected object, got {show(params)}"
@@ -5623,6 +5700,13 @@ class Protocol:
             raise InvalidRequest(
                 f"{show_method(method)} is no notification to a {self.role}"
             )
+        if row.kind in REQUESTS:
+            # Of an extension. It has an id that no other has, for it is in flight, too.
+            request = Request({**message, "id": object()}, self, size)
+            request.is_notification = True
+            self._admit(request)
+            self.in_flight[request.id] = request
+            return request
         if row.handshake:
             self.initialized = bool(self.version)
         return Notification(method, params or {}, row, size)
@@ -6607,7 +6691,7 @@ class Endpoint:
         connected           before the first message
         input_ended         when the other end says no more, but may still listen
         disconnected        at the end; any number of times
-    HTTP also asks for header_parameters.
+    HTTP also asks for header_parameters, and for the extension_row of methods.
 
     To answer is to call connection.respond(request, result_message(request.id, {...})),
     or with an error_message(), from any thread, now or later. That queues it. A worker
@@ -6647,6 +6731,10 @@ class Endpoint:
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
         """What HTTP headers mirror of the arguments of a tool: see mirrored_headers."""
         return []
+
+    def extension_row(self, method: str) -> Method:
+        """The row of a method that is not in METHODS; UNKNOWN if it is none of ours."""
+        return UNKNOWN
 
 
 class Connection:
@@ -6908,7 +6996,7 @@ class Connection:
             self._refuse(request, "too many requests wait")
 
     def _refuse(self, request: Request, why: str) -> None:
-        self.cut_short(request, error_message(request.id, InternalError(why)))
+        self.cut_short(request, request.refusal(InternalError(why)))
 
     def _serve(
         self, request: Request, serve: Callable[[Connection, Request], None]
@@ -6943,7 +7031,7 @@ class Connection:
             return False
         answer = None
         if row.expects_answer:
-            answer = error_message(request.id, RequestCancelled("request cancelled"))
+            answer = request.refusal(RequestCancelled("request cancelled"))
         # "Both parties SHOULD log cancellation reasons for debugging".
         reason = show(params.get("reason"), 200)
         self.log.debug(f"{request.method} is cancelled, the reason: {reason}")
@@ -6966,10 +7054,11 @@ class Connection:
             self.log.warning(f"{dropped} notifications dropped: too many are not heard")
 
     # Ending the peer's requests
-    def respond(self, request: Request, message: Json) -> bool:
+    def respond(self, request: Request, message: Json | None) -> bool:
         """Queue the answer to the peer's request; False if that has ended before.
 
-        It is written by the next flush(): a worker calls that when its job is done.
+        None ends a notification. It is written by the next flush(): a worker calls that
+        when its job is done.
         """
         return self._end(request, message, cancelled=False)
 
@@ -7944,7 +8033,7 @@ class Context:
     it as well; but what blocks, holds up its event loop: there, write
     `await asyncio.to_thread(ctx.elicit, message, schema)`.
 
-        request_id: the request's id
+        request_id: the request's id; None of a notification
         meta: its `_meta`, as it came
         protocol_version: the revision that it is served in
         client_info: what the client calls itself; nobody verified that
@@ -7970,7 +8059,7 @@ class Context:
     def __init__(
         self, connection: Connection, request: Request, signer: Signer
     ) -> None:
-        self.request_id = request.id
+        self.request_id = None if request.is_notification else request.id
         self.meta = request.meta
         self.protocol_version = request.version
         self.client_info = request.client_info
@@ -9920,7 +10009,7 @@ class HttpConnection(Connection):
         one_stream: bool = False,
     ) -> None:
         super().__init__(
-            Protocol("server", http.server.capabilities),
+            Protocol("server", http.server.capabilities, http.server.extension_row),
             http.server,
             Transport(),
             name="mcp-http-worker",
@@ -10148,7 +10237,7 @@ class HttpConnection(Connection):
                 request.kept = share
             else:
                 error = InternalError("too many requests of this session wait")
-                self.cut_short(request, error_message(request.id, error))
+                self.cut_short(request, request.refusal(error))
 
     def _serve(
         self, request: Request, serve: Callable[[Connection, Request], None]
@@ -10169,7 +10258,8 @@ class HttpConnection(Connection):
             if stream is None:
                 self._keep_batch(requests, exchange)
             self.dispatch(requests)
-            has_answers = bool(requests or batch.answers)
+            are_requests = [not each.is_notification for each in requests]
+            has_answers = any(are_requests) or bool(batch.answers)
         finally:
             if stream is not None and self.session_id and not has_answers:
                 self.replay.streams.pop(stream.name, None)  # nothing will complete it
@@ -10185,12 +10275,15 @@ class HttpConnection(Connection):
 
     def _serve_request(self, request: Request, exchange: Exchange) -> None:
         request.caller = exchange.caller
-        request.stream = self.open_stream(exchange)
+        if request.is_notification:
+            exchange.send(202, {})
+        else:
+            request.stream = self.open_stream(exchange)
         # Another POST of the session may have cancelled it already.
         if not request.cancelled:
             self.endpoint.serve_request(self, request)
         self.flush()
-        if request.cancelled:
+        if request.cancelled and request.stream is not None:
             request.stream.end()  # it has no answer that would
 
     def _tells_at_once(self, refusal: Refusal) -> bool:
@@ -14646,6 +14739,7 @@ class HttpTransport(Transport):
 #     template: of a resource, its URI, or URI template
 #     headers: of a tool, what HTTP headers mirror of its arguments
 #     visible: visible(ctx) says whether a caller may see it, or None: all may
+# The functions behind an extension's methods are none: no list has them.
 Offer = namedtuple(
     "Offer",
     "wire signature output timeout template headers visible",
@@ -14686,7 +14780,7 @@ class Registry:
     takes its `ctx`.
     """
 
-    def __init__(self, run_on: Callback = None) -> None:
+    def __init__(self, run_on: Callback = None, extensions: Json | None = None) -> None:
         self._run_on = run_on
         # Held by who replaces them.
         self._lock = threading.Lock()
@@ -14697,6 +14791,10 @@ class Registry:
         # What is declared for them, of the kinds that there are, or were: it is a
         # promise, which the last one that goes does not break.
         self.capabilities: Json = {"logging": {}}
+        if extensions:
+            self.capabilities["extensions"] = extensions
+        # Of extensions: a method's row, and its function.
+        self.methods: dict[str, tuple[Method, Callable[..., Any]]] = {}
         # (a prompt's name or a template's URI, its argument) -> fn(ctx, text, others).
         self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
 
@@ -14722,6 +14820,16 @@ class Registry:
         """Have fn(ctx, text, other arguments) complete an argument from now on."""
         with self._lock:
             self.completers = {**self.completers, (ref, argument): fn}
+
+    def put_method(self, name: str, extension: str, fn: Callable[..., Any]) -> None:
+        """Have fn(ctx, params) serve a method of an extension from now on. Without one,
+        any client may call it."""
+        traits: Json = {"handler": "_extension", "extension": extension}
+        if extension:
+            traits["capability"] = ("extensions", extension)
+        row = Method("client", "either", name, **traits)
+        with self._lock:
+            self.methods = {**self.methods, name: (row, fn)}
 
     def _replace_locked(self, kind: str, offers: dict[str, Offer]) -> None:
         kinds = {each for each in self.selective if each != kind}
@@ -15095,7 +15203,7 @@ class ServerEndpoint(Endpoint):
     def open_connection(self, transport: Transport) -> Connection:
         """A conversation whose answers a transport carries."""
         return Connection(
-            Protocol("server", self.capabilities),
+            Protocol("server", self.capabilities, self.extension_row),
             self,
             transport,
             name="mcp-worker",
@@ -15168,6 +15276,9 @@ class ServerEndpoint(Endpoint):
             for name, capability in self.capabilities().items()
             if CAPABILITY_SINCE.get(name, OLDEST) <= ctx.protocol_version
         }
+        if "extensions" in declared:
+            for place in extension_places(ctx.protocol_version):
+                declared[place] = declared["extensions"]
         connection = ctx._connection
         if not connection.carries_changes(ctx._request):
             for capability in declared.values():
@@ -15181,6 +15292,10 @@ class ServerEndpoint(Endpoint):
         """The parameters of a tool that HTTP headers mirror."""
         offer = self._registry.offers["tools"].get(tool)
         return [] if offer is None else offer.headers
+
+    def extension_row(self, method: str) -> Method:
+        row, _ = self._registry.methods.get(method, (UNKNOWN, do_nothing))
+        return row
 
     def serve_request(self, connection: Connection, request: Request) -> None:
         """Run the handler of an admitted request, and answer, unless it stays open.
@@ -15209,7 +15324,7 @@ class ServerEndpoint(Endpoint):
             if request.row.handshake:
                 # It has opened nothing.
                 connection.protocol.version = ""
-        connection.respond(request, message)
+        connection.respond(request, None if request.is_notification else message)
 
     def add_middleware(self, fn: Callable[..., Any]) -> None:
         """Have a function called around every request, inside of those before it."""
@@ -15452,6 +15567,15 @@ class ServerEndpoint(Endpoint):
             }
         }
 
+    def _extension(self, ctx: Context, params: Json) -> Json:
+        _, fn = self._registry.methods[ctx._request.method]
+        result = run_job(ctx, partial(fn, ctx, params), self._run_on)
+        if ctx._request.is_notification:
+            return {}
+        if not isinstance(result, dict):
+            raise WrongResult(f"the result: expected a dict, got {show(result)}")
+        return result
+
     # Handlers: subscriptions
 
     def _subscriptions_listen(self, ctx: Context, params: Json) -> None:
@@ -15550,6 +15674,7 @@ class Server:
         max_message: int = MAX_MESSAGE,
         cache_ttl_ms: int = 0,
         mask_errors: bool = False,
+        extensions: Json | None = None,
     ) -> None:
         """A server that offers nothing yet.
 
@@ -15570,6 +15695,8 @@ class Server:
         max_message: the most bytes that a message may have
         cache_ttl_ms: for how long clients may reuse lists and resources
         mask_errors: keep the texts of unexpected exceptions from clients
+        extensions: what to declare of extensions of the protocol: {"com.example/thing":
+            {}}, with their settings; see method()
         """
         if not isinstance(name, str) or not name:
             raise TypeError(f"name: expected text, got {show(name)}")
@@ -15596,7 +15723,7 @@ class Server:
             websiteUrl=website_url,
             icons=icons,
         )
-        self._registry = Registry(run_on)
+        self._registry = Registry(run_on, check_extensions(extensions))
         self._endpoint = ServerEndpoint(
             self._registry,
             info,
@@ -16014,9 +16141,51 @@ class Server:
 
         return register
 
+    def method(
+        self, name: str, *, extension: str | None = None
+    ) -> Callable[[Function], Function]:
+        """Serve a method of an extension, requests and notifications.
+
+            server = Server("shop", extensions={"com.example/cart": {}})
+
+            @server.method("cart/empty", extension="com.example/cart")
+            def empty(ctx, params):
+                return {"removed": carts.pop(params["cart"])}
+
+        As a decorator of fn(ctx, params), which runs as a tool's function does. It
+        returns the result, a dict as on the wire, whose members are the extension's
+        business; of a notification, nothing counts. What it raises is answered as ever.
+        In the modern era it cannot ask the client.
+
+        name: the method; ValueError for one of this protocol's own, and for what no
+            header can hold
+        extension: what it belongs to, one of those that the server declares; else
+            ValueError. Clients that did not declare that are refused. Without one, any
+            client may call it
+        """
+        is_text = isinstance(name, str) and re.fullmatch("[!-~]{1,128}", name)
+        if not is_text or name in METHODS or name.startswith("rpc."):
+            raise ValueError(
+                f'method: expected a new one, such as "thing/do", got {show(name)}'
+            )
+        declared = self._registry.capabilities.get("extensions", {})
+        if extension is not None and extension not in declared:
+            raise ValueError(
+                f"{name}: extension: declare it: "
+                f"Server(extensions={{{show(extension)}: {{}}}})"
+            )
+
+        def register(fn: Function) -> Function:
+            check_function(name, fn, "ctx", "params")
+            self._registry.put_method(name, extension or "", fn)
+            return fn
+
+        return register
+
     def middleware(self, fn: Function) -> Function:
         """Have a function called around every request, `initialize`, `server/discover`
-        and lists too, as @server.middleware. The first one is the outermost.
+        and lists too, and around notifications of extensions, as @server.middleware.
+        The first one is the outermost.
 
             @server.middleware
             def log(ctx, method, params, call_next):
@@ -16387,7 +16556,8 @@ class Server:
         # A helper may be about to write that the tool's time is over.
         connection.helpers.close(DRAIN_SECONDS)
         connection.flush()
-        return dict(json.loads(wire.getvalue()))
+        answer = wire.getvalue()
+        return dict(json.loads(answer)) if answer else None
 
 
 ###############################################################################
@@ -16687,8 +16857,9 @@ class Listening:
     def _open_modern(self, kinds: list[str], uris: list[str]) -> None:
         wanted: Json = {LIST_CHANGES[kind].member: True for kind in kinds}
         wanted["resourceSubscriptions"] = uris
-        meta = self._client._meta(self._client.protocol_version)
-        params = {"notifications": wanted, "_meta": meta}
+        params = {"notifications": wanted}
+        version = self._client.protocol_version
+        params = self._client._endpoint.add_meta(params, version)
         self._connection.request(self._waiter, params)
         # For the acknowledgement, which _hear passes on.
         self._connection.wait(self._waiter, self._client.timeout)
@@ -16763,6 +16934,7 @@ class ClientEndpoint(Endpoint):
     def __init__(
         self,
         log: _Log,
+        info: Json,
         *,
         roots: Any,
         on_elicit: Callback,
@@ -16770,8 +16942,14 @@ class ClientEndpoint(Endpoint):
         on_log: Callback,
         on_notification: Callback,
         max_questions: int,
+        extensions: Json | None = None,
     ) -> None:
         self._log = log
+        # What a client says of itself.
+        self.info = info
+        self._extensions = check_extensions(extensions)
+        # What set_log_level() has asked for; modern requests carry it.
+        self.log_level = ""
         self._roots = roots if callable(roots) else encode_roots(roots)
         self._on_elicit = on_elicit
         self._on_sample = on_sample
@@ -16855,7 +17033,23 @@ class ClientEndpoint(Endpoint):
                 declared["sampling"] = {"tools": {}}
         if self._roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
+        if self._extensions:
+            places = extension_places(version)
+            declared.update(dict.fromkeys(places, self._extensions))
         return declared
+
+    def add_meta(self, params: Json, version: str) -> Json:
+        """The params with what a modern message carries: basic/index.md#meta."""
+        if version < FIRST_MODERN:
+            return params
+        meta = {
+            META_VERSION: version,
+            META_CLIENT_INFO: self.info,
+            META_CAPABILITIES: self.capabilities(version),
+        }
+        if self.log_level:
+            meta[META_LOG_LEVEL] = self.log_level
+        return {**params, "_meta": {**meta, **params.get("_meta", {})}}
 
     # Hearing
     def serve_notification(
@@ -17582,6 +17776,7 @@ class Client:
         stderr: Callable[[str], Any] | TextIO | bool | None = True,
         total_timeout: float | None = None,
         max_questions: int = MAX_QUESTIONS,
+        extensions: Json | None = None,
     ) -> None:
         """Prepare to reach a server, by `with` or connect(). Raises TypeError, and
         ValueError, for what is no target, or option.
@@ -17629,6 +17824,8 @@ class Client:
             last ones are in the text of ConnectionClosed and Timeout
         max_questions: how many questions a server may ask in a call; in a legacy
             session, as many again outside of calls
+        extensions: what to declare of extensions: {"com.example/thing": {}}, with their
+            settings; what they add is said by request() and notify()
 
         `roots`, `on_elicit` and `on_sample` are declared as capabilities when given.
         They run on workers, so they may call the client; what they raise is an error
@@ -17647,28 +17844,29 @@ class Client:
         self._cwd = check_folder("cwd", cwd)
         self._stderr = stderr
         self._version = version
-        self._info = {"name": name, "version": client_version}
         self._on_progress = on_progress
         self._trace = trace
         self._ssl_context = ssl_context
         self._validate = validate
-        # What set_log_level() has asked for; modern requests carry it.
-        self._log_level = ""
         self._log = _Log()
         self._endpoint = ClientEndpoint(
             self._log,
+            {"name": name, "version": client_version},
             roots=roots,
             on_elicit=on_elicit,
             on_sample=on_sample,
             on_log=on_log,
             on_notification=on_notification,
             max_questions=max_questions,
+            extensions=extensions,
         )
         # What subscribe() has opened, by URI.
         self._subscriptions: dict[str, Listening] = {}
-        # Held only to set it up, and to take it: who has taken it ends it.
+        # Held only to set up the conversation, and to take it.
         self._lock = threading.Lock()
-        self._conversation: _Conversation | None = None
+
+    # Who has taken it ends it.
+    _conversation: _Conversation | None = None
 
     # Connecting and ending
     def connect(self) -> Client:
@@ -17836,8 +18034,9 @@ class Client:
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
-        if self._log_level:
-            self.request("logging/setLevel", {"level": self._log_level})
+        level = self._endpoint.log_level
+        if level:
+            self.request("logging/setLevel", {"level": level})
         for uri in {uri for each in self._endpoint.listenings for uri in each._uris}:
             self.request("resources/subscribe", {"uri": uri})
 
@@ -17911,7 +18110,7 @@ class Client:
         if is_pinned:
             revision = wanted
             until_silent = until
-        params = {"_meta": self._meta(revision)}
+        params = self._endpoint.add_meta({}, revision)
         _send_opening(connection, "server/discover", params, inbox)
         try:
             answer = self._next_opening(connection, inbox, until_silent)
@@ -17935,7 +18134,7 @@ class Client:
         """
         params = {
             "protocolVersion": version,
-            "clientInfo": self._info,
+            "clientInfo": self._endpoint.info,
             "capabilities": self._endpoint.capabilities(version),
         }
         handshake = _send_opening(connection, "initialize", params, inbox)
@@ -18039,17 +18238,6 @@ class Client:
             {"supported": offered, "requested": self._version},
         ) from error
 
-    def _meta(self, version: str) -> Json:
-        """What a modern request carries: basic/index.md#meta."""
-        meta = {
-            META_VERSION: version,
-            META_CLIENT_INFO: self._info,
-            META_CAPABILITIES: self._endpoint.capabilities(version),
-        }
-        if self._log_level:
-            meta[META_LOG_LEVEL] = self._log_level
-        return meta
-
     # What the server says of itself: nothing before connect(), and nobody verifies it
     @property
     def server_info(self) -> Json:
@@ -18091,9 +18279,13 @@ class Client:
         """Send any notification.
 
         method: of this protocol, or an extension's
-        params: as on the wire
+        params: as on the wire; of an extension's, what every request carries is added
         """
-        self._require_connection().notify(method, params)
+        connection = self._require_connection()
+        if method not in METHODS:
+            version = connection.protocol.version
+            params = self._endpoint.add_meta(params or {}, version)
+        connection.notify(method, params)
 
     def ping(self, timeout: float | None = None) -> None:
         """Raise unless the server answers.
@@ -18113,7 +18305,7 @@ class Client:
         if self.protocol_version < FIRST_MODERN:
             self.request("logging/setLevel", {"level": level})
         # Modern: each later request carries it.
-        self._log_level = level
+        self._endpoint.log_level = level
 
     def set_roots(self, roots: Any) -> None:
         """Change what the server may work on; in a legacy session, it is told so.
@@ -18162,9 +18354,7 @@ class Client:
             self._check_offered(row, version, deadline)
             if row.asks and on_progress is None:
                 on_progress = self._on_progress
-        if version >= FIRST_MODERN:
-            meta = {**self._meta(version), **params.get("_meta", {})}
-            params = {**params, "_meta": meta}
+        params = self._endpoint.add_meta(params, version)
         return Call(self, method, params, on_progress, deadline)
 
     def _check_offered(self, row: Method, version: str, deadline: float) -> None:

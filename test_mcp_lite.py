@@ -6932,6 +6932,221 @@ class TestExtending:
         assert 0 < more <= 9
         server.disconnect(connection)
 
+    # Methods of extensions
+
+    CART = "com.example/cart"
+
+    @pytest.fixture
+    def shop(self, seen):
+        """A server with an extension, and a method of nobody's."""
+        server = Server("shop", extensions={self.CART: {"currency": "EUR"}})
+
+        @server.method("cart/add", extension=self.CART)
+        def add(ctx, params):
+            if params.get("item") == "coal":
+                raise mcp_lite.McpError(-31000, "no coal", {"tea": True})
+            if params.get("item") == "dust":
+                raise KeyError("dust")
+            if params.get("item") == "nothing":
+                return None
+            places = mcp_lite.extension_places(ctx.protocol_version)
+            settings = [ctx.client_capabilities[place][self.CART] for place in places]
+            return {"item": params["item"], "settings": settings}
+
+        @server.method("cart/seen", extension=self.CART)
+        def note(ctx, params):
+            seen.append((ctx.request_id, params["item"], ctx.headers.get("x-tenant")))
+
+        server.method("anybody/hello")(lambda ctx, params: {"hello": "you"})
+        return server
+
+    @pytest.mark.parametrize("way", ["memory", "stdio", "http", "stateless", "sse"])
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
+    def test_methods_of_extensions(self, shop, seen, way, version):
+        """Both sides declare them as their revision has it; requests are answered, and
+        notifications are heard.
+        """
+        if way == "sse" and version != "2024-11-05":
+            pytest.skip("of this revision only")
+        if way == "stateless" and version != MODERN:
+            pytest.skip("there, an older client has no way to declare anything")
+        options = {"version": version, "extensions": {self.CART: {"size": 3}}}
+        with contextlib.ExitStack() as stack:
+            target = shop
+            if way == "stdio":
+                target = stack.enter_context(served(shop))
+            elif way != "memory":
+                http = shop.start_http(stateless=way == "stateless")
+                url = stack.enter_context(http).url
+                target = url.replace("/mcp", "/sse") if way == "sse" else url
+                options["headers"] = {"X-Tenant": "ann"}
+            client = stack.enter_context(Client(target, **options))
+            declared = client.server_capabilities
+            places = ["extensions"]
+            if version != MODERN:
+                places.append("experimental")
+            for place in places:
+                assert declared[place] == {self.CART: {"currency": "EUR"}}
+            assert ("experimental" in declared) == (version != MODERN)
+            result = client.request("cart/add", {"item": "tea"})
+            assert result["item"] == "tea"
+            assert result["settings"] == [{"size": 3}] * len(places)
+            assert result.get("resultType") == (
+                "complete" if version == MODERN else None
+            )
+            client.notify("cart/seen", {"item": "tea"})
+            eventually(lambda: seen, "the notification")
+            tenant = None if way in ("memory", "stdio") else "ann"
+            assert seen == [(None, "tea", tenant)]
+            with pytest.raises(mcp_lite.McpError, match="no coal") as raised:
+                client.request("cart/add", {"item": "coal"})
+            assert (raised.value.code, raised.value.data) == (-31000, {"tea": True})
+            for item, why in (
+                ("dust", "cart/add: KeyError: 'dust'"),
+                ("nothing", "cart/add: the result: expected a dict, got null"),
+            ):
+                with pytest.raises(mcp_lite.InternalError, match=why):
+                    client.request("cart/add", {"item": item})
+            with pytest.raises(mcp_lite.MethodNotFound):
+                client.request("cart/remove", {"item": "tea"})
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_an_extension_that_was_not_declared(self, shop, seen, version):
+        """Its methods are refused, with what is missing; notifications are dropped;
+        what belongs to none is for all.
+        """
+        shop.add_tool(lambda: "still there", name="tool")
+        for extensions in (None, {"com.example/other": {}}):
+            with Client(shop, version=version, extensions=extensions) as client:
+                with pytest.raises(mcp_lite.MissingCapability) as raised:
+                    client.request("cart/add", {"item": "tea"})
+                needed = {"extensions": {self.CART: {}}}
+                assert raised.value.data == {"requiredCapabilities": needed}
+                client.notify("cart/seen", {"item": "tea"})
+                assert client.request("anybody/hello")["hello"] == "you"
+                assert client.call("tool") == "still there"
+        assert not seen
+        # Only a legacy session has another place for it.
+        experimental = {"experimental": {self.CART: {}}}
+        answer = shop.handle(request("cart/add", modern(experimental, item="tea")))
+        assert answer["error"]["code"] == -32021
+
+    def test_methods_of_extensions_on_the_wire(self, shop, seen):
+        """Over HTTP, headers say the method, a refusal has its status, and who sends a
+        notification need not wait for its handler.
+        """
+        declared = {"extensions": {self.CART: {}}}
+        with shop.start_http() as http:
+            web = Web(http)
+            add = request("cart/add", modern(declared, item="tea"))
+            assert web.post(add)[2]["result"]["item"] == "tea"
+            status, _, body = web.post(add, Mcp_Method="cart/seen")
+            assert (status, body["error"]["code"]) == (400, -32020)
+            status, _, body = web.post(request("cart/add", modern(item="tea")))
+            assert (status, body["error"]["code"]) == (400, -32021)
+
+            ended = threading.Event()
+
+            @shop.method("slow/start")
+            def start(ctx, params):
+                ended.wait(SECONDS)
+                seen.append("slow")
+
+            slow = {"jsonrpc": "2.0", "method": "slow/start", "params": modern()}
+            assert web.post(slow)[0] == 202
+            ended.set()
+            eventually(lambda: "slow" in seen)
+
+            web = Web(http).open("2025-03-26", {"experimental": {self.CART: {}}})
+            notice = {
+                "jsonrpc": "2.0",
+                "method": "cart/seen",
+                "params": {"item": "milk"},
+            }
+            add = request("cart/add", {"item": "coal"})
+            [answer] = web.post([notice, add, notice])[2]
+            assert answer["error"]["message"] == "no coal"
+            assert web.post([notice])[0] == 202
+            eventually(lambda: len(seen) == 4, "the notifications")
+
+    def test_a_notification_is_over_with_its_conversation(self, shop, seen):
+        """At the end of the input its handler gets time, then it is cancelled."""
+
+        @shop.method("slow/start")
+        def start(ctx, params):
+            seen.append("begun")
+            try:
+                ctx.sleep(SECONDS)
+            except mcp_lite.Cancelled:
+                seen.append("cancelled")
+
+        with Client(shop) as client:
+            client.notify("slow/start")
+            eventually(lambda: seen, "its begin")
+        eventually(lambda: seen == ["begun", "cancelled"], "its end")
+
+    def test_extensions_without_a_conversation(self, shop, seen):
+        """handle() answers requests, and serves notifications; middleware is around
+        both.
+        """
+        methods = []
+
+        @shop.middleware
+        def note(ctx, method, params, call_next):
+            methods.append((method, ctx.request_id))
+            return call_next()
+
+        params = modern({"extensions": {self.CART: {}}}, item="tea")
+        answer = shop.handle(request("cart/add", params, 7))
+        assert answer["result"]["item"] == "tea"
+        notice = {"jsonrpc": "2.0", "method": "cart/seen", "params": params}
+        assert shop.handle(notice) is None
+        assert seen == [(None, "tea", None)]
+        assert methods == [("cart/add", 7), ("cart/seen", None)]
+
+    def test_methods_of_extensions_ask_nothing_in_the_modern_era(self, shop):
+        """There are three methods that may: others get an error; in a session any."""
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+        @shop.method("asking/do")
+        def ask(ctx, params):
+            return ctx.elicit("who?", form)
+
+        with Client(shop, on_elicit=answer, version="2025-11-25") as client:
+            assert client.request("asking/do")["content"] == {"name": "who?"}
+        nothing = pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked")
+        with Client(shop, on_elicit=answer) as client, nothing:
+            client.request("asking/do")
+
+    @pytest.mark.parametrize(
+        "name",
+        ["tools/call", "initialize", "notifications/cancelled", "rpc.x", "", "ü/x", 5],
+    )
+    def test_names_that_no_extension_can_have(self, name):
+        """The protocol's own, JSON-RPC's, and what no header can say."""
+        with pytest.raises(ValueError, match="method: expected a new one"):
+            Server("x").method(name)
+
+    def test_what_is_wrong_with_an_extension_is_said_at_once(self):
+        """Its name, its settings, its being declared, its function."""
+        for extensions, why in (
+            ({"cart": {}}, "extensions: expected a name such as"),
+            ({5: {}}, "extensions: expected a name such as"),
+            ({"com.example/cart": None}, "com.example/cart: expected an object"),
+        ):
+            for make in (Server, Client):
+                with pytest.raises((ValueError, TypeError), match=why):
+                    make("server.py", extensions=extensions)
+        server = Server("x", extensions={"com.example/a": {}})
+        with pytest.raises(
+            ValueError, match=r'Server\(extensions={"com.example/b": {}'
+        ):
+            server.method("b/do", extension="com.example/b")
+        with pytest.raises(
+            TypeError, match=r"a/do: expected a function\(ctx, params\)"
+        ):
+            server.method("a/do")(lambda params: {})
+
     # What some callers do not see
 
     @pytest.fixture
