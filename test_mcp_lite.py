@@ -6839,25 +6839,27 @@ class TestExtending:
         """
         server = Server("slow")
         server.add_tool(lambda: "quick", name="quick")
-        ended = []
+        seen = []
 
         @server.middleware
         def slow(ctx, method, params, call_next):
             if method == "ping":
+                seen.append("begun")
                 try:
                     ctx.sleep(SECONDS)
                 finally:
-                    ended.append(method)
+                    seen.append("ended")
             return call_next()
 
         with LocalWire(server) as wire:
             wire.open()
             wire.send(request("ping", id=1), call_legacy("quick", 2))
             assert wire.read()["id"] == 2
+            eventually(lambda: seen, "its begin")
             cancelled = request("notifications/cancelled", {"requestId": 1})
             del cancelled["id"]
             wire.send(cancelled)
-            eventually(lambda: ended == ["ping"], "the end of what was cancelled")
+            eventually(lambda: len(seen) == 2, "the end of what was cancelled")
 
     def test_middleware_and_listening(self, noting, seen):
         """subscriptions/listen is open when call_next() has returned {}; it ends as
