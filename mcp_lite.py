@@ -158,6 +158,7 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     32. Targets         URLs, scripts and commands, as what reaches a server
     33. Client          probing, calling, paging
     34. Many servers    config files, and several servers as one
+    35. Command line    python3 mcp_lite.py ...: servers from a terminal
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -19083,3 +19084,728 @@ class ClientGroup:
             with suppress(NotFound, MethodNotFound):
                 return read(client, uri)
         raise NotFound(f"resource {show(uri)}: no server has it")
+
+
+###############################################################################
+# 35. Command line ############################################################
+###############################################################################
+# `python3 mcp_lite.py COMMAND ...`: servers tried out, and served, from a terminal. The
+# result alone goes to stdout; all else, what fails too, to stderr. Made of public parts.
+_PROGRAM = "python3 mcp_lite.py"
+
+# What a command ends with, by what it raises: the first that fits.
+_EXIT_CODES = (
+    (AuthorizationError, 3),
+    (ConnectionError, 4),
+    ((ToolError, McpError, Timeout), 5),
+    (Exception, 1),
+)
+_INTERRUPTED = 130  # as a shell has it for Ctrl-C
+
+# Where a NAME is looked up without --config.
+_CONFIG_FILES = (
+    "mcp.json",
+    ".mcp.json",
+    ".vscode/mcp.json",
+    ".cursor/mcp.json",
+    "~/.cursor/mcp.json",
+    "~/.config/Claude/claude_desktop_config.json",
+    "~/Library/Application Support/Claude/claude_desktop_config.json",
+    "~/AppData/Roaming/Claude/claude_desktop_config.json",
+)
+_TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps them
+SLOW_START = 2.0  # seconds: beyond, `inspect` calls it odd
+
+_Command = namedtuple("_Command", "action arguments summary example")
+
+
+def _argument(*names: str, **options: Any) -> tuple[tuple[str, ...], Json]:
+    return names, options
+
+
+_TARGET = _argument("target", metavar="TARGET", help="see below")
+_OUTPUT = _argument("-o", "--output", metavar="FILE", help="write the result there")
+_PAIRS = _argument("pairs", nargs="*", metavar="key=value")
+
+# What every command that reaches a server takes.
+_COMMON = (
+    _argument("--header", action="append", default=[], metavar="K:V"),
+    _argument("--token-file", metavar="FILE", help="a bearer token"),
+    _argument("-e", "--env", action="append", default=[], metavar="K=V"),
+    _argument("--cwd", metavar="FOLDER", help="of the server"),
+    _argument("--config", metavar="FILE", help="where NAMEs of servers are"),
+    _argument("--timeout", type=float, default=60.0, metavar="SECONDS"),
+    _argument("--protocol", default="auto", metavar="REVISION"),
+    _argument("--json", action="store_true", help="the result as it came"),
+    _argument(
+        "--trace",
+        nargs="?",
+        const=True,
+        metavar="explain|json|FILE",
+        help="all messages",
+    ),
+    _argument("--yes", action="store_true", help="accept questions' defaults"),
+    _argument("--quiet", action="store_true", help="no log, no progress"),
+)
+_TARGET_HELP = f"""
+TARGET: a URL; a script; a command line in quotes; or the name of a server in a config
+file. With `-- command arguments ...` at the end, leave it out:
+    {_PROGRAM} list -- npx -y @modelcontextprotocol/server-everything
+Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the tool failed; 130 Ctrl-C.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command, as `python3 mcp_lite.py` does. Returns its exit code."""
+    # A file that is served imports the same module.
+    sys.modules.setdefault("mcp_lite", sys.modules[__name__])
+    arguments = sys.argv[1:] if argv is None else argv
+    is_json = "--json" in arguments
+    try:
+        with suppress(AttributeError, ValueError):
+            # Whatever the terminal cannot show is no reason to fail.
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        options = _parse_arguments(arguments)
+        if options is not None:
+            COMMANDS[options.command].action(options)
+        return 0
+    except KeyboardInterrupt:
+        return _fail("interrupted", _INTERRUPTED, None, is_json)
+    except Exception as error:
+        exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+        text = str(error) or type(error).__name__
+        if exit_code == 3:
+            text += f" (to log in: {_PROGRAM} login URL)"
+        return _fail(text, exit_code, getattr(error, "code", None), is_json)
+
+
+def _fail(text: str, exit_code: int, code: object, is_json: bool) -> int:
+    """Say on stderr, in one line, what failed."""
+    line = f"mcp_lite: {printable(text)}"
+    if is_json:
+        told = {"message": text, "code": code, "exit": exit_code}
+        line = json.dumps({"error": told})
+    print(line, file=sys.stderr)
+    return exit_code
+
+
+def _parse_arguments(arguments: list[str]) -> Any:
+    """What is to be done; None when it was only asked for help. Raises ValueError."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> Any:
+            raise ValueError(f"{message} ({self.prog} --help says more)")
+
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        width = max(map(len, COMMANDS))
+        print(f"usage: {_PROGRAM} COMMAND ...\n\nMCP servers, tried out and served.\n")
+        for name, command in COMMANDS.items():
+            print(
+                f"  {name:{width}}  {command.summary}\n{'':{width}}    {command.example}"
+            )
+        print(f"{_TARGET_HELP}\n{_PROGRAM} COMMAND --help says more.")
+        return None
+    if arguments[0] == "--version":
+        print(__version__)
+        return None
+    name = arguments[0]
+    if name not in COMMANDS:
+        raise ValueError(f"no command is named {show(name)}{suggest(name, COMMANDS)}")
+
+    rest = arguments[1:]
+    words: list[str] = []
+    if "--" in rest:
+        cut = rest.index("--")
+        words = rest[cut + 1 :]
+        rest = rest[:cut]
+    command = COMMANDS[name]
+    parser = Parser(
+        prog=f"{_PROGRAM} {name}",
+        description=command.summary,
+        epilog=f"example:\n  {command.example}\n{_TARGET_HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for names, options in (*command.arguments, *_COMMON):
+        if words and names == ("target",):
+            continue
+        parser.add_argument(*names, **options)
+    try:
+        parsed = parser.parse_intermixed_args(rest)
+    except SystemExit:
+        # --help was all that it was asked for.
+        return None
+    parsed.command = name
+    if words:
+        parsed.target = words
+    return parsed
+
+
+# Reaching the server
+@contextmanager
+def _connected(options: Any) -> Iterator[Client]:
+    """The client that the options describe, connected."""
+    terminal = _Terminal(options)
+    headers = dict(_split_pair(each, ":", "--header") for each in options.header)
+    if options.token_file is not None:
+        with open(options.token_file, encoding="utf-8") as file:
+            headers["Authorization"] = f"Bearer {file.read().strip()}"
+    client = Client(
+        _find_target(options.target, options.config),
+        timeout=options.timeout,
+        headers={name: value.strip() for name, value in headers.items()},
+        env=dict(_split_pair(each, "=", "-e") for each in options.env),
+        cwd=options.cwd,
+        version=options.protocol,
+        auth=_stored_login(),
+        trace=options.trace,
+        on_elicit=terminal.answer,
+        on_progress=terminal.show_progress,
+        on_log=terminal.show_log,
+        name="mcp_lite command line",
+    )
+    try:
+        client.connect()
+    except (Timeout, McpError) as error:
+        # What cannot be agreed with is as good as not there.
+        raise ConnectionClosed(str(error)) from None
+    try:
+        if "logging" in client.server_capabilities and not options.quiet:
+            client.set_log_level("info")
+        yield client
+    finally:
+        terminal.end_progress()
+        client.close()
+
+
+def _stored_login() -> OAuth | None:
+    """What `login` has kept. No browser opens in the midst of another command."""
+    path = os.path.expanduser(_TOKENS)
+    if not os.path.exists(path):
+        return None
+
+    def refuse(url: str) -> str:
+        raise AuthorizationError("the login is over")
+
+    return OAuth(store=path, redirect=refuse)
+
+
+def _find_target(target: Any, config_file: str | None) -> Any:
+    """What TARGET means: see _TARGET_HELP. Raises ValueError."""
+    if not isinstance(target, str):
+        return target
+    is_path = os.path.exists(target) or target.endswith(".py")
+    if "://" in target or " " in target or (is_path and config_file is None):
+        return target
+    files = [config_file]
+    if config_file is None:
+        paths = map(os.path.expanduser, _CONFIG_FILES)
+        files = [path for path in paths if os.path.exists(path)]
+    names: list[str] = []
+    for path in files:
+        config = load_config(str(path))
+        names += [*config, *config.errors]
+        if target in names:
+            return config[target]
+
+    import shutil
+
+    if config_file is None and shutil.which(target):
+        return target
+    where = ", ".join(map(str, files)) or "any config file"
+    raise ValueError(
+        f"TARGET: {show(target)} is no URL, script or command, nor a server in "
+        f"{where}{suggest(target, names)}"
+    )
+
+
+def _split_pair(text: str, separator: str, place: str) -> tuple[str, str]:
+    name, found, value = text.partition(separator)
+    if not found or not name:
+        # No value is shown: it may be a secret.
+        raise ValueError(f"{place}: expected NAME{separator}VALUE, got {show(name)}")
+    return name, value
+
+
+# What comes out
+def _print(text: str) -> None:
+    """Write to stdout; on a terminal, so that nothing can command it."""
+    if sys.stdout.isatty():
+        text = printable(text, keep_lines=True)
+    try:
+        print(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough, as `head` has; at the exit, nothing is left to fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_json(value: object) -> None:
+    _print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _print_value(value: object) -> None:
+    if isinstance(value, str):
+        _print(value)
+    elif value is not None:
+        _print_json(value)
+
+
+def _note(text: str) -> None:
+    """Write a line to stderr."""
+    print(printable(text), file=sys.stderr)
+
+
+def _save(data: bytes, path: str) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+    _note(f"wrote {path}, {len(data)} bytes")
+
+
+# The commands
+def _list(options: Any) -> None:
+    kinds = [options.kind] if options.kind else list(_LISTS)
+    with _connected(options) as client:
+        lists = {kind: _LISTS[kind][0](client) for kind in kinds}
+    if options.json:
+        _print_json(lists[options.kind] if options.kind else lists)
+        return
+    for kind, items in lists.items():
+        if not options.kind:
+            _print(f"{kind} ({len(items)})")
+        indent = "" if options.kind else "  "
+        for item in items:
+            name = _LISTS[kind][1](item)
+            about = str(item.get("description") or item.get("title") or "")
+            _print(f"{indent}{name}  {about.partition(chr(10))[0]}".rstrip())
+            if options.schema and kind == "tools":
+                _print_json(item.get("inputSchema"))
+
+
+def _show_tool(tool: Json) -> str:
+    """A tool as a signature: forecast(city: string, days: integer = 3)."""
+    schema = object_or_empty(tool.get("inputSchema"))
+    required = schema.get("required") or []
+    parts = []
+    for name, member in object_or_empty(schema.get("properties")).items():
+        member = object_or_empty(member)
+        mark = "" if name in required or "default" in member else "?"
+        default = f" = {show(member['default'])}" if "default" in member else ""
+        parts.append(f"{name}{mark}: {_show_type(member)}{default}")
+    return f"{tool['name']}({', '.join(parts)})"
+
+
+def _show_type(schema: object) -> str:
+    """A schema in a word or two."""
+    members = object_or_empty(schema)
+    choices = members.get("anyOf") or members.get("oneOf")
+    if "enum" in members:
+        return " | ".join(map(show, members["enum"]))
+    if isinstance(choices, list):
+        return " | ".join(map(_show_type, choices))
+    if "$ref" in members:
+        return str(members["$ref"]).rpartition("/")[2]
+    kind = members.get("type", "any")
+    if kind == "array" and "items" in members:
+        return f"{_show_type(members['items'])}[]"
+    return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+
+
+def _show_prompt(prompt: Json) -> str:
+    arguments = map(object_or_empty, prompt.get("arguments") or [])
+    names = [
+        f"{each.get('name')}{'' if each.get('required') else '?'}" for each in arguments
+    ]
+    return f"{prompt['name']}({', '.join(names)})"
+
+
+_LISTS: dict[str, tuple[Callable[[Client], list[Json]], Callable[[Json], str]]] = {
+    "tools": (Client.list_tools, _show_tool),
+    "resources": (Client.list_resources, lambda item: str(item.get("uri"))),
+    "templates": (
+        Client.list_resource_templates,
+        lambda item: str(item.get("uriTemplate")),
+    ),
+    "prompts": (Client.list_prompts, _show_prompt),
+}
+
+
+def _call(options: Any) -> None:
+    pairs = [_split_pair(each, "=", options.tool) for each in options.pairs]
+    given = _read_input(options.input)
+    with _connected(options) as client:
+        tools = {tool["name"]: tool for tool in client.list_tools()}
+        if options.tool not in tools:
+            told = suggest(options.tool, tools)
+            raise NotFound(f"tool {show(options.tool)}: unknown{told}")
+        schema = object_or_empty(tools[options.tool].get("inputSchema"))
+        coerced = {name: _coerce(name, text, schema) for name, text in pairs}
+        result = client.call_tool(options.tool, {**given, **coerced})
+    value = unwrap_result(result)
+    if result.get("isError"):
+        raise ToolError(value if isinstance(value, str) else json.dumps(value))
+    blobs = list(_blobs_in(result))
+    for n, (data, _) in enumerate(blobs):
+        if options.output:
+            stem, suffix = os.path.splitext(options.output)
+            _save(data, f"{stem}-{n + 1}{suffix}" if n else options.output)
+    if options.json:
+        _print_json(result)
+    elif not blobs:
+        _print_value(value)
+    else:
+        for block in result["content"]:
+            if "text" in block:
+                _print(block["text"])
+        if not options.output:
+            told = ", ".join(
+                f"{mime_type} of {len(data)} bytes" for data, mime_type in blobs
+            )
+            _note(f"there is more, which -o FILE writes: {told}")
+
+
+def _read_input(text: str | None) -> Json:
+    """What --input gives: an object in JSON, or - for stdin. Raises ValueError."""
+    if text is None:
+        return {}
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--input: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"--input: expected an object, got {show(value)}")
+    return value
+
+
+def _coerce(name: str, text: str, schema: Json) -> Any:
+    """What key=value means: what it is in JSON where a tool takes that, else the text.
+
+    So 012, or 5, remains a text where one is wanted.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    is_wanted = not validate({name: value}, {**schema, "required": []})
+    return value if is_wanted and not isinstance(value, str) else text
+
+
+def _blobs_in(result: Json) -> Iterator[tuple[bytes, str]]:
+    """The bytes in a result's blocks, with their types."""
+    import base64
+
+    for block in result.get("content") or []:
+        holder = object_or_empty(block.get("resource")) or block
+        data = holder.get("blob", holder.get("data"))
+        if isinstance(data, str):
+            yield base64.b64decode(data), str(holder.get("mimeType"))
+
+
+def _read(options: Any) -> None:
+    with _connected(options) as client:
+        if options.json:
+            _print_json(client.read_resource(options.uri))
+            return
+        content = client.read(options.uri)
+    if options.output:
+        data = content.encode("utf-8") if isinstance(content, str) else content
+        _save(data, options.output)
+    elif isinstance(content, str):
+        _print(content)
+    elif sys.stdout.isatty():
+        raise ValueError(f"{len(content)} bytes that are no text: -o FILE writes them")
+    else:
+        sys.stdout.buffer.write(content)
+
+
+def _prompt(options: Any) -> None:
+    pairs = dict(_split_pair(each, "=", options.prompt) for each in options.pairs)
+    with _connected(options) as client:
+        result = client.get_prompt(options.prompt, pairs)
+    if options.json:
+        _print_json(result)
+        return
+    for message in result["messages"]:
+        content = object_or_empty(message.get("content"))
+        text = content.get("text") or json.dumps(content, ensure_ascii=False)
+        _print(f"{message.get('role')}: {text}")
+
+
+def _inspect(options: Any) -> None:
+    import logging
+
+    heard: list[str] = []
+    hearer = logging.Handler(logging.WARNING)
+    hearer.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("mcp_lite").addHandler(hearer)
+    began = time.monotonic()
+    with _connected(options) as client:
+        connected = time.monotonic()
+        client.ping()
+        answered = time.monotonic()
+        lists = {kind: read(client) for kind, (read, _) in _LISTS.items()}
+        listed = time.monotonic()
+        era = "modern" if client.protocol_version >= FIRST_MODERN else "legacy"
+        capabilities = client.server_capabilities
+        report: Json = {
+            "server": client.server_info,
+            "revision": f"{client.protocol_version} ({era})",
+            "capabilities": capabilities,
+            "instructions": client.instructions,
+            "offers": {kind: len(items) for kind, items in lists.items()},
+            "milliseconds": {
+                "to connect": round((connected - began) * 1000),
+                "to answer a ping": round((answered - connected) * 1000),
+                "to list everything": round((listed - answered) * 1000),
+            },
+        }
+    client._log.flush(TIDY_SECONDS)
+    report["odd"] = heard + list(_oddities(lists["tools"], connected - began))
+    if options.json:
+        _print_json(report)
+        return
+    for title, value in report.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{name}: {show(each)}" for name, each in value.items())
+        elif isinstance(value, list):
+            value = "\n".join(value)
+        lines = str(value or "none").splitlines()
+        _print(f"{title:14}" + f"\n{'':14}".join(lines))
+
+
+def _oddities(tools: list[Json], seconds: float) -> Iterator[str]:
+    """What a server's author may want to know."""
+    if seconds > SLOW_START:
+        yield f"it takes {seconds:.1f} s to start"
+    for tool in tools:
+        name = str(tool["name"])
+        if not 0 < len(name) <= 128 or _NOT_IN_NAMES.search(name):
+            yield f"tool {show(name)}: names have 1 to 128 of A-Z a-z 0-9 _ - ."
+        if not tool.get("description"):
+            yield f"tool {name}: no description for the model"
+        for member in ("inputSchema", "outputSchema"):
+            try:
+                validate({}, tool.get(member, {}))
+            except (TypeError, ValueError) as error:
+                yield f"tool {name}: {member}: {error}"
+
+
+def _run(options: Any) -> None:
+    """Load a file; where it would run its server, or at its end, run that as told."""
+    import importlib.util
+
+    path, _, name = options.file.rpartition(":")
+    if not (name.isidentifier() and os.path.exists(path)):
+        path, name = options.file, ""
+    served: list[Server] = []
+    run = Server.run
+
+    def serve(server: Server, *_: object, **__: object) -> None:
+        if served or (name and server is not vars(module).get(name)):
+            return
+        served.append(server)
+        sys.stdout = sys.__stdout__
+        if options.http:
+            run(server, "http", host=options.host, port=options.port, path=options.path)
+        else:
+            run(server)
+
+    spec = importlib.util.spec_from_file_location("served", path)
+    if spec is None or spec.loader is None or not os.path.exists(path):
+        raise ValueError(f"FILE: {show(path)} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.argv = [path]
+    # What it prints meanwhile is not for the wire.
+    sys.stdout = sys.stderr
+    Server.run = serve  # type: ignore[assignment, method-assign]
+    try:
+        spec.loader.exec_module(module)
+        made = vars(module)
+        candidates = [made.get(name)] if name else list(made.values())
+        servers = [each for each in candidates if isinstance(each, Server)]
+        if not servers and not served:
+            raise ValueError(f"FILE: there is no Server in {options.file}")
+        if not served:
+            serve(servers[0])
+    finally:
+        sys.stdout = sys.__stdout__
+        Server.run = run  # type: ignore[method-assign]
+
+
+def _login(options: Any) -> None:
+    OAuth(client_name="mcp_lite", store=_TOKENS).login(options.url)
+    _note(f"logged in; the tokens are in {_TOKENS}")
+
+
+def _logout(options: Any) -> None:
+    OAuth(store=_TOKENS).logout(options.url)
+
+
+# Between a server and who sits at the terminal
+class _Terminal:
+    """Shows progress and logs on stderr, and asks the user what a server wants to know.
+
+    Without a terminal questions are declined, or with --yes answered by their defaults.
+    """
+
+    BAR = 24  # characters
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
+        self._is_there = sys.stdin.isatty() and sys.stderr.isatty()
+        self._shows_progress = False
+
+    def show_log(self, level: str, data: object, logger: str | None) -> None:
+        if not self._options.quiet:
+            text = data if isinstance(data, str) else json.dumps(data)
+            self.end_progress()
+            _note(f"[{level}] {text}")
+
+    def show_progress(self, done: float, total: float | None, text: str | None) -> None:
+        if self._options.quiet or not sys.stderr.isatty():
+            return
+        line = f"{done:g}"
+        if total:
+            filled = round(self.BAR * min(1.0, max(0.0, done / total)))
+            line = f"[{'#' * filled:{self.BAR}}] {done:g}/{total:g}"
+        line = printable(f"{line} {text or ''}")[:78]
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        self._shows_progress = True
+
+    def end_progress(self) -> None:
+        if self._shows_progress:
+            print(file=sys.stderr)
+            self._shows_progress = False
+
+    def answer(self, params: Json) -> Json:
+        self.end_progress()
+        if "url" in params:
+            return self._answer_url(params)
+        schema = object_or_empty(params.get("requestedSchema"))
+        fields = object_or_empty(schema.get("properties"))
+        content: Json = {
+            name: field["default"]
+            for name, field in fields.items()
+            if "default" in field
+        }
+        if self._options.yes and not validate(content, schema):
+            return {"action": "accept", "content": content}
+        if self._options.yes or not self._is_there:
+            _note(f"declined, for nobody can be asked: {params.get('message')}")
+            return {"action": "decline"}
+        _note(f"The server asks: {params.get('message')}")
+        for name, field in fields.items():
+            is_required = name in (schema.get("required") or [])
+            text = self._ask(name, field, is_required)
+            if text:
+                content[name] = _coerce(name, text, schema)
+        action = self._ask_line("Send this? [Y]es, [n]o, [c]ancel: ").lower()[:1]
+        actions = {"n": "decline", "c": "cancel"}
+        return {"action": actions.get(action, "accept"), "content": content}
+
+    def _ask(self, name: str, member: Json, is_required: bool) -> str:
+        about = member.get("description") or member.get("title") or name
+        default = f" [{show(member['default'])}]" if "default" in member else ""
+        while True:
+            text = self._ask_line(f"  {about} ({_show_type(member)}){default}: ")
+            if text or default or not is_required:
+                return text
+
+    def _answer_url(self, params: Json) -> Json:
+        from urllib.parse import urlsplit
+
+        url = str(params["url"])
+        if self._options.yes or not self._is_there:
+            _note(f"declined, for nobody can be asked: {url}")
+            return {"action": "decline"}
+        _note(
+            f"The server asks you to visit {urlsplit(url).hostname}: {params.get('message')}"
+        )
+        _note(f"  {url}")
+        if self._ask_line("Open it in the browser? [y]es, [N]o: ").lower()[:1] != "y":
+            return {"action": "decline"}
+        import webbrowser
+
+        webbrowser.open(url)
+        return {"action": "accept"}
+
+    def _ask_line(self, text: str) -> str:
+        """A line from the user. Not by input(), whose lock would outlive a Ctrl-C."""
+        print(printable(text), end="", file=sys.stderr, flush=True)
+        return os.read(0, 4096).decode("utf-8", "replace").strip()
+
+
+COMMANDS = {
+    "list": _Command(
+        _list,
+        (
+            _TARGET,
+            _argument("kind", nargs="?", choices=list(_LISTS), help="this alone"),
+            _argument("--schema", action="store_true", help="tools' schemas, too"),
+        ),
+        "what a server offers, a line each",
+        f"{_PROGRAM} list server.py",
+    ),
+    "call": _Command(
+        _call,
+        (
+            _TARGET,
+            _argument("tool", metavar="TOOL"),
+            _PAIRS,
+            _argument("--input", metavar="JSON", help="more arguments; -: from stdin"),
+            _OUTPUT,
+        ),
+        "call a tool",
+        f"{_PROGRAM} call server.py forecast city=Oslo days=2",
+    ),
+    "read": _Command(
+        _read,
+        (_TARGET, _argument("uri", metavar="URI"), _OUTPUT),
+        "read a resource",
+        f"{_PROGRAM} read server.py config://app",
+    ),
+    "prompt": _Command(
+        _prompt,
+        (_TARGET, _argument("prompt", metavar="NAME"), _PAIRS),
+        "have a prompt filled in",
+        f"{_PROGRAM} prompt server.py review code=x",
+    ),
+    "inspect": _Command(
+        _inspect,
+        (_TARGET,),
+        "report what a server is, what it can, and what is odd",
+        f"{_PROGRAM} inspect http://127.0.0.1:8000/mcp",
+    ),
+    "run": _Command(
+        _run,
+        (
+            _argument("file", metavar="FILE[:object]"),
+            _argument("--http", action="store_true", help="at a URL, not on stdio"),
+            _argument("--host", default="127.0.0.1"),
+            _argument("--port", type=int, default=8000),
+            _argument("--path", default="/mcp"),
+        ),
+        "serve the Server that a file makes",
+        f"{_PROGRAM} run server.py --http --port 8000",
+    ),
+    "login": _Command(
+        _login,
+        (_argument("url", metavar="URL"),),
+        "log in at a server, in the browser, and keep the tokens",
+        f"{_PROGRAM} login https://mcp.example.com/mcp",
+    ),
+    "logout": _Command(
+        _logout,
+        (_argument("url", metavar="URL"),),
+        "forget the tokens of a server",
+        f"{_PROGRAM} logout https://mcp.example.com/mcp",
+    ),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17699,6 +17699,380 @@ class TestManyServers:
         group.close()
 
 
+class TestCommandLine:
+    """The room Command line, as a shell sees it."""
+
+    SERVER = '''
+import typing
+from mcp_lite import Context, Image, Server, ToolError
+server = Server("demo", version="2", instructions="Be kind.\\nAlways.")
+@server.tool
+def forecast(city: str, days: int = 3, unit: typing.Literal["C", "F"] = "C") -> list:
+    """The forecast for a city.
+
+    More of it."""
+    return [f"day {n}: {city}" for n in range(days)]
+@server.tool
+def echo(
+    text: str, n: typing.Optional[int] = None, xs: typing.List[int] = [],
+    anything: typing.Any = None,
+) -> dict:
+    """Says it again."""
+    return {"text": text, "n": n, "xs": xs, "anything": anything}
+@server.tool
+def paint() -> Image:
+    """A picture."""
+    return Image(b"\\x89PNG", mime_type="image/png")
+@server.tool
+def fail(why: str):
+    raise ToolError(why)
+@server.tool
+def work(ctx: Context) -> str:
+    """Works."""
+    for n in range(3):
+        ctx.progress(n + 1, 3, "at work")
+    ctx.log("info", "nearly there")
+    return "done"
+@server.tool
+def ask(ctx: Context) -> dict:
+    """Asks."""
+    return ctx.elicit("Who?", {"type": "object", "properties": {
+        "name": {"type": "string", "default": "Bob"}, "age": {"type": "integer"}}})
+@server.tool
+def stay(ctx: Context) -> None:
+    """Stays."""
+    ctx.log("warning", "begun")
+    try:
+        ctx.sleep(600)
+    finally:
+        print("cancelled")
+@server.resource("config://app", description="How it is set up.")
+def config() -> str:
+    return "a text\\nof two lines"
+@server.resource("blob://x")
+def blob() -> bytes:
+    return bytes(range(256))
+@server.resource("word://{x}")
+def word(x: str) -> str:
+    return x
+@server.prompt
+def review(code: str, tone: str = "kind") -> str:
+    """Review code."""
+    return f"review {code}, be {tone}"
+print("noise")
+server.run()
+'''
+
+    @pytest.fixture
+    def script(self, tmp_path):
+        path = tmp_path / "server.py"
+        path.write_text(f"import sys; sys.path.insert(0, {HERE!r})\n{self.SERVER}")
+        return str(path)
+
+    def run(self, *arguments, input="", cwd=None, **env):
+        """What a command prints, and its exit code."""
+        return subprocess.run(
+            [sys.executable, os.path.join(HERE, "mcp_lite.py"), *arguments],
+            input=input.encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+            cwd=cwd,
+            env={**os.environ, "HOME": "/nonexistent", **env},
+        )
+
+    def prints(self, *arguments, **options):
+        """The stdout of a command that does well."""
+        done = self.run(*arguments, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode()
+
+    def test_list(self, script):
+        """All that a server offers, a line each; a kind alone; schemas; in JSON."""
+        assert self.prints("list", script) == (
+            "tools (7)\n"
+            '  forecast(city: string, days: integer = 3, unit: "C" | "F" = "C")'
+            "  The forecast for a city.\n"
+            "  echo(text: string, n: integer | null = null, xs: integer[] = [], "
+            "anything: any = null)  Says it again.\n"
+            "  paint()  A picture.\n"
+            "  fail(why: string)\n"
+            "  work()  Works.\n"
+            "  ask()  Asks.\n"
+            "  stay()  Stays.\n"
+            "resources (2)\n"
+            "  config://app  How it is set up.\n"
+            "  blob://x\n"
+            "templates (1)\n"
+            "  word://{x}\n"
+            "prompts (1)\n"
+            "  review(code, tone?)  Review code.\n"
+        )
+        assert self.prints("list", script, "prompts") == (
+            "review(code, tone?)  Review code.\n"
+        )
+        tools = json.loads(self.prints("list", script, "tools", "--json"))
+        assert tools[0]["inputSchema"]["required"] == ["city"]
+        assert '"required"' in self.prints("list", script, "tools", "--schema")
+        everything = json.loads(
+            self.prints("list", "--json", "--", sys.executable, script)
+        )
+        assert list(everything) == ["tools", "resources", "templates", "prompts"]
+
+    def test_call(self, script, tmp_path):
+        """Arguments as the tool's schema wants them; results as text, JSON, a file."""
+        told = self.prints("call", script, "forecast", "city=Oslo", "days=2")
+        assert json.loads(told) == ["day 0: Oslo", "day 1: Oslo"]
+        for given, wanted in (
+            (["text=012"], {"text": "012", "n": None, "xs": [], "anything": None}),
+            (["text=5", "n=5", "anything=5"], {"text": "5", "n": 5, "anything": 5}),
+            (['text="x"', "xs=[1,2]"], {"text": '"x"', "xs": [1, 2]}),
+            (["text=a=b", "anything=a b"], {"text": "a=b", "anything": "a b"}),
+            (["--input", '{"n": 7, "text": "x"}', "n=8"], {"text": "x", "n": 8}),
+        ):
+            result = json.loads(self.prints("call", script, "echo", *given))
+            assert result == {**result, **wanted}
+        command = [sys.executable, script]
+        told = self.prints("call", "work", "--", *command)
+        assert told == "done\n"
+        told = self.prints(
+            "call", script, "echo", "--input", "-", input='{"text": "y"}'
+        )
+        assert json.loads(told)["text"] == "y"
+        path = tmp_path / "out.png"
+        assert self.prints("call", script, "paint", "-o", str(path)) == ""
+        assert path.read_bytes() == b"\x89PNG"
+        result = json.loads(self.prints("call", script, "paint", "--json"))
+        assert result["content"][0]["mimeType"] == "image/png"
+
+    def test_read_and_prompt(self, script, tmp_path):
+        """A text as it is, bytes as they are, a prompt's messages."""
+        assert self.prints("read", script, "config://app") == "a text\nof two lines\n"
+        assert self.run("read", script, "blob://x").stdout == bytes(range(256))
+        path = tmp_path / "blob"
+        assert self.prints("read", script, "blob://x", "-o", str(path)) == ""
+        assert path.read_bytes() == bytes(range(256))
+        assert self.prints("prompt", script, "review", "code=x") == (
+            "user: review x, be kind\n"
+        )
+
+    def test_inspect(self, script):
+        """One report; what is odd is in it, noise on stdout too."""
+        report = json.loads(self.prints("inspect", script, "--json"))
+        assert report["server"] == {"name": "demo", "version": "2"}
+        assert report["revision"] == f"{MODERN} (modern)"
+        assert report["offers"]["tools"] == 7
+        odd = "\n".join(report["odd"])
+        assert "noise" in odd
+        assert "tool fail: no description" in odd
+        told = self.prints("inspect", script, "--protocol", "2025-06-18")
+        assert "2025-06-18 (legacy)" in told
+        assert "Be kind.\n              Always.\n" in told
+
+    @pytest.mark.parametrize(
+        "arguments, exit_code, told",
+        [
+            (["nosuch"], 1, 'no command is named "nosuch"; known: list'),
+            (["cal"], 1, "did you mean call?"),
+            (["list"], 1, "TARGET"),
+            (["call", "SERVER", "echo", "text"], 1, "echo: expected NAME=VALUE"),
+            (
+                ["call", "SERVER", "echo", "--input", "[]"],
+                1,
+                "--input: expected an obj",
+            ),
+            (["list", "nobody"], 1, 'TARGET: "nobody" is no URL'),
+            (
+                ["list", "SERVER", "--header", "Secret"],
+                1,
+                "--header: expected NAME:VALUE",
+            ),
+            (["list", "http://127.0.0.1:9/mcp"], 4, "127.0.0.1:9"),
+            (["list", "--", sys.executable, "-c", "1/0"], 4, "ZeroDivisionError"),
+            (["list", "SERVER", "--protocol", "2024-11-06"], 1, "version: expected"),
+            (["call", "SERVER", "nosuch"], 5, 'tool "nosuch": unknown'),
+            (["call", "SERVER", "fail", "why=no\n\x1bway"], 5, r"no\n\x1bway"),
+            (["call", "SERVER", "forecast"], 5, "city: required"),
+            (["call", "SERVER", "stay", "--timeout", "1"], 5, "no answer within 1"),
+        ],
+    )
+    def test_failures(self, script, arguments, exit_code, told):
+        """One line on stderr, or an object with --json; the exit code says which kind."""
+        arguments = [script if each == "SERVER" else each for each in arguments]
+        done = self.run(*arguments)
+        assert (done.returncode, done.stdout) == (exit_code, b"")
+        line = done.stderr.decode().splitlines()[-1]
+        assert line.startswith("mcp_lite: ")
+        assert told in line
+        cut = arguments.index("--") if "--" in arguments else len(arguments)
+        done = self.run(*arguments[:cut], "--json", *arguments[cut:])
+        assert done.returncode == exit_code
+        error = json.loads(done.stderr.decode().splitlines()[-1])["error"]
+        assert error["exit"] == exit_code
+        assert told in mcp_lite.printable(error["message"])
+
+    def test_targets(self, script, tmp_path):
+        """A name in a config file, by default the one in this folder; a URL."""
+        config = {"servers": {"demo": {"command": sys.executable, "args": [script]}}}
+        (tmp_path / ".vscode").mkdir()
+        (tmp_path / ".vscode" / "mcp.json").write_text(json.dumps(config))
+        told = self.prints("call", "demo", "work", cwd=str(tmp_path))
+        assert told == "done\n"
+        path = str(tmp_path / ".vscode" / "mcp.json")
+        told = self.prints("call", "--config", path, "demo", "work")
+        assert told == "done\n"
+        done = self.run("list", "dmo", "--config", path)
+        assert done.returncode == 1
+        assert b"did you mean demo?" in done.stderr
+        server = Server("who")
+        server.add_tool(lambda ctx: ctx.auth["sub"], name="who", description="Who?")
+        (tmp_path / "token").write_text(" t0ken\n")
+
+        def who(ctx: Context) -> str:
+            """Who?"""
+            return f"{ctx.auth['sub']}, {ctx.headers['x-team']}"
+
+        server.add_tool(who)
+        verify = {"t0ken": {"sub": "ada"}}.get
+        with server.start_http(verify=verify) as http:
+            told = self.prints(
+                *["call", http.url, "who", "--header", "X-Team: blue"],
+                *["--token-file", str(tmp_path / "token")],
+            )
+            assert told == "ada, blue\n"
+            done = self.run("list", http.url)
+        assert done.returncode == 3
+        assert b"login URL" in done.stderr
+
+    def test_questions(self, script):
+        """Without a terminal they are declined; --yes takes their defaults."""
+        answer = json.loads(self.prints("call", script, "ask"))
+        assert answer["action"] == "decline"
+        answer = json.loads(self.prints("call", script, "ask", "--yes"))
+        assert answer == {"action": "accept", "content": {"name": "Bob"}}
+
+    @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
+    def test_on_a_terminal(self, script):
+        """Forms field by field, progress as a bar, and nothing that commands it."""
+        import pty
+
+        def at_terminal(*arguments, answers=()):
+            parent, child = pty.openpty()
+            process = subprocess.Popen(
+                [sys.executable, os.path.join(HERE, "mcp_lite.py"), *arguments],
+                stdin=child,
+                stdout=child,
+                stderr=child,
+                env={**os.environ, "HOME": "/nonexistent"},
+            )
+            os.close(child)
+            answers = list(answers)
+            told = b""
+            while True:
+                try:
+                    data = os.read(parent, 4096)
+                except OSError:
+                    break
+                if not data:
+                    break
+                told += data
+                if answers and answers[0][0] in told:
+                    told += b"<" + answers[0][0] + b">"
+                    os.write(parent, answers.pop(0)[1] + b"\n")
+            assert process.wait(SECONDS) == 0, told
+            os.close(parent)
+            assert not answers
+            return told.decode()
+
+        told = at_terminal(
+            "call",
+            script,
+            "ask",
+            answers=[
+                (b'name (string) ["Bob"]: ', b""),
+                (b"age (integer): ", b"41"),
+                (b"Send this?", b"y"),
+            ],
+        )
+        assert "The server asks: Who?" in told
+        assert '"age": 41' in told
+        assert '"name": "Bob"' in told
+        told = at_terminal("call", script, "work")
+        assert "[########################] 3/3 at work" in told
+        told = at_terminal("call", script, "echo", "text=\x1b[31mred")
+        assert "\x1b[31m" not in told.replace("\x1b[K", "")
+
+    @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
+    def test_ctrl_c_cancels_the_call(self, script):
+        """130, after the tool has been told."""
+        process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "mcp_lite.py"), "call", script, "stay"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            assert any(b"[warning] begun" in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+            told, rest = process.communicate(timeout=SECONDS)
+        assert (process.returncode, told) == (130, b"")
+        assert rest.splitlines()[-1] == b"mcp_lite: interrupted"
+        assert b"cancelled" in rest
+
+    def test_run(self, script, tmp_path):
+        """A file's server without its run(), on stdio or at a URL; by name, too."""
+        path = os.path.join(HERE, "mcp_lite.py")
+        with Client([sys.executable, path, "run", script]) as client:
+            assert client.call("work") == "done"
+        with open(script) as file:
+            (tmp_path / "two.py").write_text(
+                file.read().replace("server.run()", "other = Server('other')")
+            )
+        named = f"{tmp_path / 'two.py'}:other"
+        with Client([sys.executable, path, "run", named]) as client:
+            assert client.server_info["name"] == "other"
+        process = subprocess.Popen(
+            [sys.executable, path, "run", script, "--http", "--port", "0"],
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            line = next(line for line in process.stderr if b"http://" in line)
+            url = re.search(rb"http://[^\s,]+", line)[0].decode()
+            with Client(url) as client:
+                assert client.call("work") == "done"
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=SECONDS)
+        done = self.run("run", str(tmp_path / "nothing.py"))
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert b"nothing.py" in done.stderr
+        (tmp_path / "empty.py").write_text("x = 1\n")
+        done = self.run("run", str(tmp_path / "empty.py"))
+        assert b"there is no Server in" in done.stderr
+
+    def test_help(self):
+        """Each command has an example; nothing of it is imported with mcp_lite."""
+        overview = self.prints()
+        for name, command in mcp_lite.COMMANDS.items():
+            assert command.example in overview
+            assert command.example in self.prints(name, "--help")
+        code = "import sys, mcp_lite; sys.exit('argparse' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code], cwd=HERE).returncode == 0
+        assert self.prints("--version") == f"{mcp_lite.__version__}\n"
+
+    def test_who_has_read_enough(self, script):
+        """A reader that goes away is no failure."""
+        process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "mcp_lite.py"), "list", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        process.stdout.close()
+        process.stdout = None
+        told = process.communicate(timeout=SECONDS)[1]
+        assert process.returncode == 0
+        assert b"Traceback" not in told
+        assert b"BrokenPipe" not in told
+
+
 class TestInsideHosts:
     """A server and a client as guests of a program that has threads,
     streams and a main loop of its own.
