@@ -230,6 +230,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, lru_cache, partial
 from queue import Empty, SimpleQueue
+from weakref import WeakSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -8561,9 +8562,26 @@ class MainThread:
 
 def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
     """What job() returns, called where `run_on` says, else on this thread."""
-    if run_on is None:
+    if run_on is not None:
+        return _HostedCall(ctx, job).value(run_on)
+    process = os.getpid()
+    try:
         return job()
-    return _HostedCall(ctx, job).value(run_on)
+    finally:
+        if os.getpid() != process:
+            _leave_fork(sys.exc_info()[1])
+
+
+def _leave_fork(error: BaseException | None) -> None:
+    """End the child of a fork that comes out of a handler: what the handler was called
+    for is its parent's business. With the code of sys.exit(), if it was called."""
+    code: Any = None
+    if isinstance(error, SystemExit):
+        code = error.code
+    elif error is not None:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def call_function(
@@ -8919,6 +8937,39 @@ class Pump:
         return self._reading.acquire(blocking=False)
 
 
+# What is of use to this process alone: the files and sockets of its wires.
+_own_files: WeakSet[Any] = WeakSet()
+
+
+def keep_from_forks(file: Any) -> None:
+    """Have the child of a fork let go of a file or socket.
+
+    One that lives on, as those of multiprocessing may, would keep it open, and who is
+    at the other end waiting for its end.
+    """
+    _watch_forks()
+    _own_files.add(file)
+
+
+@lru_cache(None)
+def _watch_forks() -> None:
+    # It cannot be taken back, so it is done once, by who has something to keep.
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_let_go)
+
+
+def _let_go() -> None:
+    """In the child of a fork, put the null device in the place of what is not its own.
+
+    Not closed: the number would be free for another file, and closed again with this.
+    """
+    with suppress(OSError, ValueError), open(os.devnull, "r+b", 0) as null:
+        for file in list(_own_files):
+            if file.fileno() >= 0:
+                os.dup2(null.fileno(), file.fileno(), inheritable=False)
+    _own_files.clear()
+
+
 @contextmanager
 def private_wire() -> Iterator[tuple[Any, Any]]:
     """Inside, the wire is two private files (in, out), and nothing else can reach it.
@@ -8927,8 +8978,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     and children alike. Restored after.
     """
     stdout: Any = sys.stdout
-    # What os.dup() makes, children do not inherit: one that lives on would keep the
-    # wire open, and the client waiting for its end.
+    # What os.dup() makes, other programs do not inherit, nor do forks: one that lives on
+    # would keep the wire open, and the client waiting for its end.
     with open(os.devnull, "r+b", 0) as null, open(os.dup(0), "rb", 0) as inp, open(
         os.dup(1), "wb", 0
     ) as out:
@@ -8938,6 +8989,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             # now: open() takes the lowest number that is free.
             os.dup2(null.fileno(), 0)
             os.dup2(2, 1)
+            keep_from_forks(inp)
+            keep_from_forks(out)
 
             # What waits in the buffer of stdout must not reach the wire later; and who
             # prints to debug wants to see it at once. There may be no stdout, or one of
@@ -11847,6 +11900,7 @@ class HttpServer(_TcpServer):
         if full:
             self.refused.add(request)
         address = party_address(str(client_address[0]))
+        keep_from_forks(request)
         with self._lock:
             self._serving[request] = (thread, address)
         self.waiting[request] = True
@@ -11946,6 +12000,7 @@ def listen_http(
         _check_tls(ssl_context)
     if sock is None:
         sock = _listen(host, port)
+        keep_from_forks(sock)
     else:
         _check_listening(sock)
         if (host, port) != ("127.0.0.1", 0):

@@ -19125,6 +19125,93 @@ class TestInsideHosts:
         options = ["-W", "ignore:This process:DeprecationWarning"]
         assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
 
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+    def test_a_fork_that_lives_on(self, tmp_path):
+        """The child of a tool's fork holds nothing of ours: on stdio the output ends
+        with the server; over HTTP the port is free, and connections end.
+        """
+        command = program(
+            tmp_path,
+            """
+            server = Server("s")
+            @server.tool
+            def fork() -> int:
+                child = os.fork()
+                if child == 0:
+                    while True:
+                        time.sleep(600)
+                return child
+            http = server.start_http()
+            @server.tool
+            def port() -> int:
+                return http.port
+            server.run()
+            http.close()
+            """,
+        )
+        children = []
+        with Wire(command) as wire, contextlib.ExitStack() as stack:
+            try:
+                answer = wire.ask("tools/call", modern(name="port"))
+                port = unwrap(answer["result"])
+                sock = socket.create_connection(("127.0.0.1", port), SECONDS)
+                stack.enter_context(sock)
+                sock.sendall(head_of(call_tool("fork"), "Mcp-Name: fork"))
+                head, _, body = sock.recv(65536).partition(b"\r\n\r\n")
+                children.append(unwrap(json.loads(body)["result"]))
+                answer = wire.ask("tools/call", modern(name="fork"))
+                children.append(unwrap(answer["result"]))
+                wire.process.stdin.close()
+                assert wire.out.read() == b""
+                assert wire.process.wait(SECONDS) == 0
+                assert sock.recv(65536) == b""
+                with pytest.raises(OSError):
+                    socket.create_connection(("127.0.0.1", port), SECONDS)
+                assert not any(map(is_gone, children))
+            finally:
+                for child in children:
+                    os.kill(child, signal.SIGKILL)
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+    def test_a_fork_that_comes_back(self, tmp_path):
+        """It ends where its handler does, with the code of sys.exit(): only the parent
+        answers, and does what else there is to do.
+        """
+        done = tmp_path / "done"
+        command = program(
+            tmp_path,
+            f"""
+            server = Server("s", max_workers=1)
+            @server.tool
+            def fork(how: str) -> int:
+                with open({str(done)!r}, "a") as file:
+                    file.write(how + "\\n")
+                child = os.fork()
+                if child == 0:
+                    if how == "exit":
+                        sys.exit(7)
+                    if how == "fail":
+                        raise KeyError(how)
+                    return -1
+                return os.waitpid(child, 0)[1] >> 8
+            server.run()
+            """,
+        )
+        codes = {"exit": 7, "fail": 1, "return": 0}
+        calls = list(enumerate(list(codes) * 3))
+        with Wire(command) as wire:
+            for n, how in calls:
+                wire.send(
+                    request(
+                        "tools/call", modern(name="fork", arguments={"how": how}), n
+                    )
+                )
+            rest, code = wire.end()
+        answers = {answer["id"]: unwrap(answer["result"]) for answer in rest}
+        assert answers == {n: codes[how] for n, how in calls}
+        assert (len(rest), code) == (len(calls), 0)
+        assert len(done.read_text().split()) == len(calls)
+
 
 # The seed: another one is another fuzz.
 FUZZ = 20260728
