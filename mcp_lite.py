@@ -9206,11 +9206,13 @@ class Child(StreamTransport):
         env: dict[str, str],
         cwd: str | None,
         stderr: Any,
+        label: str,
         log: _Log,
     ) -> None:
         """Start it, with `env` for its whole environment. Raises ConnectionClosed.
 
         `stderr`: who gets its lines, as Client has it
+        `label`: what they are marked with, unless by what it runs
         """
         import subprocess
 
@@ -9237,13 +9239,15 @@ class Child(StreamTransport):
                 f"cannot start the server: {error}", None, command
             ) from error
         super().__init__(self._process.stdout, self._process.stdin)
-        self._error_lines = ErrorLines(label_of(command), stderr, log)
+        self._error_lines = ErrorLines(label or label_of(command), stderr, log)
         self._stderr_thread = threading.Thread(
             target=self._read_stderr, name="mcp-stderr", daemon=True
         )
         self._stderr_thread.start()
         # Known from start() on.
         self._protocol: Protocol | None = None
+        # A write has failed.
+        self._has_refused = False
 
     def start(self, connection: Connection) -> None:
         self._protocol = connection.protocol
@@ -9255,6 +9259,26 @@ class Child(StreamTransport):
             # Not in close(): there, another thread may still be inside of its read.
             self._reader.close()
         return data
+
+    def write(self, data: bytes) -> None:
+        try:
+            super().write(data)
+        except (OSError, ValueError):
+            self._has_refused = True
+            raise
+
+    def may_have_read(self) -> bool:
+        """Whether it may have read all that was written to it, before it ended."""
+        if self._has_refused:
+            return False
+        with suppress(ImportError, OSError, ValueError):
+            import fcntl
+            import termios
+
+            # How much is left in the pipe. Not every system tells this end of it.
+            left = fcntl.ioctl(self._writer.fileno(), termios.FIONREAD, bytes(4))
+            return not any(left)
+        return True
 
     def may_write(self, size: int) -> bool:
         # POSIX: a pipe that is ready takes PIPE_BUF bytes at once.
@@ -17899,6 +17923,8 @@ class Client:
         self._inherit_env = check_inherited(inherit_env)
         self._cwd = check_folder("cwd", cwd)
         self._stderr = stderr
+        # What the lines of a child's stderr are marked with; in a group, its name there.
+        self._label = ""
         self._version = version
         self._on_progress = on_progress
         self._trace = trace
@@ -18041,7 +18067,11 @@ class Client:
             connection = mine.connection
             if self._conversation is not mine or connection is None:
                 return False
-            if self._version != "auto" or not isinstance(connection.transport, Child):
+            child = connection.transport
+            if self._version != "auto" or not isinstance(child, Child):
+                return False
+            if not child.may_have_read():
+                # It has failed by itself.
                 return False
             mine.connection = None
         self._end(connection, mine.reader)
@@ -18072,7 +18102,7 @@ class Client:
             inherited = inherited_environment(self._inherit_env)
             env = {**inherited, **target.env, **self._env}
             cwd = self._cwd or target.cwd
-            return Child(target.command, env, cwd, self._stderr, self._log)
+            return Child(target.command, env, cwd, self._stderr, self._label, self._log)
         self._target = None
         if isinstance(target, Transport):
             return target
@@ -18954,7 +18984,9 @@ class ClientGroup:
         self._owners: dict[tuple[str, str], tuple[Client, Any]] = {}
         for name, target in config.items():
             try:
-                self._all[name] = Client(target, **client_options)
+                client = Client(target, **client_options)
+                client._label = name
+                self._all[name] = client
             except (TypeError, ValueError) as error:
                 self.errors[name] = error
 

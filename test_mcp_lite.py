@@ -7715,6 +7715,18 @@ class TestClient:
         with Client(str(script)) as client:
             assert client.server_info["name"] == "touchy"
 
+    @pytest.mark.skipif(
+        not sys.platform.startswith("linux"), reason="where a pipe tells what is in it"
+    )
+    def test_a_server_that_cannot_start(self, tmp_path, capsys):
+        """It has not read the probe, and is not started again: one traceback will do."""
+        script = tmp_path / "broken.py"
+        script.write_text("import sys, time; time.sleep(0.1); sys.exit('no module')")
+        with pytest.raises(ConnectionClosed) as caught:
+            Client(str(script)).connect()
+        assert caught.value.exit_code == 1
+        assert capsys.readouterr().err == "[broken.py] no module\n"
+
     @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
     def test_a_modern_client_answers_no_request(self, method):
         """ "The client MUST NOT send JSON-RPC responses": neither while the revision is
@@ -17650,6 +17662,14 @@ class TestManyServers:
         with ClientGroup(targets, env={"PYTHONPATH": HERE}) as group:
             assert group.errors == {}
             assert list(group.clients) == ["one", "two"]
+
+    def test_whose_stderr_it_is(self, capsys):
+        """What a child says is marked with its server's name."""
+        script = "import sys; sys.exit('gone')"
+        targets = {"my server": [sys.executable, "-c", script]}
+        with ClientGroup(targets, version="2025-11-25") as group:
+            assert list(group.errors) == ["my server"]
+        assert capsys.readouterr().err.startswith("[my server] gone\n")
 
     def test_errors_that_are_wanted(self):
         """raise_errors raises the first one, and nothing stays behind."""
