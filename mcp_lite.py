@@ -776,7 +776,8 @@ class HttpFailure(ConnectionError):
     message: what happened, and what may help
     url: of whoever said so, without its user and query; "" where nobody did
     http_status: what it said, or None where nobody answered
-    challenge: the parameters of its WWW-Authenticate, and their "scheme"; or {}
+    challenge: the parameters of its WWW-Authenticate, their "scheme", and its
+        DPoP-Nonce as "nonce"; or {}
     """
 
     def __init__(
@@ -12827,30 +12828,41 @@ def challenge_in(headers: Any) -> dict[str, str]:
     return add_given(challenge, nonce=headers.get("DPoP-Nonce"))
 
 
+def is_challenge(response: HTTPResponse) -> bool:
+    """Whether a refusal is about what was shown: a 403 may have other reasons."""
+    error = challenge_in(response.headers).get("error")
+    wants_more = response.status == 403 and error == "insufficient_scope"
+    return response.status == 401 or wants_more
+
+
 def error_words(said: Mapping[str, object], default: str) -> str:
     """What a server says of an error by OAuth, on one line: RFC 6749, section 5.2."""
     words = [str(said.get(name) or "") for name in ("error", "error_description")]
     return show(": ".join(filter(None, words)) or default, 500)
 
 
-def describe_refusal(
-    status: int,
-    challenge: dict[str, str],
-    body: bytes,
+def read_refusal(
+    place: str,
+    response: HTTPResponse,
     given: Headers,
     shown: dict[str, str],
-) -> str:
-    """What a 401 or 403 says, for an error text, and what may help: it came for a
-    request with headers that the user has given, and with those that authorize it."""
-    told = error_words(challenge, body.decode("utf-8", "replace").strip())
-    text = f"HTTP {status}: {told}"
+    secrets: list[str],
+) -> AuthorizationError:
+    """What a 401 or 403 says, and what may help: it came for a request with headers
+    that the user has given, and with those that authorize it."""
+    status = response.status
+    challenge = challenge_in(response.headers)
+    body = response.read(MAX_ERROR).decode("utf-8", "replace")
+    told = hide(error_words(challenge, body.strip()), secrets)
     if status == 403 and "scope" in challenge:
-        text += f" (it wants the scope {show(challenge['scope'])})"
+        told += f" (it wants the scope {show(challenge['scope'])})"
     if "authorization" in map(str.lower, given):
-        text += "; it does not take the Authorization that headers=, or the URL, has"
+        told += "; it does not take the Authorization that headers=, or the URL, has"
     elif not shown:
-        text += "; see Client(auth=), or headers="
-    return text
+        told += "; see Client(auth=), or headers="
+    return AuthorizationError(
+        f"{place}: HTTP {status}: {told}", place, status, challenge
+    )
 
 
 ###############################################################################
@@ -13125,8 +13137,7 @@ class _Asking(Authorizer):
 # What is on the other side
 def _well_known(url: str, name: str) -> str:
     """Where metadata of a URL are: RFC 8414, section 3.1; RFC 9728, section 3.1."""
-    path = _split(url).path.rstrip("/")
-    return f"{_origin_of(url)}/.well-known/{name}{path}"
+    return f"{_origin_of(url)}/.well-known/{name}{_split(url).path.rstrip('/')}"
 
 
 def _resource_id(url: str) -> str:
@@ -13207,9 +13218,9 @@ class _Doorstep(HttpEndpoint):
         if _parse_answer(exchange.query).get("state") == self._state:
             page = _ARRIVED
             self._came = f"?{exchange.query}"
-        text = _DOOR_PAGE.format(title=page[1], text=page[2])
+        status, title, text = page
         with suppress(OSError):
-            exchange.send(page[0], _DOOR_HEADERS, text.encode("ascii"))
+            exchange.send(status, _DOOR_HEADERS, _DOOR_PAGE % (title, title, text))
 
 
 _DOOR_HEADERS = {
@@ -13219,11 +13230,11 @@ _DOOR_HEADERS = {
     "Cache-Control": "no-store",
 }
 _DOOR_PAGE = (
-    "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
-    "<h1>{title}</h1><p>{text}</p></html>"
+    b"<!doctype html><html lang=en><meta charset=utf-8><title>%b</title>"
+    b"<h1>%b</h1><p>%b</p></html>"
 )
-_ARRIVED = (200, "Thank you", "You can close this window, and go back.")
-_STRANGE = (404, "Nothing here", "This is not the answer waited for.")
+_ARRIVED = (200, b"Thank you", b"You can close this window, and go back.")
+_STRANGE = (404, b"Nothing here", b"This is not the answer waited for.")
 
 
 # One login
@@ -13238,6 +13249,7 @@ GRANTS = {
     "client_credentials": "client_credentials",
     "jwt-bearer": "urn:ietf:params:oauth:grant-type:jwt-bearer",
 }
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 JWT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 # How a client shows who it is, best first: a secret on this machine is none.
 AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
@@ -13277,7 +13289,7 @@ class _Login:
         # A server elsewhere has no reason to send us to this machine.
         self._near = is_near(access.url)
         # Of the refusal that has led here.
-        self.challenge = challenge
+        self._challenge = challenge
         # What is kept from before; {} if nothing is.
         self.record: Json = {}
         self._is_wanted = is_wanted
@@ -13301,15 +13313,14 @@ class _Login:
         resource = self._find_resource()
         server = self._find_server(resource)
         issuer = server["issuer"]
-        before = self.record.get("issuer", issuer)
-        if before != issuer:
+        if self.record.get("issuer", issuer) != issuer:
             # "MUST NOT reuse client credentials from a different authorization server"
-            self.record = {}
             if options.client_id is not None:
                 raise AuthorizationError(
-                    f"client_id belongs to {before}, but {self._url} now wants tokens "
-                    f"of {issuer}"
+                    f"client_id belongs to {self.record['issuer']}, but {self._url} "
+                    f"now wants tokens of {issuer}"
                 )
+            self.record = {}
         place = resource.get("resource", _resource_id(self._url))
         plan = {
             "issuer": issuer,
@@ -13375,7 +13386,7 @@ class _Login:
         """The metadata of the server; {} if it has none, as before 2025-06-18."""
         name = "oauth-protected-resource"
         places = [
-            self.challenge.get("resource_metadata"),
+            self._challenge.get("resource_metadata"),
             _well_known(self._url, name),
             _well_known(_origin_of(self._url), name),
         ]
@@ -13395,9 +13406,8 @@ class _Login:
 
     def _find_server(self, resource: Json) -> Json:
         """The metadata of an authorization server: of the first that has good ones."""
-        issuers = _texts_in(resource, "authorization_servers")[:MAX_ISSUERS]
-        if not resource:
-            issuers = [_origin_of(self._url)]
+        named = resource or {"authorization_servers": [_origin_of(self._url)]}
+        issuers = _texts_in(named, "authorization_servers")[:MAX_ISSUERS]
         wanted = self._options.issuer
         chosen = [each for each in issuers if wanted in (None, each)]
         # Where we have been before, we need not register again.
@@ -13449,14 +13459,14 @@ class _Login:
         before: "the union of the client's previously requested scope set and the scopes
         from the current challenge"."""
         scopes = self._options.scopes
-        challenged = self.challenge.get("scope", "").split()
+        challenged = self._challenge.get("scope", "").split()
         if scopes is None:
             scopes = challenged or _texts_in(resource, "scopes_supported")
             has_offline = "offline_access" in _texts_in(server, "scopes_supported")
             if has_offline and scopes and self._options.grant == "authorization_code":
                 # It stands for a refresh token.
                 scopes = [*scopes, "offline_access"]
-        elif self.challenge.get("error") == "insufficient_scope":
+        elif self._challenge.get("error") == "insufficient_scope":
             scopes = scopes + challenged
         return list(dict.fromkeys([*self.record.get("scopes", ()), *scopes]))
 
@@ -13546,8 +13556,11 @@ class _Login:
                 "code_challenge": _digest(verifier),
                 "code_challenge_method": "S256",
             }
-            scopes = " ".join(plan["scopes"]) or None
-            add_given(query, scope=scopes, resource=plan["resource"])
+            add_given(
+                query,
+                scope=" ".join(plan["scopes"]) or None,
+                resource=plan["resource"],
+            )
             page = check_url(
                 f"{server['issuer']}: authorization_endpoint",
                 server.get("authorization_endpoint"),
@@ -13609,7 +13622,7 @@ class _Login:
         endpoint = plan["token_endpoint"]
         # "MUST be included in both authorization requests and token requests."
         add_given(form, resource=plan["resource"])
-        headers = self._authenticate(plan, form)
+        headers = {**_FORM, **self._authenticate(plan, form)}
         body = urlencode(form).encode("ascii")
         # RFC 9449, section 8: the same again, with the nonce.
         for _ in range(2):
@@ -13634,20 +13647,19 @@ class _Login:
         from urllib.parse import quote_plus
 
         client = plan["client"]
+        secret = client.get("client_secret", "")
         method = client["token_endpoint_auth_method"]
-        headers: Headers = {"Content-Type": "application/x-www-form-urlencoded"}
         # Also beside a header: some look for it there.
         form["client_id"] = client["client_id"]
         if method == "client_secret_basic":
-            parts = (client["client_id"], client.get("client_secret", ""))
-            login = ":".join(map(quote_plus, parts))
-            headers["Authorization"] = "Basic " + _base64(login.encode("ascii"))
-        elif method == "client_secret_post":
-            form["client_secret"] = client.get("client_secret", "")
-        elif method == "private_key_jwt":
+            login = f"{quote_plus(client['client_id'])}:{quote_plus(secret)}"
+            return {"Authorization": "Basic " + _base64(login.encode("ascii"))}
+        if method == "client_secret_post":
+            form["client_secret"] = secret
+        if method == "private_key_jwt":
             form["client_assertion_type"] = JWT_ASSERTION
             form["client_assertion"] = self._ask_assertion(plan["issuer"])
-        return headers
+        return {}
 
     def _ask_assertion(self, audience: str) -> str:
         with naming("assertion"):
@@ -13662,14 +13674,14 @@ class _Login:
             raise AuthorizationError(
                 f"{place}: token_type: expected {' or '.join(kinds)}, got {show(kind)}"
             )
+        record = {name: value for name, value in plan.items() if name != "renew_at"}
         # A refresh answer without a new refresh token leaves the old.
-        record = {**plan, "token_type": kind.lower()}
         add_given(
             record,
+            token_type=kind.lower(),
             access_token=answer["access_token"],
             refresh_token=answer.get("refresh_token") or None,
         )
-        record.pop("renew_at", None)
         # It may be missing, or be anything.
         with suppress(LookupError, TypeError, ValueError, OverflowError):
             lasts = float(answer["expires_in"])
@@ -13748,10 +13760,9 @@ class _Access(Authorizer):
         is_wanted: Callable[[], bool],
     ) -> bool:
         challenge = refusal.challenge
-        if "nonce" in challenge:
-            self.nonces[refusal.url] = challenge["nonce"]
-            if challenge.get("error") == "use_dpop_nonce":
-                return True
+        self.nonces[refusal.url] = challenge.get("nonce")
+        if challenge.get("error") == "use_dpop_nonce":
+            return True
         used = sent.get("Authorization", "").partition(" ")[2]
         if used != self._record.get("access_token", ""):
             # Another thread has got a new one meanwhile.
@@ -13782,8 +13793,9 @@ class _Access(Authorizer):
             "htu": url.partition("?")[0],
             "iat": int(time.time()),
         }
-        hashed = _digest(token) if token else None
-        add_given(claims, nonce=self.nonces.get(url), ath=hashed)
+        add_given(
+            claims, nonce=self.nonces.get(url), ath=_digest(token) if token else None
+        )
         with naming("dpop"):
             return {"DPoP": self.options.dpop(claims)}
 
@@ -13791,7 +13803,10 @@ class _Access(Authorizer):
     def begin(self) -> None:
         """Log in, without having been refused."""
         used = self._store.load(self.url).get("access_token", "")
-        self._renew(used, {}, lambda: True, self._ask_and_log_in)
+        # What the server answers to somebody that it does not know.
+        stranger = _Login(self, {}, lambda: True)
+        challenge = challenge_in(stranger.fetch("auth", self.url, _JSON, b"{}").headers)
+        self._renew(used, challenge, lambda: True, self._log_in)
 
     def forget(self) -> None:
         """Log out."""
@@ -13839,12 +13854,6 @@ class _Access(Authorizer):
             if not 400 <= (error.http_status or 0) < 500:
                 raise
             self._log.debug(f"logging in again: {error}")
-        return self._log_in(login)
-
-    def _ask_and_log_in(self, login: _Login) -> Json:
-        # What the server answers to somebody that it does not know.
-        answer = login.fetch("auth", self.url, _JSON, b"{}")
-        login.challenge = challenge_in(answer.headers)
         return self._log_in(login)
 
     def _log_in(self, login: _Login) -> Json:
@@ -13930,11 +13939,14 @@ class OAuth:
             raise ValueError(
                 f"grant: expected one of {list(GRANTS)}, got {show(grant)}"
             )
-        has_user = grant == "authorization_code"
-        if client_id is None and (client_secret or not has_user):
+        if client_id is None and (client_secret or grant != "authorization_code"):
             raise ValueError(f"client_id: the grant {grant} needs it, a secret as well")
-        is_vouched = assertion or (client_secret and grant == "client_credentials")
-        if not has_user and not is_vouched:
+        # What is shown in place of a user's consent.
+        needed = {
+            "client_credentials": client_secret or assertion,
+            "jwt-bearer": assertion,
+        }
+        if not needed.get(grant, True):
             raise ValueError(f"assertion: {grant} needs it, or maybe a client_secret")
         if client_metadata_url is not None:
             _check_option("client_metadata_url", client_metadata_url, False)
@@ -14353,21 +14365,13 @@ class HttpTransport(Transport):
                 trip, response = self._begin(
                     method, url, sent, body, request_id, patience
                 )
-            status = response.status
-            challenge = challenge_in(response.headers)
-            wants_scope = (
-                status == 403 and challenge.get("error") == "insufficient_scope"
-            )
             # The session is ended without asking anybody for anything.
-            if not (status == 401 or wants_scope) or method == "DELETE":
+            if not is_challenge(response) or method == "DELETE":
                 break
             try:
-                said = response.read(MAX_ERROR)
+                refusal = read_refusal(place, response, given, shown, secrets())
             finally:
                 trip.end()
-            told = describe_refusal(status, challenge, said, given, shown)
-            text = f"{place}: {hide(told, secrets())}"
-            refusal = AuthorizationError(text, place, status, challenge)
             with answering(self.connection):
                 if tries == MAX_REFUSALS or not self._authorizer.mend(
                     refusal, shown, tries == 0, is_wanted
