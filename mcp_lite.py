@@ -4804,6 +4804,23 @@ def prompt_arguments(signature: Signature) -> list[Json]:
     ]
 
 
+def check_function(what: str, fn: Any, *parameters: str) -> None:
+    """Raise TypeError unless fn can be called with these, and returns by itself."""
+    import inspect
+
+    expected = f"{what}: expected a function({', '.join(parameters)})"
+    if not callable(fn):
+        raise TypeError(f"{expected}, got {show(fn)}")
+    # Of an object that can be called, it is the method.
+    for each in (fn, type(fn).__call__):
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            raise TypeError(f"{expected} without async")
+    try:
+        inspect.signature(fn).bind(*parameters)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{expected}: {error}") from None
+
+
 ###############################################################################
 # 11. Framing #################################################################
 ###############################################################################
@@ -9651,7 +9668,8 @@ def log_access(log: _Log, exchange: Exchange) -> None:
         name = re.split("[?#]", name)[0]
     milliseconds = (time.monotonic() - exchange.began) * 1000
     words = [
-        exchange.shell.peer,
+        # Of IPv4, a socket for both tells it so.
+        exchange.shell.peer.rpartition("::ffff:")[2],
         exchange.method,
         exchange.path,
         exchange.status,
@@ -10403,8 +10421,8 @@ _SERVED_PATH = r'(/[!"$->@-~]*)?'
 
 
 class Admission:
-    """Who may ask an HttpEndpoint. The options are as there; raises ValueError for what
-    none of them can be."""
+    """Who may ask an HttpEndpoint. The options are as there; raises TypeError or
+    ValueError for what none of them can be."""
 
     def __init__(
         self,
@@ -10610,9 +10628,12 @@ def _encode_option(option: str, value: Json) -> bytes:
 
 
 def _parse_verify(verify: object) -> Callable[[str], Json | None] | None:
-    """What tells the claims of a token. Raises ValueError for what cannot; a token is
-    not quoted there."""
-    if verify is None or callable(verify):
+    """What tells the claims of a token. Raises TypeError for another function, or
+    ValueError; a token is not quoted there."""
+    if verify is None:
+        return None
+    if callable(verify):
+        check_function("verify", verify, "token")
         return verify
     if not isinstance(verify, Mapping) or not verify:
         raise ValueError(
@@ -10704,7 +10725,8 @@ class HttpEndpoint:
         max_sessions       sessions at a time; for one more, who has the most loses the
                            one that was used longest ago; if all are in use, 503
         session_seconds    how long a session is kept that nobody uses
-    Raises ValueError for a value that an option cannot have.
+    Raises ValueError for a value that an option cannot have, TypeError for a function
+    that is not called like that.
 
     It has in its care `_sessions`, by id, until their clients delete them, or they were
     idle for long; and `_serving`, the exchanges that are being served, each by a thread
@@ -15083,23 +15105,6 @@ def check_handler(noun: str, fn: Any) -> None:
     raise TypeError(f"{noun}: expected a function, got {show(fn)}{remedy}")
 
 
-def check_function(what: str, fn: Any, *parameters: str) -> None:
-    """Raise TypeError unless fn can be called with these, and returns by itself."""
-    import inspect
-
-    expected = f"{what}: expected a function({', '.join(parameters)})"
-    if not callable(fn):
-        raise TypeError(f"{expected}, got {show(fn)}")
-    # Of an object that can be called, it is the method.
-    for each in (fn, type(fn).__call__):
-        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
-            raise TypeError(f"{expected} without async")
-    try:
-        inspect.signature(fn).bind(*parameters)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{expected}: {error}") from None
-
-
 def go_through(
     middleware: tuple[Callable[..., Any], ...],
     ctx: Context,
@@ -16454,7 +16459,8 @@ class Server:
         """Serve HTTP in the background: basic/transports/streamable-http.md.
 
         Returns a handle with `url`, `port` and `close()`, which is a context manager,
-        too. Raises ValueError for a value that an option cannot have. The logger
+        too. Raises ValueError for a value that an option cannot have, and TypeError for a
+        function that is not called like that. The logger
         "mcp_lite.http" gets a line for each request: INFO, or WARNING if it was refused.
 
         host: the address to listen at; "" or "0.0.0.0" is every one

@@ -12530,6 +12530,22 @@ class TestHttpServer:
                 serve(**options)
             assert "cret" not in str(caught.value)
 
+    def test_a_verify_that_is_called_otherwise(self, server):
+        """It gets a token, and answers by itself: what cannot is told at once."""
+
+        async def verify(token):
+            return {"sub": "ada"}
+
+        for wrong, said in (
+            (verify, "without async"),
+            (lambda: {"sub": "ada"}, "too many positional"),
+            (lambda token, request: {"sub": "ada"}, "missing a required arg"),
+        ):
+            told = f"^verify: expected a function\\(token\\).*{said}"
+            for serve in (server.start_http, server.wsgi_app):
+                with pytest.raises(TypeError, match=told):
+                    serve(verify=wrong)
+
     @pytest.mark.parametrize(
         "options, error, said",
         [
@@ -12576,8 +12592,9 @@ class TestHttpServer:
         clients, or has no certificate gets a text with the remedy."""
         for wrong, said in (
             (("cert.pem", "key.pem"), "expected an ssl.SSLContext, got a tuple"),
-            (ssl.create_default_context(), "expected one for servers"),
-            (certificate[1], "expected one for servers"),
+            # Up to Python 3.9, what is made for clients would do for both.
+            (ssl.create_default_context(), "(expected one for servers|without a cert)"),
+            (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "expected one for servers"),
             (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "without a certificate"),
         ):
             with pytest.raises(ValueError, match=f"ssl_context: {said}") as caught:
@@ -12959,6 +12976,23 @@ class TestHttpServer:
                 seen = threading.Event()
                 http.service_actions = seen.set
                 assert seen.wait(SECONDS)
+
+    @pytest.mark.skipif(
+        not socket.has_dualstack_ipv6(), reason="wants sockets of IPv6 and IPv4"
+    )
+    def test_a_socket_of_both_families(self, server):
+        """Who comes by IPv4 is called as everywhere; `url` is one that is always there,
+        also of a host that is every address."""
+        both = socket.create_server(
+            ("::", 0), family=socket.AF_INET6, dualstack_ipv6=True
+        )
+        for options in ({"sock": both}, {"host": "::"}):
+            with self.access_log(server, **options) as (http, read):
+                assert http.url == f"http://[::1]:{http.port}/mcp"
+                assert Web(http).post(call_tool("add", a=1))[0] == 200
+                with Client(http.url, version=MODERN) as client:
+                    assert client.server_info["name"] == "everything"
+                assert [each[1] for each in read(2)] == ["127.0.0.1", "::1"]
 
     @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="wants Unix sockets")
     def test_a_unix_socket(self, server, tmp_path):
