@@ -18511,12 +18511,16 @@ class Client:
         for a structured result that the tool's outputSchema forbids, or that would take
         too much work to check, and for an outputSchema that cannot be used.
         """
-        params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
-        call = self._start("tools/call", params, on_progress)
+        call = self.start_call(name, arguments, on_progress=on_progress, meta=meta)
         return call.checked_result(timeout)
 
     def start_call(
-        self, name: str, arguments: Json | None = None, *, on_progress: Callback = None
+        self,
+        name: str,
+        arguments: Json | None = None,
+        *,
+        on_progress: Callback = None,
+        meta: Json | None = None,
     ) -> Call:
         """Start a tool call and return at once. Its result() is not checked against the
         tool's outputSchema, as its value() is.
@@ -18525,8 +18529,9 @@ class Client:
         arguments: as JSON has them
         on_progress: on_progress(progress, total, message) runs in result(), else the
             client's
+        meta: the request's `_meta`, with what every request carries added
         """
-        params = {"name": name, "arguments": arguments or {}}
+        params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
         return self._start("tools/call", params, on_progress)
 
     def list_tools(self) -> list[Json]:

@@ -6934,6 +6934,29 @@ class TestExtending:
         assert 0 < more <= 9
         server.disconnect(connection)
 
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_the_meta_of_a_call(self, version):
+        """What a caller puts into `_meta` reaches middleware and handler."""
+        server = Server("meta")
+        told = []
+
+        @server.middleware
+        def note(ctx, method, params, call_next):
+            told.append(ctx.meta.get("traceparent"))
+            return call_next()
+
+        @server.tool
+        def trace(ctx: Context) -> str:
+            return ctx.meta["traceparent"]
+
+        with Client(server, version=version) as client:
+            told.clear()
+            call = client.start_call("trace", meta={"traceparent": "1"})
+            assert text_of(call.result()) == "1"
+            called = client.call_tool("trace", meta={"traceparent": "2"})
+            assert text_of(called) == "2"
+        assert [each for each in told if each] == ["1", "2"]
+
     # Methods of extensions
 
     CART = "com.example/cart"
@@ -22726,6 +22749,62 @@ class TestReadme:
         finally:
             server.kill()
             server.wait()
+
+    @staticmethod
+    def run_otel(**variables):
+        script = os.path.join(HERE, "examples", "otel.py")
+        run = subprocess.run(
+            [sys.executable, script],
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS * 2,
+        )
+        assert run.returncode == 0, run.stderr.decode()
+        return run.stdout.decode()
+
+    def test_tracing(self, tmp_path):
+        """examples/otel.py without OpenTelemetry: a call, what serves it, and the call
+        that this makes are one trace, each the child of the one before.
+        """
+        (tmp_path / "opentelemetry.py").write_text("raise ImportError")
+        told = self.run_otel(PYTHONPATH=str(tmp_path))
+        assert "the price: 9\n" in told
+        lines = [line.split(" ") for line in told.splitlines()]
+        spans = [line for line in lines if line[0] in ("SERVER", "CLIENT")]
+        calls = [line for line in spans if line[1] == "tools/call"]
+        for of_one_call in (calls[:4], calls[4:8]):
+            kinds = [(kind, target) for kind, _, target, *_ in of_one_call]
+            assert kinds == [
+                ("SERVER", "count"),
+                ("CLIENT", "count"),
+                ("SERVER", "price"),
+                ("CLIENT", "price"),
+            ]
+            [trace] = {line[3] for line in of_one_call}
+            ids, parents = ([line[n] for line in of_one_call] for n in (4, 5))
+            assert parents == [*ids[1:], "-"]
+        errors = [[word for word in line if "error.type" in word] for line in calls]
+        assert errors == 4 * [[]] + 4 * [["error.type=tool_error"]]
+        assert "error.type=-32601" in spans[-1] and spans[-1][2] == "review"
+        assert "SERVER server/discover" in told
+
+    def test_tracing_with_opentelemetry(self):
+        """The same with it, where it is installed: its spans have the same parents."""
+        pytest.importorskip("opentelemetry.sdk")
+        text = re.sub("^the price: 9$", "", self.run_otel(), flags=re.M)
+        spans = []
+        while text.strip():
+            span, end = json.JSONDecoder().raw_decode(text.strip())
+            text = text.strip()[end:]
+            spans.append(span)
+        calls = [span for span in spans if span["name"].startswith("tools/call")]
+        assert len(calls) == 8
+        for child, parent in zip(calls[:3], calls[1:4]):
+            assert child["parent_id"] == parent["context"]["span_id"]
+            assert child["context"]["trace_id"] == parent["context"]["trace_id"]
+        assert {span["status"]["status_code"] for span in calls[4:]} == {"ERROR"}
 
     SYSTEMD = os.path.join(HERE, "examples", "systemd")
 
