@@ -953,11 +953,12 @@ _decoder = json.JSONDecoder(
 )
 
 
-def _make_encode() -> Callable[[object], str]:
-    """_encoder.encode, but its part in C is made once, not anew for each value: that
-    takes as long as to encode most messages."""
+def _make_encoder() -> Callable[[Any, bool], Iterable[str]]:
+    """_encoder.iterencode, but its part in C is made once, not anew for each value:
+    that takes as long as to encode most messages."""
     try:
-        encode_parts = vars(json.encoder)["c_make_encoder"](
+        encoder: Callable[[Any, bool], Iterable[str]]
+        encoder = vars(json.encoder)["c_make_encoder"](
             None,  # no check for cycles
             _encoder.default,
             json.encoder.encode_basestring,
@@ -968,13 +969,13 @@ def _make_encode() -> Callable[[object], str]:
             False,  # none is skipped
             False,  # there is no NaN
         )
+        return encoder
     except (KeyError, TypeError):
         # This Python has none, or another one.
-        return _encoder.encode
-    return lambda value: "".join(encode_parts(value, 0))
+        return _encoder.iterencode
 
 
-_encode = _make_encode()
+_encode_parts = _make_encoder()
 
 # What is_id() wants.
 _ID_TEXT = f"expected string or integer, {MAX_ID} characters at most"
@@ -1091,7 +1092,7 @@ def encode_json(value: object) -> str:
     """Encode on one line. Raises ValueError or TypeError for what JSON cannot say: NaN,
     objects of classes, cycles."""
     try:
-        return _encode(value)
+        return "".join(_encode_parts(value, False))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -4851,7 +4852,7 @@ class LineFramer:
             if self._size + len(piece) > self.limit:
                 lines.append(None)
             else:
-                line = _joined(self._line, piece)
+                line = _joined(self._line, piece) if self._size else piece
                 if line and not line.isspace():
                     lines.append(line)
             if self._size:
@@ -5103,8 +5104,8 @@ def _decode_header(text: str) -> str | None:
     # characters".
     if not _HEADER_VALUE.fullmatch(text):
         return None
-    encoded = _ENCODED_HEADER.fullmatch(text)
-    if encoded is None:
+    encoded = text.startswith("=?") and _ENCODED_HEADER.fullmatch(text)
+    if not encoded:
         return text
 
     import base64
@@ -5508,6 +5509,9 @@ class Protocol:
     declared: Json = {}
     # Before logging/setLevel "the server MAY decide".
     log_level = "info"
+    # Of our requests.
+    _first_id = 1
+    _last_id = 0
 
     def __init__(
         self,
@@ -5524,7 +5528,7 @@ class Protocol:
         # before their bytes leave. The peer's: id -> Request.
         self.pending: dict[RequestId | None, Waiter] = {}
         self.in_flight: dict[RequestId, Request] = {}
-        self.number_from(1)
+        self._ids = itertools.count(1)
         # The URIs of resources/subscribe.
         self.subscribed: dict[str, object] = {}
 
@@ -6247,6 +6251,10 @@ def _do_and_tell(job: Job, outcome: SimpleQueue[Any]) -> None:
         outcome.put((None, error))
 
 
+class _Droppable(bytes):
+    """A line that goes first where too many wait."""
+
+
 class Outbox:
     """Lines that wait to be written: under no lock, and by one thread at a time.
 
@@ -6261,8 +6269,7 @@ class Outbox:
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
-        # Each line, and whether it may be dropped.
-        self._lines: list[tuple[bytes, bool]] = []
+        self._lines: list[bytes] = []
 
     def __len__(self) -> int:
         """How many lines wait."""
@@ -6277,11 +6284,11 @@ class Outbox:
         before = len(self._lines)
         size = len(data) + LINE_COST
         if before >= MAX_QUEUED or self.size + size > MAX_UNSENT:
-            self._lines = [line for line in self._lines if not line[1]]
-            self.size = sum(len(line) + LINE_COST for line, _ in self._lines)
+            self._lines = [line for line in self._lines if type(line) is bytes]
+            self.size = sum(len(line) + LINE_COST for line in self._lines)
             if droppable and self.size + size > MAX_UNSENT:
                 return before + 1 - len(self._lines)
-        self._lines.append((data, droppable))
+        self._lines.append(_Droppable(data) if droppable else data)
         self.size += size
         return before + 1 - len(self._lines)
 
@@ -6298,7 +6305,7 @@ class Outbox:
                 # Another thread may have taken it since.
                 if self._writing or not self._lines:
                     return
-                lines = [line for line, _ in self._lines]
+                lines = self._lines
                 self._lines = []
                 self.size = 0
                 self._writing = True
@@ -6796,6 +6803,9 @@ class Connection:
     session_id: str | None = None
     # The peer takes one answer, and nothing besides: see Server.handle.
     answers_only = False
+    # OVER is written without the lock: after that, it is final.
+    state = OPEN
+    reason: ConnectionClosed | None = None
 
     def __init__(
         self,
@@ -6822,9 +6832,6 @@ class Connection:
         # What follows is guarded by _lock, and so is the end of a request.
         self._lock = threading.Lock()
         self._outbox = Outbox(self._lock)
-        # OVER is written without the lock: after that, it is final.
-        self.state = self.OPEN
-        self.reason: ConnectionClosed | None = None
         # Who waits, the oldest first.
         self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions.
@@ -8602,11 +8609,10 @@ def _leave_fork(error: BaseException | None) -> None:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def call_function(
-    ctx: Context, fn: Callable[..., Any], /, *given: object, **named: object
-) -> Any:
-    """What a user's function returns; of an `async def` one, what that gives."""
-    value = fn(*given, **named)
+def call_function(ctx: Context, call: Job) -> Any:
+    """What the call of a user's function returns; of an `async def` one, what that
+    gives."""
+    value = call()
     if hasattr(type(value), "__await__"):
         return _await_value(ctx, value)
     return value
@@ -9487,6 +9493,27 @@ class Exchange:
     budget: Budget
     make_room: Callable[[Party], bool]
 
+    state = OPENING
+    # How much of its body was read.
+    size = 0
+    # The claims of its token.
+    auth: Json | None = None
+    # What it calls, if that is the user's: a method, and a name.
+    callee = ("", "")
+    # For the log: the status of its answer, and why it was refused; what headers may
+    # mirror of its body, which names what is called.
+    is_logged = True
+    status = 0
+    reason = ""
+    told: Json = {}
+    session_id = ""
+    # Nothing but its head has been looked at.
+    is_judged_by_head = True
+    # The id in its body, for the error that may be its answer.
+    request_id: RequestId | None = None
+    # The latest stream that was written here.
+    stream: Stream | None = None
+
     def __init__(
         self,
         shell: Shell,
@@ -9500,32 +9527,12 @@ class Exchange:
         self.path, _, self.query = target.partition("?")
         self.headers = headers
         self._body = body
-        # How much of it was read.
-        self.size = 0
         # The one that answers it.
         self.thread = threading.get_ident()
-        self.state = self.OPENING
-
+        # When it came.
+        self.began = time.monotonic()
         # Headers of the answer, whichever it will be.
         self.extra: dict[str, str] = {}
-        # The claims of its token.
-        self.auth: Json | None = None
-        # What it calls, if that is the user's: a method, and a name.
-        self.callee = ("", "")
-        # For the log: the status of its answer, and why it was refused; what headers
-        # may mirror of its body, which names what is called; when it came.
-        self.is_logged = True
-        self.status = 0
-        self.reason = ""
-        self.told: Json = {}
-        self.session_id = ""
-        self.began = time.monotonic()
-        # Nothing but its head has been looked at.
-        self.is_judged_by_head = True
-        # The id in its body, for the error that may be its answer.
-        self.request_id: RequestId | None = None
-        # The latest stream that was written here.
-        self.stream: Stream | None = None
         # Gets an item when nothing more will be written here. Not an Event: on Windows
         # its wait(seconds) would hold up Ctrl-C, and with WSGI this may be the main
         # thread.
@@ -9770,6 +9777,18 @@ class Stream:
     RESUMABLE = "resumable"
     PRIMED = "primed"
 
+    state = OPEN
+    # Of the response, if the answer comes before any event.
+    status = 200
+    added = 0
+    _cursor = 0
+    # A client knows its name, and so can come back.
+    known = False
+    # What goes before the next event: a comment, say.
+    _prelude = b""
+    # A thread is writing, and takes along what others queue meanwhile.
+    _writing = False
+
     def __init__(
         self,
         name: str,
@@ -9777,7 +9796,8 @@ class Stream:
         kind: str,
         lost: Job,
         budget: Budget,
-        replay: Replay | None = None,
+        replay: Replay | None,
+        exchange: Exchange | None,
     ) -> None:
         self.name = name
         self.kind = kind
@@ -9785,29 +9805,19 @@ class Stream:
         self._lock = lock
         self._budget = budget
         self._replay = replay
-        self.state = self.OPEN
         # Where it is written now.
-        self.exchange: Exchange | None = None
-        # Of the response, if the answer comes before any event.
-        self.status = 200
+        self.exchange = exchange
+        if exchange is not None:
+            exchange.stream = self
         # (number, message, what it takes of a budget)
         self._sent: deque[_Event] = deque()
         self._waiting: deque[_Event] = deque()
-        self.added = 0
-        self._cursor = 0
-        # A client knows its name, and so can come back.
-        self.known = False
-        # What goes before the next event: a comment, say.
-        self._prelude = b""
-        # A thread is writing, and takes along what others queue meanwhile.
-        self._writing = False
 
     def add_locked(self, message: bytes) -> int:
         """Queue a message. Returns how many were dropped for it, unsent."""
         dropped = 0
         size = len(message)
-        alone = self._is_last_heard() and not self._waiting
-        if alone and size <= SHORT_BODY:
+        if size <= SHORT_BODY and not self._waiting and self._is_last_heard():
             # It leaves at once, and there are no more of these than connections.
             size = 0
         has_room = not size or self._take_locked(size)
@@ -9834,10 +9844,13 @@ class Stream:
 
     def _mark_sent_locked(self, number: int) -> None:
         """The events up to this number were sent."""
-        if self._replay is None or self._is_last_heard():
-            self._drop_waiting_locked(number)
-        else:
+        if self._replay is not None and not self._is_last_heard():
             self._move_cursor_locked(self._replay, number)
+            return
+        while self._waiting and self._waiting[0][0] <= number:
+            size = self._waiting.popleft()[2]
+            if size:
+                self._budget.give_back(size)
 
     def _move_cursor_locked(self, replay: Replay, number: int) -> None:
         """Now the events up to this number count as sent, and the others wait."""
@@ -9856,13 +9869,6 @@ class Stream:
             self.drop_sent_locked(replay)
         replay.touch_locked(self)
 
-    def _drop_waiting_locked(self, number: float) -> None:
-        """Forget the events up to this number that wait."""
-        while self._waiting and self._waiting[0][0] <= number:
-            size = self._waiting.popleft()[2]
-            if size:
-                self._budget.give_back(size)
-
     def drop_sent_locked(self, replay: Replay) -> bool:
         """Forget the oldest event that was sent. False if there is none."""
         if not self._sent:
@@ -9872,7 +9878,8 @@ class Stream:
 
     def drop_all_locked(self) -> None:
         """Forget every event: nobody will come for them."""
-        self._drop_waiting_locked(float("inf"))
+        while self._waiting:
+            self._budget.give_back(self._waiting.popleft()[2])
         while self._replay is not None and self.drop_sent_locked(self._replay):
             pass
 
@@ -10149,9 +10156,7 @@ class HttpConnection(Connection):
             lost = do_nothing
         replay = self.replay if kind != Stream.FINAL else None
         name = str(self._next_name())
-        stream = Stream(name, self._lock, kind, lost, self.budget, replay)
-        if exchange is not None:
-            stream.attach(exchange)
+        stream = Stream(name, self._lock, kind, lost, self.budget, replay, exchange)
         if replay is not None:
             with self._lock:
                 replay.streams[name] = stream
@@ -11554,7 +11559,6 @@ class _SocketShell(Shell, _RequestHandler):
             if not self.rfile.peek():
                 self.close_connection = True  # the client has hung up
                 return
-            self._allow(HEAD_SECONDS)
             head = self._head = self._read_head()
         except HttpError as error:
             self._refuse(error)
@@ -11618,6 +11622,7 @@ class _SocketShell(Shell, _RequestHandler):
             self.rfile.read(len(known))
             self._behind_head = len(came) - len(known)
             return self._head
+        self._allow(HEAD_SECONDS)
         self._behind_head = 0
         lines: list[bytes] = []
         line = b""
@@ -15710,7 +15715,7 @@ class ServerEndpoint(Endpoint):
         signature = offer.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
-        job = partial(call_function, ctx, signature.fn, **arguments)
+        job = partial(call_function, ctx, partial(signature.fn, **arguments))
         if offer.timeout is not None:
             name = offer.wire["name"]
             late = tool_failure(f"{name}: timed out after {offer.timeout:g} seconds")
@@ -16217,7 +16222,7 @@ class Server:
                 )
 
             def complete(ctx: Context, *given: object) -> list[str]:
-                values = call_function(ctx, function, *given[:count])
+                values = call_function(ctx, partial(function, *given[:count]))
                 if isinstance(values, str) or not isinstance(values, Iterable):
                     raise WrongResult(
                         f"the result: expected a list of texts, got {show(values)}"
