@@ -433,6 +433,7 @@ TIDY_SECONDS = 1.0
 # For work in flight over HTTP, when SIGTERM comes. With what comes after it, less than
 # the ten seconds that `docker stop` gives.
 GRACE_SECONDS = 5.0
+MAX_PATIENCE = 86_400.0  # that a socket or a timer is given: too much overflows
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
 STDERR_LINES = 20  # of a child, kept for the text of an error
@@ -9187,15 +9188,15 @@ class ErrorLines:
         labelled = (self._label + line).rstrip()
         try:
             if self._stderr is True:
-                # It may be closed, or nobody reads it any more: so be it.
-                with suppress(OSError, ValueError):
-                    write_to_stderr(labelled)
+                write_to_stderr(labelled)
             elif callable(self._stderr):
                 self._stderr(line)
             else:
                 write_to_file(self._stderr, labelled)
         except Exception as error:
-            self._log.warning(f"stderr: {error_text(error)}")
+            # That ours is closed, or nobody reads it, nobody could be told there.
+            if self._stderr is not True:
+                self._log.warning(f"stderr: {error_text(error)}")
 
     def last_words(self) -> str:
         """The last lines, and what has begun; as they came."""
@@ -18108,7 +18109,7 @@ class Client:
                 partial(headers_now, target.headers, self._headers),
                 authorizer_for(self._auth, target.url, self._ssl_context, self._log),
                 self._ssl_context,
-                self.timeout,
+                min(self.timeout, MAX_PATIENCE),
                 self._log,
                 self._judge_session,
                 self._renew_session,

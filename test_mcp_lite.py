@@ -7568,6 +7568,47 @@ class TestClient:
         assert str(closed) == f"gone (command: {shown}; exit code 1)"
         assert closed.command == command
 
+    def test_who_is_slow_to_take_what_a_child_says(self):
+        """The child does not wait for that: beyond MAX_STDERR lines are dropped, and
+        one in their place says how many; the last words are known all the same.
+        """
+        go_on = threading.Event()
+        taken = []
+
+        def take(line):
+            assert go_on.wait(SECONDS)
+            taken.append(line)
+
+        lines = mcp_lite.ErrorLines("x.py", take, mcp_lite._Log())
+        cost = 1000 + mcp_lite.LINE_COST
+        fitting = mcp_lite.MAX_STDERR // cost
+        lines.feed((b"x" * 1000 + b"\n") * (fitting + 5))
+        lines.feed(b"last\n")
+        assert lines.last_words().endswith("x\nlast")
+        go_on.set()
+        eventually(lambda: len(taken) >= fitting)
+        lines.feed(b"more\n")
+        lines.close(SECONDS)
+        dropped = fitting + 6 - len([line for line in taken if line[0] in "xl"])
+        assert dropped >= 5
+        told = f"({dropped} lines were dropped: they were taken too slowly)"
+        assert told in taken and taken[-1] == "more"
+
+    def test_who_ends_a_client_by_what_its_child_says(self, tmp_path):
+        """A function that gets its lines may close the client."""
+        script = tmp_path / "noisy.py"
+        script.write_text("import sys, time; sys.stderr.write('a\\n'); time.sleep(600)")
+        client = Client(str(script), stderr=lambda line: client.close())
+        with pytest.raises(ConnectionClosed):
+            client.connect()
+
+    @pytest.mark.parametrize("target", ["http"], indirect=True)
+    def test_a_timeout_without_end(self, target):
+        """float("inf") is one, for sockets, too."""
+        forever = float("inf")
+        with Client(target, timeout=forever, total_timeout=forever) as client:
+            assert client.call("add", a=1) == 2
+
     @pytest.mark.parametrize(
         "command, label",
         [
