@@ -13223,7 +13223,7 @@ class _Doorstep(HttpEndpoint):
             str(url.hostname),
             url.port or 0,
             None,
-            url.path,
+            uri.partition(url.netloc)[2],
             MAX_BROWSER,
             None,
         )
@@ -14044,8 +14044,9 @@ def authorizer_for(
         return auth._access(url, ssl_context, log)
     if callable(auth):
         return _Asking(auth)
-    kind = type(auth).__name__
-    raise TypeError(f"auth: expected an OAuth, or a function, got a {kind}")
+    raise TypeError(
+        f"auth: expected an OAuth, or a function, got a {type(auth).__name__}"
+    )
 
 
 ###############################################################################

@@ -17130,6 +17130,66 @@ class TestAuthorization:
                 basic = base64.b64encode(b"me%3A1:s+e%2Fcret").decode()
                 assert headers["Authorization"] == f"Basic {basic}"
 
+    def test_a_registration_is_used_again(self, site, monkeypatch):
+        """With the port that it is for; where another program has that, or a login has
+        failed, the client registers anew."""
+        monkeypatch.setattr("webbrowser.open", browse)
+        kept = {}
+
+        def log_in():
+            OAuth(store=kept).login(site.mcp)
+            return kept[site.mcp]["client"]["redirect_uri"]
+
+        first = log_in()
+        assert log_in() == first and len(site.paths("/register")) == 1
+        port = urllib.parse.urlsplit(first).port
+        with socket.create_server(("127.0.0.1", port)):
+            second = log_in()
+        assert second != first and len(site.paths("/register")) == 2
+        site.pages["/token"] = (400, {}, {"error": "invalid_client"})
+        with pytest.raises(AuthorizationError, match="invalid_client"):
+            log_in()
+        del site.pages["/token"]
+        log_in()
+        assert len(site.paths("/register")) == 3
+
+    @pytest.mark.parametrize("expires", [0, 1_000_000])
+    def test_a_registration_with_a_secret(self, site, expires):
+        """The secret is shown as the server wants it; one that ends is used once."""
+        methods = ["client_secret_post"]
+        site.lies[self.ASM] = {"token_endpoint_auth_methods_supported": methods}
+        client = {"client_id": "c", "client_secret": "hush"}
+        client["client_secret_expires_at"] = expires
+        site.pages["/register"] = lambda said: (201, {}, client)
+        auth = OAuth(redirect=visit)
+        for _ in range(2):
+            auth.login(site.mcp)
+        assert site.paths("/register")[0]["token_endpoint_auth_method"] == methods[0]
+        assert len(site.paths("/register")) == (1 if expires == 0 else 2)
+        assert {form["client_secret"] for form in site.paths("/token")} == {"hush"}
+
+    def test_a_redirect_uri_that_is_registered(self, site, monkeypatch):
+        """It stays as it is: its host, its port, its query."""
+        monkeypatch.setattr("webbrowser.open", browse)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+
+        def agree(said):
+            uri = said["redirect_uri"]
+            answer = urllib.parse.urlencode({"code": "x", "state": said["state"]})
+            return 302, {"Location": uri + ("&" if "?" in uri else "?") + answer}, b""
+
+        site.pages["/authorize"] = agree
+        site.pages["/token"] = lambda form: (200, {}, site.give(form))
+        for place in ("/back?from=there", ""):
+            uri = f"http://localhost:{port}{place}"
+            OAuth(redirect_uri=uri, client_id="me").login(site.mcp)
+            assert site.paths("/authorize")[-1]["redirect_uri"] == uri
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(
+            AuthorizationError, match=f"port {port}"
+        ):
+            OAuth(redirect_uri=uri, client_id="me").login(site.mcp)
+
     def test_a_document_about_the_client(self, site):
         """Its URL is the client_id where the server can read it."""
         site.lies[self.ASM] = {"client_id_metadata_document_supported": True}
