@@ -22770,6 +22770,145 @@ class TestPublicFace:
         assert 'Unexpected keyword argument "prot"' in errors[0]
 
 
+class TestLessons:
+    """examples/lessons: each runs, and shows what it says."""
+
+    FOLDER = os.path.join(HERE, "examples", "lessons")
+    # What each prints, in this order.
+    SHOWS = {
+        "01_bytes.py": [
+            '<-- {"jsonrpc": "2.0", "id": 2, "result": 7}',
+            '<-- {"jsonrpc": "2.0", "id": 1, "result": 3}',
+            '"id": 3, "error": {"code": -32601',
+            '"id": null, "error": {"code": -32700',
+            "exit code 0",
+        ],
+        "02_handshake.py": [
+            "tools/list: not initialized",
+            "its tools: ['count_lines', 'search']",
+            "agreed on: 2025-06-18",
+            "it offers: ['completions', 'logging', 'prompts', 'resources', 'tools']",
+            "the same tools: count_lines",
+            "exit code 0",
+        ],
+        "03_tool.py": [
+            '"default": 3',
+            '"text": "[\\"day 1: sun over Oslo\\", \\"day 2: sun over Oslo\\"]"',
+            'city: required; days: expected integer, got \\"two\\"',
+        ],
+        "04_errors.py": [
+            "value: 600",
+            "ToolError, for the model: no coal here; there is tea",
+            "ToolError, for the model: price: ZeroDivisionError",
+            "NotFound, code -32602, for you: Unknown tool: prize",
+            "InvalidParams, code -32602, for you: price: item: expected string, got 7",
+            "ToolError, for the model: price: item: expected string, got 7",
+        ],
+        "05_progress.py": [
+            '"_meta":{"progressToken":2}',
+            '"method":"notifications/progress"',
+            "loaf 2: 2 of 2",
+            '"reason":"the shop is closed"',
+            "the tool hears of it: the request was cancelled",
+            "no answer within 0.2 seconds",
+        ],
+        "06_question.py": [
+            "Legacy, 2025-06-18",
+            "* the function begins",
+            '<-- {"jsonrpc":"2.0","method":"elicitation/create"',
+            "* the function goes on",
+            "value: number 7: Oslo, Friday",
+            "Modern, 2026-07-28",
+            "* the function begins",
+            "* a place is reserved",
+            '"resultType":"input_required"',
+            "* the function begins",
+            "* the function goes on",
+            "value: number 7: Oslo, Friday",
+        ],
+        "07_resources.py": [
+            "* ['note://list']",
+            "* ['note://{name}']",
+            "* buy tea",
+            '"method":"resources/subscribe"',
+            "* notifications/resources/updated note://today",
+            "* drink tea",
+            '"method":"subscriptions/listen"',
+            "* notifications/resources/updated note://today",
+            "* drink tea",
+        ],
+        "08_http.py": [
+            "<-- 200 application/json",
+            "<-- 400 application/json",
+            "'code': -32020",
+            "<-- 202 None",
+            '"progress":1',
+            "here the connection breaks",
+            "<-- 200 text/event-stream",
+            '"text":"counted"',
+            "<-- 404 application/json",
+        ],
+        "09_two_processes.py": [
+            "server/discover goes to process A",
+            "tools/call goes to process B",
+            "* asked: And who are you?",
+            "tools/call goes to process A",
+            "value: process A answers, and got: accept",
+        ],
+        "10_hostile.py": [
+            "not JSON in UTF-8",
+            "nested deeper than 1000",
+            "more than 1000000 arrays and objects",
+            "1024 characters at most",
+            "NaN is not JSON",
+            "arguments: expected object",
+            "cursor: not from this list",
+            "quickstart_server.py:",
+            "exit code 0",
+        ],
+    }
+
+    @pytest.mark.parametrize("name", SHOWS)
+    def test_a_lesson(self, name):
+        """It begins with what it teaches, shows it, and ends with two exercises."""
+        path = os.path.join(self.FOLDER, name)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        assert re.match(r'"""Lesson \d+: .*\n\nTeaches: ', text)
+        assert re.search(r"\n# Exercises\n# 1\. [^#]*(\n#  .*)*\n# 2\. ", text)
+        if name < "04":
+            assert "mcp_lite import" not in text
+        run = subprocess.run(
+            [sys.executable, path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+        )
+        assert run.returncode == 0, run.stderr.decode()
+        rest = run.stdout.decode()
+        for shown in self.SHOWS[name]:
+            before, found, rest = rest.partition(shown)
+            assert found, (
+                f"{shown!r} is not in what follows, of:\n{run.stdout.decode()}"
+            )
+
+    def test_the_reading_order(self):
+        """Its table has every lesson, and the rooms that it names are there."""
+        with open(os.path.join(self.FOLDER, "README.md"), encoding="utf-8") as file:
+            text = file.read()
+        rows = re.findall(r"^\| `(\S+\.py)` \|[^|]*\| ([^|]*) \|$", text, re.M)
+        assert [name for name, _ in rows] == sorted(self.SHOWS)
+        assert sorted(self.SHOWS) == sorted(
+            name for name in os.listdir(self.FOLDER) if name.endswith(".py")
+        )
+        rooms = re.findall(r"^    [ \d]\d\. (\S.*?)  ", mcp_lite.__doc__, re.M)
+        assert len(rooms) > 20
+        for _, named in rows:
+            for room in re.sub(r" \(.*?\)", "", named).split(", "):
+                assert room in rooms
+
+
 class TestReadme:
     """What README.md and the examples say works."""
 

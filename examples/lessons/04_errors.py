@@ -1,0 +1,72 @@
+"""Lesson 4: errors of both kinds.
+
+Teaches: an error of the protocol says that the request could not be done at all: it is
+for the program, and has a code. A tool that ran and failed is a *result* with isError:
+that is for the model, which may read it and try again with other arguments.
+
+Run: python3 examples/lessons/04_errors.py
+"""
+
+import os
+import sys
+
+# mcp_lite.py is two folders up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+
+from mcp_lite import Client, McpError, Server, ToolError  # noqa: E402
+
+server = Server("shop", version="1")
+
+
+@server.tool
+def price(item: str, count: int = 1) -> int:
+    """The price of some items, in cents."""
+    if item == "anvil":
+        return 1 // 0  # a bug
+    if item != "tea":
+        # For the model: what is wrong, and what would be right.
+        raise ToolError(f"no {item} here; there is tea")
+    return 300 * count
+
+
+def show(direction, line):
+    """A transcript: what goes over the wire."""
+    text = line.decode("utf-8")
+    print("   ", direction, text if len(text) < 220 else text[:210] + " ...")
+
+
+def call(what, *arguments, **named):
+    print(f"\n{what}")
+    try:
+        print("    value:", client.call(*arguments, **named))
+    except ToolError as error:
+        print("    ToolError, for the model:", error)
+    except McpError as error:
+        print(f"    {type(error).__name__}, code {error.code}, for you:", error)
+
+
+print("The handshake of a session:")
+with Client(server, version="2025-06-18", trace=show) as client:
+    call("It does well", "price", item="tea", count=2)
+    call("It fails, and says so: a result with isError", "price", item="coal")
+    call("It has a bug: the same, but nobody meant to say it", "price", item="anvil")
+    call("There is no such tool: an error", "prize", item="tea")
+    call("Arguments that do not fit: in this revision, an error ...", "price", item=7)
+
+print("\n" + "-" * 72)
+print(
+    "In the newest revision, every request says who asks. Bad arguments are a result:"
+)
+with Client(server, trace=show) as client:
+    call(
+        "... but here the model reads what was wrong, and may try again",
+        "price",
+        item=7,
+    )
+
+# Exercises
+# 1. Server("shop", mask_errors=True) hides what the bug said. From whom, and why would
+#    you want that? Where do you read it instead?
+# 2. Which code has the error of an unknown resource, client.read("no://where"), in each
+#    of the two revisions? (The first has a code of its own for it.)

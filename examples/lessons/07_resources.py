@@ -1,0 +1,66 @@
+"""Lesson 7: resources, and listening.
+
+Teaches: a resource is what a program may show to the model: a text or bytes under a URI,
+alone or by a template. Who subscribes to one hears that it has changed, and reads it
+again: the change itself is not sent. In a session there is a request for each
+subscription; in the modern era one request stays open for as long as one listens.
+
+Run: python3 examples/lessons/07_resources.py
+"""
+
+import os
+import sys
+
+# mcp_lite.py is two folders up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+
+from mcp_lite import Client, NotFound, Server  # noqa: E402
+
+server = Server("desk", version="1")
+notes = {"today": "buy tea"}
+
+
+@server.resource("note://list", mime_type="application/json")
+def names() -> list:
+    """The names of all notes."""
+    return sorted(notes)
+
+
+@server.resource("note://{name}")
+def note(name: str) -> str:
+    """One note."""
+    if name not in notes:
+        raise NotFound(f"there is no note {name}")
+    return notes[name]
+
+
+def show(direction, line):
+    text = line.decode("utf-8")
+    print("   ", direction, text if len(text) < 200 else text[:190] + " ...")
+
+
+for version in ("2025-06-18", "2026-07-28"):
+    print(f"\n{version}")
+    notes["today"] = "buy tea"
+    with Client(server, version=version, trace=show) as client:
+        print("Resources, and templates of resources:")
+        print("    *", [each["uri"] for each in client.list_resources()])
+        print(
+            "    *", [each["uriTemplate"] for each in client.list_resource_templates()]
+        )
+        print("Reading:")
+        print("    *", client.read("note://today"))
+        print("Listening: when it changes, it is read again.")
+        with client.listen(uris=["note://today"]) as changes:
+            notes["today"] = "drink tea"
+            server.resource_updated("note://today")
+            change = next(changes)
+            print("    *", change["method"], change["params"]["uri"])
+            print("    *", client.read(change["params"]["uri"]))
+
+# Exercises
+# 1. Listen for list changes (client.listen() without uris) and call server.add_resource
+#    meanwhile. In which revision does the client have to ask for that?
+# 2. What becomes of a change that comes between reading and subscribing? In which order
+#    must a program do the two, if it wants to miss nothing?

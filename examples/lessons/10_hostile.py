@@ -1,0 +1,73 @@
+"""Lesson 10: a hostile peer.
+
+Teaches: a server reads what anybody sends. Whatever that is, one bad message must not
+end the conversation, cost more than a good one, or be answered by more than an error.
+The same holds for a client, whose server may be anybody's.
+
+Run: python3 examples/lessons/10_hostile.py
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+EXAMPLES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+child = subprocess.Popen(
+    [sys.executable, os.path.join(EXAMPLES, "quickstart_server.py")],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    cwd=EXAMPLES,
+)
+META = json.dumps(
+    {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+)
+
+
+def attack(title, line):
+    print(f"\n{title}, {len(line)} bytes")
+    print("-->", line[:100] + (b" ..." if len(line) > 100 else b""))
+    # A peer may answer before it has read all: somebody else must write meanwhile.
+    child.stdin.write(line + b"\n")
+    child.stdin.flush()
+    answer = json.loads(child.stdout.readline())
+    error = answer.get("error") or answer["result"]
+    print("<--", json.dumps(error)[:230])
+
+
+def call(name, arguments, id="1"):
+    params = f'{{"name": "{name}", "arguments": {arguments}, "_meta": {META}}}'
+    return (
+        f'{{"jsonrpc": "2.0", "id": {id}, "method": "tools/call", "params": {params}}}'
+    ).encode()
+
+
+long_id = '"%s"' % ("x" * 9999)
+digits = '{"pattern": "x", "limit": 1%s}' % ("0" * 9000)
+cursor = f'{{"cursor": "../../etc/passwd", "_meta": {META}}}'
+list_page = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {cursor}}}'
+
+attack("No UTF-8", b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}')
+attack("A hundred thousand arrays within each other", b"[" * 100_000)
+attack("Small on the wire, large in memory", b"[" + b"[]," * 2_000_000 + b"[]]")
+attack("An id that would be kept, and sent back", call("search", "{}", long_id))
+attack("A number that is none", call("search", '{"pattern": "x", "limit": NaN}'))
+attack("A number of thousands of digits", call("search", digits))
+attack("A name that a terminal would obey", call("\\u001b[31mred", "{}"))
+attack("Arguments of another shape", call("search", '[1, {"2": 3}]'))
+attack("A cursor that nobody gave", list_page.encode())
+
+print("\nAnd after all that, an honest question is answered:")
+attack("A good call", call("search", '{"pattern": "^def text_files", "limit": 1}'))
+child.stdin.close()
+print("\nThe server left with exit code", child.wait())
+
+# Exercises
+# 1. Which of these would harm a server that you have written? Try the third one with
+#    json.loads() and look at the memory that it takes.
+# 2. The regular expression of `search` is the caller's: pattern "(a+)+$" against a long
+#    line of a's takes years. mcp_lite bounds the patterns of *schemas* (room 5). What
+#    would you do about this tool?
