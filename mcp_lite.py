@@ -6050,7 +6050,9 @@ class Workers:
         if self._count_locked() >= self.limit:
             return None
         self._on_its_way = True
-        newcomer = threading.Thread(target=self._run, name=self.name, daemon=True)
+        newcomer = threading.Thread(
+            target=self._run, args=(sys.stdin,), name=self.name, daemon=True
+        )
         self._threads.add(newcomer)
         return newcomer
 
@@ -6079,7 +6081,10 @@ class Workers:
                 self._threads.discard(newcomer)
             self._report(f"{self.name}: {error}")
 
-    def _run(self) -> None:
+    def _run(self, kept: object) -> None:
+        # A job may be in input() when the program ends. If stdin was freed then, its
+        # buffer would find itself locked, and abort Python. This thread stays where it
+        # is, and what it has got is not freed.
         # It rings at first: to be started is to be called.
         bell = threading.Lock()
         while self._is_called(bell):

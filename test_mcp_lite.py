@@ -22186,6 +22186,43 @@ class TestFaults:
             if transport == "stdio":
                 eventually(lambda: is_gone(int(marks["server"].read_text())))
 
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_ctrl_c_while_a_callback_reads_stdin(self, tmp_path, version):
+        """KeyboardInterrupt ends the program, and Python is not aborted by a thread
+        that is still in input().
+        """
+        command = program(
+            tmp_path,
+            f"""
+            server = Server("s")
+            @server.tool
+            def ask(ctx: Context) -> str:
+                ctx.elicit("name?", {FORM!r})
+            client = Client(
+                server,
+                version={version!r},
+                on_elicit=lambda params: {{"content": input(params["message"])}},
+            )
+            client.connect().call("ask")
+            """,
+        )
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
+        ) as process:
+            watchdog = threading.Timer(SECONDS, process.kill)
+            watchdog.start()
+            try:
+                assert process.stdout.read(5) == b"name?"
+                process.send_signal(signal.SIGINT)
+                told = process.stderr.read()
+                assert process.wait(SECONDS) in (1, -signal.SIGINT)
+                assert told.rstrip().endswith(b"KeyboardInterrupt")
+            finally:
+                watchdog.cancel()
+                process.kill()
+
     def test_a_client_that_reads_nothing(self, tmp_path):
         """Handlers wait for it, the reading does not:
         they can be cancelled, and the input's end ends all.
