@@ -883,7 +883,8 @@ def check_count(option: str, value: Any, least: int, most: int = MAX_INTEGER) ->
     if not is_count or not least <= value <= most:
         upto = "" if most == MAX_INTEGER else f" and at most {most}"
         raise ValueError(
-            f"{option}: expected an integer of at least {least}{upto}, got {show(value)}"
+            f"{option}: expected an integer of at least {least}{upto}, "
+            f"got {show(value)}"
         )
 
 
@@ -9660,12 +9661,12 @@ def log_access(log: _Log, exchange: Exchange) -> None:
         127.0.0.1 POST /mcp 200 3.1 tools/call forecast 1a2b3c4d
         127.0.0.1 POST /mcp 403 0.1 - - -: host "vm" is not allowed; see allowed_hosts
 
-    That is peer, method, path, status, milliseconds, the method and name of the message, and the
-    beginning of the session's id; INFO, or WARNING if it was refused, with the reason
-    if that is in its head. "-" is what there is none of: no status, if the client has left
-    before. Of a stream, too, the line comes at its end, as in all such logs: a request
-    has one line, and that knows how long it took. There is no body in it, no token and
-    no query.
+    That is peer, method, path, status, milliseconds, the method and name of the
+    message, and the beginning of the session's id. The level is INFO, or WARNING if it
+    was refused, and the reason is told if that is in its head. "-" is what there is
+    none of: a status, if the client has left before. Of a stream, too, the line comes
+    at its end, as in all such logs: so a request has one, and that knows how long it
+    took. No body is told, no token and no query.
     """
     # Who wants to have it has imported this: to do so here would be slow.
     get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
@@ -9678,7 +9679,7 @@ def log_access(log: _Log, exchange: Exchange) -> None:
     name = exchange.told.get("Mcp-Name")
     if isinstance(name, str):
         # Of a URI the path will do: the rest may be secret.
-        name = re.split("[?#]", name)[0]
+        name = re.split("[?#]", name[:MAX_URI])[0]
     milliseconds = (time.monotonic() - exchange.began) * 1000
     words = [
         # Of IPv4, a socket for both tells it so.
@@ -9702,8 +9703,8 @@ def _log_word(value: object) -> str:
     """A value as one word; in quotes, if it might be taken for several."""
     if not value:
         return "-"
-    if isinstance(value, int) or re.fullmatch("[!#-~]{1,200}", str(value)):
-        return str(value)
+    if isinstance(value, str) and re.fullmatch("[!#-~]{1,200}", value):
+        return value
     return show(value, 200)
 
 
@@ -10419,9 +10420,9 @@ def _told_version(message: object) -> Any:
 ###############################################################################
 # 20. HTTP admission ##########################################################
 ###############################################################################
-# Who may make a request, by its head alone: what Host and Origin say, and its token. And
-# the options that say so, which are judged when a server is made: here what is wrong
-# with one is told at once, and not to a client, some day.
+# Who may make a request, by its head alone: what Host and Origin say, and its token;
+# and the options that decide it. What is wrong with one of those is told when a server
+# starts, to who starts it, and not to a client, some day.
 # What pages of an allowed origin may read of an answer, beside its body.
 _READABLE = "Mcp-Session-Id, WWW-Authenticate"
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -10658,8 +10659,8 @@ def _parse_verify(verify: object) -> Callable[[str], Json | None] | None:
             )
         if not isinstance(claims, dict) or not claims:
             raise ValueError(
-                f'verify: token {number}: expected its claims, such as {{"sub": "ada"}}, '
-                f"got {show(claims)}"
+                f"verify: token {number}: expected its claims, such as "
+                f'{{"sub": "ada"}}, got {show(claims)}'
             )
     return partial(_find_claims, dict(verify))
 
@@ -12166,7 +12167,9 @@ def _url_place(sock: Socket, host: str) -> str:
     """Where a socket listens, as its URL has it."""
     address = sock.getsockname()
     if isinstance(address, (str, bytes)):
-        return f"unix:{os.fsdecode(address)}:"
+        # One that has no file begins with a NUL: it is shown as systemd has it.
+        path = os.fsdecode(address).replace("\0", "@")
+        return f"unix:{path}:"
     return f"{_url_host(host)}:{address[1]}"
 
 

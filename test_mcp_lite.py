@@ -10933,6 +10933,7 @@ class TestHttpServer:
                 uri = f"x://files/{n}/" + "x" * 1_800
                 answer = large.post(request("resources/subscribe", {"uri": uri}))
                 assert answer[2]["result"] == {}
+            eventually(lambda: not http.endpoint._serving, "the end of the last")
             call = call_tool("echo", value="x" * 99_000)
             assert Web(http).post(call)[0] == 200
             assert small.post(request("ping"))[0] == 200
@@ -13556,6 +13557,15 @@ class TestWsgi:
                 assert (found[0], found[2]) == (200, b"")
             assert web.send("GET", path="/mcp", Host="10.0.0.7")[0] == 403
             assert web.send("GET", path="/mcp")[0] == 405
+
+    def test_the_old_transport_wants_a_session(self, server):
+        """And a path: who asks for it without is told at once."""
+        for options in ({"path": "/mcp"}, {"stateless": False}):
+            with pytest.raises(ValueError, match="legacy_sse: only with a path, and"):
+                server.wsgi_app(legacy_sse=True, **options)
+        app = server.wsgi_app(legacy_sse=True, path="/mcp", stateless=False)
+        with self.serve(app) as (_, web), web.stream(path="/sse") as old:
+            assert next_event(old)["event"] == "endpoint"
 
     def test_one_application(self):
         """`server.wsgi` is made once, and by wsgi_app(),
