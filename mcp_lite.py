@@ -9365,7 +9365,7 @@ class Child(StreamTransport):
             self._signal_group(self.SIGKILL)
             self._has_ended(EXIT_SECONDS)
             self._stderr_thread.join(STDERR_SECONDS / 2)
-            self._error_lines.close(STDERR_SECONDS / 2)
+            self._error_lines.close(STDERR_SECONDS)
 
     def _signal_group(self, number: int) -> None:
         if os.name == "posix":
@@ -17545,7 +17545,7 @@ _TARGET_MEMBERS = {
 # A host with its port, or with a path behind a name that has an end like ".com".
 _BARE_URL = re.compile(
     r"([^\s/@]+@)?([\w.-]+|\[[0-9A-Fa-f:]+\]):[0-9]+([/?]\S*)?"
-    r"|(localhost|([\w-]+\.)+[A-Za-z]{2,})/\S*"
+    r"|localhost|(localhost|([\w-]+\.)+[A-Za-z]{2,})/\S*"
 )
 
 
@@ -17580,8 +17580,10 @@ def _read_members(target: Mapping[str, Any]) -> Any:
     names = ", ".join(show(str(name)) for name in given) or "nothing"
     kind = next((kind for kind in _TARGET_MEMBERS if kind in given), "")
     if not kind:
+        is_config = "mcpServers" in given or "servers" in given
+        remedy = "; ClientGroup takes a whole config" if is_config else ""
         raise TypeError(
-            f'target: a dict needs "command", or "url"; this one has {names}'
+            f'target: a dict needs "command", or "url"; this one has {names}{remedy}'
         )
     for name in given:
         if name not in _TARGET_MEMBERS[kind]:

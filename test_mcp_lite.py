@@ -9210,6 +9210,8 @@ class TestClient:
             ),
             ({}, 'a dict needs "command", or "url"; this one has nothing'),
             ({"cmd": "s3cret"}, 'needs "command", or "url"; this one has "cmd"'),
+            ({"mcpServers": {}}, 'has "mcpServers"; ClientGroup takes a whole config'),
+            ("localhost", 'write "http://localhost"'),
             ({"url": None}, 'a dict needs "command", or "url"; this one has nothing'),
             ({"url": "x/s3cret"}, "url: expected http:// or https://, a host"),
             ({"url": ["s3cret"]}, "url: expected a text, got list"),
