@@ -141,24 +141,25 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     15. Questions       what a server may ask, which answers will do; requestState
     16. Context         what a handler sees, how it asks the client, where it runs
     17. stdio           streams, clean standard streams, a server as a child process
-    18. HTTP streams    one request and its answer; the seam Shell
-    19. HTTP sessions   conversations over HTTP, with a session or for one request
-    20. HTTP admission  who may ask, by the head of a request: host, origin, token
-    21. HTTP endpoint   one endpoint for every revision, and its status codes
-    22. WSGI            the endpoint behind a server of somebody else
-    23. HTTP server     the endpoint behind sockets of our own, with their deadlines
-    24. HTTP requests   a client's way to a server, and one request with its response
-    25. Token store     where tokens are kept: a file, a dict, two functions
-    26. Authorization   how a client is let in: what it shows, how it gets tokens
-    27. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    28. Offers          what a server offers, and to whom; what is around its handlers
-    29. Features        the handlers of requests; who is told of changes
-    30. Server          what you register with, and run
-    31. Calls           a call with its rounds, a subscription; hearing and answering
-    32. Targets         URLs, scripts and commands, as what reaches a server
-    33. Client          probing, calling, paging
-    34. Many servers    config files, and several servers as one
-    35. Command line    python3 mcp_lite.py ...: servers from a terminal
+    18. Transcript      what passes, shown to people, and what it is for
+    19. HTTP streams    one request and its answer; the seam Shell
+    20. HTTP sessions   conversations over HTTP, with a session or for one request
+    21. HTTP admission  who may ask, by the head of a request: host, origin, token
+    22. HTTP endpoint   one endpoint for every revision, and its status codes
+    23. WSGI            the endpoint behind a server of somebody else
+    24. HTTP server     the endpoint behind sockets of our own, with their deadlines
+    25. HTTP requests   a client's way to a server, and one request with its response
+    26. Token store     where tokens are kept: a file, a dict, two functions
+    27. Authorization   how a client is let in: what it shows, how it gets tokens
+    28. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    29. Offers          what a server offers, and to whom; what is around its handlers
+    30. Features        the handlers of requests; who is told of changes
+    31. Server          what you register with, and run
+    32. Calls           a call with its rounds, a subscription; hearing and answering
+    33. Targets         URLs, scripts and commands, as what reaches a server
+    34. Client          probing, calling, paging
+    35. Many servers    config files, and several servers as one
+    36. Command line    python3 mcp_lite.py ...: servers from a terminal
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -182,6 +183,7 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     stdout           run, at its end   flushes sys.stdout               within a second
     timer            start_timer       ends an overdue call, or trip    with that
     log              the first line    hands lines to `logging`         none is left
+    trace            the first one     shows messages                   none is left
     http             HttpServer        accepts; watches deadlines, and  close()
                                        who has left
     http-connection  HttpServer        reads requests, runs handlers    with it
@@ -265,15 +267,17 @@ if TYPE_CHECKING:
     # What tells the claims of a bearer token.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
     _Event = Tuple[int, bytes, int]  # of a Stream
+    # What trace= may be.
+    _Trace = Union[Callable[[str, bytes], Any], str, "os.PathLike[str]", bool, None]
     _Secrets = Callable[[], list[str]]  # of an HTTP request
     # What a decorator gets, and gives back.
     Function = TypeVar("Function", bound=Callable[..., Any])
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = RequestId = Callback = Function = Socket = SSLContext = TextIO = Verify = (
-        object
-    )
+    Any = _Trace = RequestId = Callback = Function = Socket = SSLContext = TextIO = (
+        Verify
+    ) = object
     Json = dict
     Job = Write = Callable
     # The bases of our HTTP server come later: see listen_http.
@@ -437,6 +441,13 @@ MAX_PATIENCE = 86_400.0  # that a socket or a timer is given: too much overflows
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
 STDERR_LINES = 20  # of a child, kept for the text of an error
+# Of a transcript.
+TRACE_SECONDS = 0.5  # that a message waits until it is shown
+TRACE_WIDTH = 90  # columns of an explanation
+MAX_TRACED = MAX_MESSAGE + LINE_COST  # bytes that wait to be shown: the longest fits
+MAX_EXPLORED = 1 << 20  # bytes of a message; of a longer one only its size is told
+MAX_ABOUT = 120  # characters of what a message is about
+MAX_EXPLAINED = 1_000  # texts, and requests without an answer, that are remembered
 MAX_STDERR_LINE = 2_000  # characters of one; a longer one comes in pieces
 MAX_STDERR = 4 << 20  # characters of lines that wait to be passed on; beyond, they go
 STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
@@ -809,7 +820,7 @@ class _InputRequired(BaseException):
 # What a terminal takes for a command, or a reader for another line or another order:
 # the control characters, the separators of lines, the marks of direction; and half
 # characters, which no stream takes.
-_UNPRINTABLE = re.compile(
+UNPRINTABLE = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
@@ -826,7 +837,7 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
             return "\n"
         return ascii(match[0])[1:-1]
 
-    return _UNPRINTABLE.sub(escape, text)
+    return UNPRINTABLE.sub(escape, text)
 
 
 def say(text: str) -> None:
@@ -1326,6 +1337,12 @@ class Method:
     expects_answer = False
     # It is the first on a subscription.
     acknowledges = False
+    # For people: what it is for, what its answer brings, and what an error in place of
+    # that means; and the page of the specification.
+    purpose = "The specification does not have this: it may be an extension's."
+    outcome = ""
+    setback = ""
+    page = "basic/index"
 
     def __init__(self, sender: str, kind: str, name: str, **traits: object) -> None:
         self.sender = sender
@@ -1368,13 +1385,48 @@ METHODS: dict[str, Method] = {
             early=True,
             handshake=True,
             inline=True,
+            purpose=(
+                "A session begins: the client says which revision it would speak,"
+                " what it can do, and who it is."
+            ),
+            outcome=(
+                "The server has chosen the revision, and says what it offers: "
+                "neither side may ask the other for anything else."
+            ),
+            setback="There is no session: this server, or this revision, will not do.",
+            page="basic/lifecycle",
         ),
         _notification(
-            "client", "notifications/initialized", until=LAST_LEGACY, handshake=True
+            "client",
+            "notifications/initialized",
+            until=LAST_LEGACY,
+            handshake=True,
+            purpose=(
+                "The client has understood. Now the session is open, and the "
+                "server may ask, too."
+            ),
+            page="basic/lifecycle",
         ),
         # As some tutorials say it.
-        _notification("client", "initialized", until=LAST_LEGACY, handshake=True),
-        _request("both", "ping", "_ping", until=LAST_LEGACY, early=True, inline=True),
+        _notification(
+            "client",
+            "initialized",
+            until=LAST_LEGACY,
+            handshake=True,
+            purpose="The same as notifications/initialized, as some tutorials say it.",
+            page="basic/lifecycle",
+        ),
+        _request(
+            "both",
+            "ping",
+            "_ping",
+            until=LAST_LEGACY,
+            early=True,
+            inline=True,
+            purpose="Is anybody there? Either side may ask, at any time.",
+            outcome="Somebody is.",
+            page="basic/utilities/ping",
+        ),
         # The modern era has no handshake: server/discover.md.
         _request(
             "client",
@@ -1383,6 +1435,17 @@ METHODS: dict[str, Method] = {
             since=FIRST_MODERN,
             inline=True,
             cache_scope="public",
+            purpose=(
+                "Before all else: which revisions does the server speak, and what"
+                " does it offer? Only servers of the modern era know this "
+                "request."
+            ),
+            outcome="It is a modern server: there will be no session.",
+            setback=(
+                "It is a legacy server, most likely: the client goes on with "
+                "`initialize`."
+            ),
+            page="server/discover",
         ),
         # Tools: server/tools.md.
         _request(
@@ -1393,6 +1456,12 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="tools",
             cache_scope="public",
+            purpose=(
+                "Which functions may the model call? It reads their descriptions,"
+                " and the schemas of their arguments, to choose."
+            ),
+            outcome="The client shows these to its model.",
+            page="server/tools",
         ),
         _request(
             "client",
@@ -1403,6 +1472,13 @@ METHODS: dict[str, Method] = {
             mirrored="name",
             mirrors_arguments=True,
             asks=True,
+            purpose="The model wants this function to be run, with these arguments.",
+            outcome="What the function has returned, for the model to read.",
+            setback=(
+                "The call could not be made: there is no such tool, or its "
+                "arguments are wrong."
+            ),
+            page="server/tools",
         ),
         # Resources: server/resources.md.
         _request(
@@ -1413,6 +1489,12 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="resources",
             cache_scope="public",
+            purpose=(
+                "Which texts and data are there to show to the model? The "
+                "program, or its user, will choose."
+            ),
+            outcome="The client may read each of these by its URI.",
+            page="server/resources",
         ),
         _request(
             "client",
@@ -1422,6 +1504,10 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="resourceTemplates",
             cache_scope="public",
+            purpose=(
+                "Which resources are there whose URIs have blanks to be filled in?"
+            ),
+            page="server/resources",
         ),
         _request(
             "client",
@@ -1432,6 +1518,11 @@ METHODS: dict[str, Method] = {
             cache_scope="private",
             mirrored="uri",
             asks=True,
+            purpose=(
+                "The program wants what is behind this URI, as context for the model."
+            ),
+            outcome="The contents: text, or bytes in base64.",
+            page="server/resources",
         ),
         _request(
             "client",
@@ -1441,6 +1532,9 @@ METHODS: dict[str, Method] = {
             params=_URI,
             until=LAST_LEGACY,
             inline=True,
+            purpose="The client wants to be told whenever this resource changes.",
+            outcome="It will be.",
+            page="server/resources",
         ),
         _request(
             "client",
@@ -1450,6 +1544,8 @@ METHODS: dict[str, Method] = {
             params=_URI,
             until=LAST_LEGACY,
             inline=True,
+            purpose="The client does not want to be told of this resource any more.",
+            page="server/resources",
         ),
         # Prompts: server/prompts.md.
         _request(
@@ -1460,6 +1556,12 @@ METHODS: dict[str, Method] = {
             params=_PAGE,
             paged="prompts",
             cache_scope="public",
+            purpose=(
+                "Which prepared messages are there for the user to pick, as slash"
+                " commands, say?"
+            ),
+            outcome="The client offers these to its user.",
+            page="server/prompts",
         ),
         _request(
             "client",
@@ -1469,6 +1571,12 @@ METHODS: dict[str, Method] = {
             params=_CALL,
             mirrored="name",
             asks=True,
+            purpose=(
+                "The user has picked this one: the server makes its messages, "
+                "with these arguments."
+            ),
+            outcome="Messages, with which the client goes to its model.",
+            page="server/prompts",
         ),
         # What else a server may offer: server/utilities/, and
         # basic/patterns/subscriptions.md.
@@ -1478,6 +1586,9 @@ METHODS: dict[str, Method] = {
             "_completion_complete",
             capability=("completions",),
             params=_typed_members({"ref": dict, "argument": dict, "context?": dict}),
+            purpose="The user is typing an argument: what could it be?",
+            outcome="The client suggests these.",
+            page="server/utilities/completion",
         ),
         _request(
             "client",
@@ -1487,6 +1598,10 @@ METHODS: dict[str, Method] = {
             params=_typed_members({"level": str}),
             until=LAST_LEGACY,
             inline=True,
+            purpose=(
+                "From which severity on does the client want to hear log messages?"
+            ),
+            page="server/utilities/logging",
         ),
         _request(
             "client",
@@ -1496,6 +1611,12 @@ METHODS: dict[str, Method] = {
             since=FIRST_MODERN,
             inline=True,
             stays_open=True,
+            purpose=(
+                "The client wants to hear of changes. There is no session to tell"
+                " it in: so this request stays open, and they come on its stream."
+            ),
+            outcome="The subscription is over.",
+            page="basic/patterns/subscriptions",
         ),
         # Questions to the client: client/. In the modern era the same three travel
         # inside results (basic/patterns/mrtr.md), so there they are no requests.
@@ -1506,6 +1627,9 @@ METHODS: dict[str, Method] = {
             capability=("roots",),
             until=LAST_LEGACY,
             inline=True,
+            purpose="The server asks which folders it may work on.",
+            outcome="These are the roots.",
+            page="client/roots",
         ),
         _request(
             "server",
@@ -1516,6 +1640,12 @@ METHODS: dict[str, Method] = {
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
             inline=True,
+            purpose=(
+                "The server asks the client's model for a text; the user may look"
+                " at it before."
+            ),
+            outcome="What the model has written.",
+            page="client/sampling",
         ),
         _request(
             "server",
@@ -1529,10 +1659,27 @@ METHODS: dict[str, Method] = {
             since="2025-06-18",
             until=LAST_LEGACY,
             inline=True,
+            purpose=(
+                "The server has a question for the user: a form to fill in, or a "
+                "page to visit."
+            ),
+            outcome=(
+                "What the user has done: accept, with the form's content, decline"
+                " or cancel."
+            ),
+            page="client/elicitation",
         ),
         # About an open request: basic/patterns/cancellation.md and progress.md.
         _notification(
-            "both", "notifications/cancelled", handler="_cancelled", cancels=True
+            "both",
+            "notifications/cancelled",
+            handler="_cancelled",
+            cancels=True,
+            purpose=(
+                "Who has asked does not want the answer any more. The work is to "
+                "stop, and there will be no answer."
+            ),
+            page="basic/utilities/cancellation",
         ),
         # As language servers say it.
         _notification(
@@ -1541,29 +1688,85 @@ METHODS: dict[str, Method] = {
             handler="_cancelled",
             subject="id",
             expects_answer=True,
+            purpose="The same as notifications/cancelled, as language servers say it.",
+            page="basic/utilities/cancellation",
         ),
         _notification(
-            "both", "notifications/progress", handler="_progress", droppable=True
+            "both",
+            "notifications/progress",
+            handler="_progress",
+            droppable=True,
+            purpose="How far a request has come, under the token that came with it.",
+            page="basic/utilities/progress",
         ),
-        _notification("server", "notifications/message", droppable=True, logs=True),
+        _notification(
+            "server",
+            "notifications/message",
+            droppable=True,
+            logs=True,
+            purpose="A log message, for people on the client's side.",
+            page="server/utilities/logging",
+        ),
         # About the server's state, and the client's.
-        _notification("server", "notifications/tools/list_changed"),
-        _notification("server", "notifications/resources/list_changed"),
-        _notification("server", "notifications/resources/updated"),
-        _notification("server", "notifications/prompts/list_changed"),
+        _notification(
+            "server",
+            "notifications/tools/list_changed",
+            purpose=(
+                "The tools have changed: who keeps a list of them asks for it again."
+            ),
+            page="server/tools",
+        ),
+        _notification(
+            "server",
+            "notifications/resources/list_changed",
+            purpose=(
+                "The resources have changed: who keeps a list of them asks for it"
+                " again."
+            ),
+            page="server/resources",
+        ),
+        _notification(
+            "server",
+            "notifications/resources/updated",
+            purpose=(
+                "A resource has changed that the client wanted to hear of: it may"
+                " read it again."
+            ),
+            page="server/resources",
+        ),
+        _notification(
+            "server",
+            "notifications/prompts/list_changed",
+            purpose=(
+                "The prompts have changed: who keeps a list of them asks for it again."
+            ),
+            page="server/prompts",
+        ),
         _notification(
             "server",
             "notifications/elicitation/complete",
             since="2025-11-25",
             until=LAST_LEGACY,
+            purpose=(
+                "What the user was sent to a page for is done: the client may go on."
+            ),
+            page="client/elicitation",
         ),
         _notification(
             "server",
             "notifications/subscriptions/acknowledged",
             since=FIRST_MODERN,
             acknowledges=True,
+            purpose="The subscription stands: of these changes the client will hear.",
+            page="basic/patterns/subscriptions",
         ),
-        _notification("client", "notifications/roots/list_changed", until=LAST_LEGACY),
+        _notification(
+            "client",
+            "notifications/roots/list_changed",
+            until=LAST_LEGACY,
+            purpose="The folders have changed: the server may ask for them again.",
+            page="client/roots",
+        ),
     )
 }
 # The row of what is not in the table.
@@ -6736,6 +6939,8 @@ class Endpoint:
 
     # The user's code may run for any request.
     may_block = False
+    # What shows its conversations, if they are to be shown.
+    transcript: Transcript | None = None
 
     def capabilities(self) -> Json:
         """What this side declares: {"tools": {}}, say."""
@@ -6824,7 +7029,7 @@ class Connection:
         log: _Log,
         max_workers: int = MAX_WORKERS,
         max_message: int = MAX_MESSAGE,
-        trace: Callback = None,
+        trace: Talk | None = None,
     ) -> None:
         self.protocol = protocol
         self.endpoint = endpoint
@@ -6832,7 +7037,8 @@ class Connection:
         self.log = log
         self._name = name
         self._max_workers = max_workers
-        self._trace = trace
+        # Where one is wanted; HTTP has more to tell it.
+        self.trace = trace
         self._max_message = max_message
         # By kind. Made when needed: most HTTP requests need none.
         self._pools: dict[str, Workers | Lane] = {}
@@ -6912,8 +7118,8 @@ class Connection:
                 raise InvalidRequest(
                     f"a message of more than {self._max_message} bytes"
                 )
-            if self._trace is not None:
-                self._trace("<--", line)
+            if self.trace is not None:
+                self.trace.received(line)
             message = parse_message(line)
             if isinstance(message, list):
                 return self._receive_batch(message, Batch(), len(line))
@@ -7240,9 +7446,9 @@ class Connection:
         if self.state != self.OPEN:
             return
         try:
-            if self._trace is not None:
+            if self.trace is not None:
                 for line in lines:
-                    self._trace("-->", line)
+                    self.trace.sent(line)
             self.transport.write(b"\n".join([*lines, b""]))
         except (OSError, ValueError) as error:
             self._lose_output(error)
@@ -9384,7 +9590,660 @@ class Child(StreamTransport):
 
 
 ###############################################################################
-# 18. HTTP streams ############################################################
+# 18. Transcript ##############################################################
+###############################################################################
+# Shows a conversation to whoever debugs it, or learns from it: Client(trace=),
+# Server(trace=). It is told what passes on the wire, and changes nothing there.
+# What members of a message tell, besides its method: where they are; what they mean, {}
+# being the value; and the page.
+_MEMBER_NOTES = (
+    (
+        ("params", "_meta", META_VERSION),
+        "Modern: there is no session. Each request carries its revision, {}, and the "
+        "client's capabilities in `_meta`, so any process of the server may answer it.",
+        "basic/index",
+    ),
+    (
+        ("params", "_meta", "progressToken"),
+        "Who asks wants to hear of progress: the token will say what it is about.",
+        "basic/utilities/progress",
+    ),
+    (
+        ("params", "_meta", META_LOG_LEVEL),
+        "While the server works on it, the client wants log messages from {} on.",
+        "server/utilities/logging",
+    ),
+    (
+        ("params", "_meta", META_SUBSCRIPTION),
+        "It belongs to the subscription that request {} has opened.",
+        "basic/patterns/subscriptions",
+    ),
+    (
+        ("params", "cursor"),
+        "The next page of the list: the cursor is where the last one has ended.",
+        "server/utilities/pagination",
+    ),
+    (
+        ("params", "inputResponses"),
+        "The same request once more, with the answers to the server's questions: {}.",
+        "basic/patterns/mrtr",
+    ),
+    (
+        ("params", "requestState"),
+        "What the server wanted to be reminded of goes back to it as it came: it "
+        "remembers nothing between requests.",
+        "basic/patterns/mrtr",
+    ),
+    (
+        ("result", "inputRequests"),
+        "Not the answer yet: the server has questions, {}. The client asks its user or "
+        "its model, and sends the request again, with the answers.",
+        "basic/patterns/mrtr",
+    ),
+    (
+        ("result", "requestState"),
+        "What the server knows so far, signed. The client sends it back with the "
+        "answers, unread.",
+        "basic/patterns/mrtr",
+    ),
+    (
+        ("result", "protocolVersion"),
+        "Legacy: a session is open, and speaks {} from now on.",
+        "basic/lifecycle",
+    ),
+    (
+        ("result", "supportedVersions"),
+        "The server speaks {}; the client takes the newest that it knows, too.",
+        "basic/versioning",
+    ),
+    (
+        ("result", "nextCursor"),
+        "There is more: the client asks for the next page with this cursor.",
+        "server/utilities/pagination",
+    ),
+    (
+        ("result", "isError"),
+        "The tool has failed. That is a result, and no protocol error, so that the "
+        "model can read what went wrong, and try in another way.",
+        "server/tools",
+    ),
+    (
+        ("result", "structuredContent"),
+        "The value for programs, as the tool's outputSchema promises it; `content` is "
+        "the same for the model to read.",
+        "server/tools",
+    ),
+    (
+        ("result", "ttlMs"),
+        "For {} ms the client need not ask for this again.",
+        "server/utilities/caching",
+    ),
+)
+
+# The headers that are shown with their values. Of others, which may be secrets, only
+# the names, and of all the rest nothing.
+_SHOWN_HEADERS = {
+    name.lower(): name
+    for name in (
+        "MCP-Protocol-Version",
+        "Mcp-Method",
+        "Mcp-Name",
+        "Last-Event-ID",
+        "Content-Type",
+        "Retry-After",
+        "Allow",
+    )
+}
+_NAMED_HEADERS = ("mcp-session-id", "mcp-param-", "authorization", "www-authenticate")
+# What HTTP adds, by a method, a status, the beginning of a header's name, or an event:
+# what it means, and the page.
+_TRANSPORT = "basic/transports"
+_MODERN_TRANSPORT = f"{FIRST_MODERN}/basic/transports/streamable-http"
+_HTTP_NOTES = {
+    "POST": (
+        "Over HTTP each message to the server is a POST, to its one endpoint; the "
+        "answer to a request is the answer to its POST.",
+        _TRANSPORT,
+    ),
+    "GET": (
+        "The client listens: the response is a stream, of what the server says without "
+        "being asked.",
+        _TRANSPORT,
+    ),
+    "DELETE": ("The client is done: the session ends.", _TRANSPORT),
+    "200 application/json": ("The answer follows, as one message.", _TRANSPORT),
+    "200 text/event-stream": (
+        "The answer is a stream of events, a message each: progress, logs and questions "
+        "may come before the answer to the request.",
+        _TRANSPORT,
+    ),
+    "202": (
+        "Taken. A notification, or an answer to a question, has no answer itself.",
+        _TRANSPORT,
+    ),
+    "400": ("The request is not accepted; the body says why.", _TRANSPORT),
+    "401": (
+        "The server wants a token; WWW-Authenticate says where tokens come from.",
+        "basic/authorization",
+    ),
+    "403": (
+        "Not for this client: by its token, its Origin, or the Host it has asked for.",
+        _TRANSPORT,
+    ),
+    "404": (
+        "There is nothing at this path; or the session is lost, and the client opens "
+        "another one by `initialize`; or, to a modern request, the method is unknown.",
+        _TRANSPORT,
+    ),
+    "405": (
+        "This HTTP method is not served here. To a GET, that means: the server has "
+        "nothing to say by itself.",
+        _TRANSPORT,
+    ),
+    "5": ("The server, or what stands before it, has failed.", _TRANSPORT),
+    "mcp-session-id": (
+        "Mcp-Session-Id: by this the server knows the session again. It came with the "
+        "answer to `initialize`, and goes with every request after it.",
+        _TRANSPORT,
+    ),
+    "mcp-protocol-version": (
+        "MCP-Protocol-Version: the revision, for a gateway, or a server, that has not "
+        "read the body yet.",
+        _TRANSPORT,
+    ),
+    "mcp-method": (
+        "Mcp-Method, Mcp-Name: what the body is about. A gateway can route, count and "
+        "refuse by them; the server refuses what does not match the body.",
+        _MODERN_TRANSPORT,
+    ),
+    "mcp-param-": (
+        "Mcp-Param-...: an argument that the tool's schema wants in a header, too.",
+        _MODERN_TRANSPORT,
+    ),
+    "last-event-id": (
+        "Last-Event-ID: the stream broke off after this event; the server is to go on "
+        "behind it.",
+        _TRANSPORT,
+    ),
+    "authorization": (
+        "Authorization: a token, which no transcript shows.",
+        "basic/authorization",
+    ),
+    "the stream ends": (
+        "Nothing more comes on this response. If the answer is still missing, a legacy "
+        "client comes back for it, by a GET with Last-Event-ID.",
+        _TRANSPORT,
+    ),
+    "event: endpoint": (
+        "HTTP+SSE, the transport of 2024-11-05: messages are to be POSTed to this "
+        "address, and every answer comes on this stream.",
+        f"{OLDEST}/{_TRANSPORT}",
+    ),
+}
+# What a page is called since the modern era.
+_MODERN_PAGES = {
+    "basic/lifecycle": "basic/versioning",
+    "basic/transports": "basic/transports/streamable-http",
+    "basic/authorization": "basic/authorization/index",
+    "basic/utilities/progress": "basic/patterns/progress",
+    "basic/utilities/cancellation": "basic/patterns/cancellation",
+}
+
+
+class Transcript:
+    """What shows messages: to a person in a readable form, raw, or to a function.
+
+    The forms:
+        "brief"    a line for each message: time, direction, id, what it is, its size,
+                   how long the answer took; and for what HTTP adds
+        "explain"  the same, and below it what that is for, when it comes first
+        "json"     the messages as they are, each behind its direction
+        a function is called with direction and message, both as they are
+
+    A direction is "-->" from the client to the server, whoever shows it, or "<--".
+
+    One thread at a time shows them, in order. Who sends or receives a message waits for
+    that, so that what is shown does not lag behind the program's own words; but if it
+    takes TRACE_SECONDS, because nobody reads stderr, say, then no longer, until all is
+    shown. While MAX_TRACED bytes wait, more are dropped, and that is told. What fails
+    is logged. So nothing that happens here changes a conversation.
+    """
+
+    def __init__(self, form: str, show_line: Callable[..., Any], log: _Log) -> None:
+        self.form = form
+        # show_line(text), or of a function: show_line(direction, line).
+        self._show_line = show_line
+        self._log = log
+        # Without patience: the thread ends when nothing is left.
+        self._workers = Workers("mcp-trace", 1, do_nothing, log, patience=0.0)
+        self._waiting = SharedBudget(MAX_TRACED)
+        self._dropped = 0
+        # Nobody waits for it: it was too slow.
+        self._is_late = False
+        # The one that shows; it must not wait for itself.
+        self._thread = 0
+        self._numbers = itertools.count(1)
+        # Of a server over HTTP: by the ids of their sessions, the latest last.
+        self._sessions: OrderedDict[str, Talk] = OrderedDict()
+        # What was explained; for the thread that shows.
+        self._explained: set[str] = set()
+
+    def open_talk(self, role: str) -> Talk:
+        """A conversation, as a "client" or a "server" sees it."""
+        number = next(self._numbers)
+        return Talk(self, role, "" if number == 1 else f"#{number} ")
+
+    def talk_over_http(self, method: str, path: str, headers: dict[str, str]) -> Talk:
+        """The conversation that an HTTP request to a server is part of, which begins:
+        that of its session, else one of its own."""
+        session_id = headers.get("mcp-session-id", "")
+        talk = self._sessions.get(session_id) or self.open_talk("server")
+        talk.asked(method, path, headers)
+        return talk
+
+    def remember(self, session_id: str, talk: Talk) -> None:
+        """A session has begun."""
+        self._sessions[session_id] = talk
+        if len(self._sessions) > MAX_SESSIONS:
+            with suppress(KeyError):
+                self._sessions.popitem(last=False)
+
+    # Called by who talks
+    def put(self, job: Job, size: int) -> None:
+        """Have something shown, which keeps so many bytes. Never blocks for long."""
+        share = self._waiting.share(size + LINE_COST)
+        if share is None:
+            self._dropped += 1
+            return
+        done = threading.Event()
+        self._workers.submit(partial(do_with, share, partial(self._do, job, done)))
+        if not self._is_late and threading.get_ident() != self._thread:
+            self._is_late = not done.wait(TRACE_SECONDS)
+
+    # On the thread that shows
+    def _do(self, job: Job, done: threading.Event) -> None:
+        self._thread = threading.get_ident()
+        dropped = self._dropped
+        self._dropped -= dropped
+        try:
+            if dropped:
+                self._log.warning(f"trace: {dropped} lines dropped: they took too long")
+            job()
+        except Exception as error:
+            self._log.warning(f"trace: {error_text(error)}")
+        self._thread = 0
+        done.set()
+        if not len(self._workers):
+            self._is_late = False
+
+    def show_message(self, direction: str, line: bytes) -> None:
+        """Show a message as it is."""
+        if not self.form:
+            self._show_line(direction, line)
+            return
+        # In JSON, line ends are outside of strings; other such characters within, where
+        # they may be escaped so.
+        text = re.sub("[\r\n]", " ", line.decode("utf-8", "replace"))
+        safe = UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+        self._show_line(f"{direction} {safe}")
+
+    def show_told(self, told: str, notes: Iterable[tuple[str, str]]) -> None:
+        """Show a line; to explain it, these (text, page), each for the first time."""
+        lines = [told]
+        if self.form == "explain":
+            import textwrap
+
+            if not self._explained:
+                told = f"Pages in brackets are at {SPECIFICATION}"
+                lines.insert(0, told)
+            for text, page in notes:
+                if not text or not self._is_new(text):
+                    continue
+                lines += textwrap.wrap(
+                    f"{text} [{page}]",
+                    TRACE_WIDTH,
+                    initial_indent="      ",
+                    subsequent_indent="      ",
+                    break_on_hyphens=False,
+                )
+        # In one piece: no other line comes between.
+        self._show_line("\n".join(lines))
+
+    def _is_new(self, text: str) -> bool:
+        """Whether this was not explained before."""
+        if len(self._explained) > MAX_EXPLAINED:
+            self._explained.clear()
+        if text in self._explained:
+            return False
+        self._explained.add(text)
+        return True
+
+
+class Talk:
+    """One conversation in a Transcript, and the seam to it. Who talks calls
+        sent(line), received(line)            for each message
+        asked(method, place, headers, id)     for each HTTP request, with the id of the
+                                              message that it brings, or None
+        answered(status, headers, id)         for the head of its response
+        happened(event, place, id)            for what else a stream tells
+    on any thread, but holding no lock: each may take TRACE_SECONDS. `show` methods are
+    for the thread of the Transcript.
+    """
+
+    def __init__(self, transcript: Transcript, role: str, label: str) -> None:
+        self._transcript = transcript
+        self._sends, self._receives = "-->", "<--"
+        if role == "server":
+            self._sends, self._receives = "<--", "-->"
+        self._label = label
+        # What follows is for the thread that shows. Requests without an answer so far,
+        # the oldest first: (direction, id) -> (method, when).
+        self._open: OrderedDict[Any, tuple[str, float]] = OrderedDict()
+        # The revision, as soon as it is known.
+        self._version = ""
+
+    # Called by who talks
+    def sent(self, line: bytes) -> None:
+        """A message has left, or is about to."""
+        self._put(self._sends, line)
+
+    def received(self, line: bytes) -> None:
+        """A message has come."""
+        self._put(self._receives, line)
+
+    def _put(self, direction: str, line: bytes) -> None:
+        transcript = self._transcript
+        show = partial(transcript.show_message, direction, line)
+        if transcript.form in READABLE_FORMS:
+            show = partial(self._show, direction, line, time.time(), time.monotonic())
+        transcript.put(show, len(line))
+
+    def asked(
+        self,
+        method: str,
+        place: str,
+        headers: Mapping[str, Any],
+        request_id: RequestId | None = None,
+    ) -> None:
+        """An HTTP request, with these headers."""
+        shown = _shown_headers(headers)
+        shown.pop("Content-Type", None)
+        self._put_event("-->", [method], f"{method} {place}", shown, request_id)
+
+    def answered(
+        self,
+        status: int,
+        headers: Mapping[str, Any],
+        request_id: RequestId | None = None,
+    ) -> None:
+        """The head of an HTTP response."""
+        shown = _shown_headers(headers)
+        session_id = headers.get("Mcp-Session-Id")
+        if session_id and self._sends == "<--":
+            self._transcript.remember(session_id, self)
+        keys = [str(status), f"{status} {shown.get('Content-Type', '')}"]
+        self._put_event("<--", keys, f"HTTP {status}", shown, request_id)
+
+    def happened(self, event: str, place: str = "", request_id: Any = None) -> None:
+        """What a stream tells beside messages: "the stream ends", say."""
+        self._put_event("<--", [event], f"{event} {place}".strip(), {}, request_id)
+
+    def sent_events(self, data: bytes, ending: bool) -> None:
+        """A server has written a part of a stream, or all of it."""
+        for kind, text in EventParser().feed(data):
+            if kind == "endpoint":
+                place = text.decode("ascii", "replace").partition("?")[0]
+                self.happened("event: endpoint", place)
+            elif text:
+                self.sent(text)
+        if ending:
+            self.happened("the stream ends")
+
+    def _put_event(
+        self,
+        direction: str,
+        keys: list[str],
+        told: str,
+        headers: dict[str, str],
+        request_id: Any,
+    ) -> None:
+        if self._transcript.form not in READABLE_FORMS:
+            return
+        keys += [name.lower() for name in headers]
+        told = printable(told[: 4 * MAX_ABOUT])
+        told = ", ".join([told, *(": ".join(each) for each in headers.items())])
+        version = headers.get("MCP-Protocol-Version", "")
+        show = partial(
+            self._show_event, direction, keys, told, request_id, version, time.time()
+        )
+        self._transcript.put(show, len(told))
+
+    # On the thread that shows
+    def _show_event(
+        self,
+        direction: str,
+        keys: list[str],
+        told: str,
+        request_id: Any,
+        version: str,
+        at: float,
+    ) -> None:
+        self._learn(version)
+        named = [name for key in keys for name in _HTTP_NOTES if key.startswith(name)]
+        notes = [_HTTP_NOTES[name] for name in dict.fromkeys(named)]
+        self._tell(direction, request_id, told, at, notes)
+
+    def _show(self, direction: str, line: bytes, at: float, clock: float) -> None:
+        """Show a message, or each of a batch."""
+        size = f"{len(line):,} bytes"
+        if len(line) > MAX_EXPLORED:
+            message = _head_of(line)
+        else:
+            try:
+                message = parse_message(line)
+            except McpError as error:
+                told = show(line[:MAX_ABOUT].decode("utf-8", "replace"), MAX_ABOUT)
+                told = f"{told} ({size}; {printable(str(error)[:MAX_ABOUT])})"
+                note = "No message: the receiver tells so, or skips it.", "basic/index"
+                self._tell(direction, None, told, at, [note])
+                return
+        if isinstance(message, list):
+            told = f"a batch of {len(message)} messages ({size})"
+            self._tell(direction, None, told, at, [])
+            size = "in the batch"
+        for each in message if isinstance(message, list) else [message]:
+            self._show_one(direction, object_or_empty(each), size, at, clock)
+
+    def _show_one(
+        self, direction: str, message: Json, size: str, at: float, clock: float
+    ) -> None:
+        request_id = message.get("id")
+        params = object_or_empty(message.get("params"))
+        name = message.get("method")
+        notes = []
+        if name is not None:
+            row = method_row(name)
+            self._learn(member_at(params, ("_meta", META_VERSION)))
+            self._learn(params.get("protocolVersion"))
+            told = f"{show_method(str(name))} {_about(row, params)}".rstrip()
+            notes.append((row.purpose, row.page))
+            if request_id is not None and is_id(request_id):
+                self._open[direction, request_id] = (str(name), clock)
+            if len(self._open) > MAX_EXPLAINED:
+                self._open.popitem(last=False)
+        else:
+            asker = self._sends if direction == self._receives else self._receives
+            key = (asker, request_id if is_id(request_id) else None)
+            name, then = self._open.pop(key, ("", clock))
+            row = method_row(name)
+            self._learn(member_at(message, ("result", "protocolVersion")))
+            told = _outcome(message)
+            if name:
+                told = f"{show_method(name)}: {told}"
+                size += f", after {1000 * (clock - then):.1f} ms"
+            if "error" in message:
+                notes += [(row.setback, row.page), _error_note(message)]
+            elif not member_at(message, ("result", "inputRequests")):
+                notes.append((row.outcome, row.page))
+        notes += _member_notes(message)
+        self._tell(direction, request_id, f"{told} ({size})", at, notes)
+
+    def _learn(self, version: object) -> None:
+        if version in LEGACY_VERSIONS + MODERN_VERSIONS:
+            self._version = str(version)
+
+    def _tell(
+        self,
+        direction: str,
+        request_id: Any,
+        told: str,
+        at: float,
+        notes: list[tuple[str, str]],
+    ) -> None:
+        """Show a line, with what explains it: texts, each with its page."""
+        transcript = self._transcript
+        clock = time.strftime("%H:%M:%S", time.localtime(at)) + f"{at % 1:.3f}"[1:]
+        number = "" if request_id is None else f"{show(request_id, 40)} "
+        transcript.show_told(
+            f"{clock} {direction} {self._label}{number}{told}",
+            [(text, self._place(page)) for text, page in notes],
+        )
+
+    def _place(self, page: str) -> str:
+        """Where a page is, of the revision that is spoken here."""
+        if page.startswith("20"):
+            # It is of one revision.
+            return page
+        version = self._version or LAST_LEGACY
+        if version >= FIRST_MODERN:
+            page = _MODERN_PAGES.get(page, page)
+        return f"{version}/{page}"
+
+
+SPECIFICATION = "https://modelcontextprotocol.io/specification/"
+READABLE_FORMS = ("brief", "explain")
+
+
+def open_talk(transcript: Transcript | None, role: str) -> Talk | None:
+    """A conversation, if it is to be shown."""
+    return None if transcript is None else transcript.open_talk(role)
+
+
+def _shown_headers(headers: Mapping[str, Any]) -> dict[str, str]:
+    """The headers that a transcript shows; of some, that they are there."""
+    shown = {}
+    named = {}
+    for name, value in headers.items():
+        key = name.lower()
+        if key in _SHOWN_HEADERS:
+            text = value.decode("utf-8") if isinstance(value, bytes) else str(value)
+            shown[_SHOWN_HEADERS[key]] = printable(text[:MAX_ABOUT])
+        elif key.startswith(_NAMED_HEADERS):
+            named[printable(name.title()[:MAX_ABOUT])] = "..."
+    return {**shown, **named}
+
+
+def _about(row: Method, params: Json) -> str:
+    """What a request or notification is about: a name, and its other parameters."""
+    told = ""
+    rest = {name: params[name] for name in params if name not in _NOT_SHOWN}
+    if row.mirrored and isinstance(params.get(row.mirrored), str):
+        told = printable(rest.pop(row.mirrored)[:MAX_ABOUT]) + " "
+    if list(rest) == ["arguments"]:
+        rest = rest["arguments"]
+    return told + (show(rest, MAX_ABOUT) if rest else "")
+
+
+# Members that are explained, if anything.
+_NOT_SHOWN = ("_meta", "requestState", "resultType")
+
+
+def _outcome(message: Json) -> str:
+    """What an answer says."""
+    error = object_or_empty(message.get("error"))
+    if error:
+        told = printable(str(error.get("message"))[:MAX_ABOUT])
+        return f"error {show(error.get('code'))} {told}"
+    result = object_or_empty(message.get("result"))
+    rest = {name: result[name] for name in result if name not in _NOT_SHOWN}
+    return show(rest, MAX_ABOUT)
+
+
+def _error_note(message: Json) -> tuple[str, str]:
+    code = member_at(message, ("error", "code"))
+    kind = ERRORS.get(code) if type(code) is int else None
+    meaning = " ".join((getattr(kind, "__doc__", "") or "").split("\n")[:1])
+    return (f"Error {code}: {meaning}" if meaning else "", "basic/index")
+
+
+def _member_notes(message: Json) -> Iterator[tuple[str, str]]:
+    """What members of a message tell, by _MEMBER_NOTES."""
+    for path, text, page in _MEMBER_NOTES:
+        value = member_at(message, path)
+        # `isError` false, or a ttlMs of 0, says nothing.
+        if value:
+            words = value if isinstance(value, (dict, list)) else [value]
+            told = printable(", ".join(map(str, words))[:MAX_ABOUT])
+            yield text.replace("{}", told), page
+
+
+_METHOD_IN_HEAD = re.compile(rb'"method"\s*:\s*"([^"\\]{1,100})"')
+
+
+def _head_of(line: bytes) -> Json:
+    """What can be told of a long message without reading it: its id, and its method."""
+    head = line[:MAX_ABOUT]
+    method = _METHOD_IN_HEAD.search(head)
+    message: Json = {"result": {}}
+    if method is not None:
+        message = {"method": method[1].decode("utf-8", "replace")}
+    number = re.search(rb'"id"\s*:\s*([0-9]{1,18})\b', head)
+    if number is not None:
+        message["id"] = int(number[1])
+    return message
+
+
+def open_transcript(trace: Any, log: _Log) -> Transcript | None:
+    """What trace= stands for; where it is None, the variable MCP_LITE_TRACE.
+
+    None for no transcript. Raises ValueError or TypeError for what it cannot be, and
+    OSError for a file that cannot be written.
+    """
+    option = "trace"
+    if trace is None:
+        option = "MCP_LITE_TRACE"
+        trace = os.environ.get(option)
+    if trace is None or trace is False or trace in ("", "0"):
+        return None
+    if trace is True or trace == "1":
+        return Transcript("brief", write_to_stderr, log)
+    if trace in ("explain", "json"):
+        return Transcript(trace, write_to_stderr, log)
+    if callable(trace):
+        return Transcript("", trace, log)
+    # A form that is misspelled is not to become a file.
+    is_path = isinstance(trace, os.PathLike)
+    if not is_path and not (isinstance(trace, str) and re.search(r"[./\\]", trace)):
+        raise (ValueError if isinstance(trace, str) else TypeError)(
+            f'{option}: expected True, "explain", "json", a path (for a file in this '
+            f'folder "./NAME") or a function, got {show(trace)}'
+        )
+    append = partial(_append_line, os.path.abspath(os.fspath(trace)))
+    append("")
+    return Transcript("json", append, log)
+
+
+def _append_line(path: str, line: str) -> None:
+    """Append a line to a file in one write, or for "" make sure that one could."""
+    # Messages may be anybody's data: only this user may read them.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags, 0o600), "wb", 0) as file:
+        if line:
+            stream_writer(file)(f"{line}\n".encode("utf-8", "backslashreplace"))
+
+
+###############################################################################
+# 19. HTTP streams ############################################################
 ###############################################################################
 # One HTTP request and its answer: the Shell that carries both, the seam to sockets and
 # WSGI; the Exchange that they are; the Stream that an answer is part of, and that lasts
@@ -9499,6 +10358,8 @@ class Exchange:
     party: Party
     budget: Budget
     make_room: Callable[[Party], bool]
+    # What shows it, if it is to be shown.
+    trace: Talk | None = None
 
     state = OPENING
     # How much of its body was read.
@@ -9602,6 +10463,8 @@ class Exchange:
 
     def parse_body(self) -> Any:
         """The message, or batch, in the body. Raises HttpError, ParseError, OSError."""
+        if self.trace is not None:
+            self.trace.received(self.body)
         message = parse_message(self.body)
         self._body = b""  # which the message takes the place of
         envelope = object_or_empty(message)
@@ -9618,6 +10481,11 @@ class Exchange:
         self.status = status
         headers = self._merge(headers)
         headers["Content-Length"] = str(len(body))
+        if self.trace is not None:
+            self.trace.answered(status, headers)
+            # Of a GET, it is a document about tokens.
+            if body and self.method == "POST":
+                self.trace.sent(body)
         self.shell.start(status, headers, b"" if self.method == "HEAD" else body)
         self.finish()
 
@@ -9625,8 +10493,13 @@ class Exchange:
         """Write events; before the first, the head; if `ending`, the end as well."""
         if self.state == self.OPENING:
             self.status = 200
-            self.shell.start(200, self._merge(_EVENTS), None)
+            headers = self._merge(_EVENTS)
+            if self.trace is not None:
+                self.trace.answered(200, headers)
+            self.shell.start(200, headers, None)
         self.state = self.OVER if ending else self.STREAMING
+        if self.trace is not None:
+            self.trace.sent_events(events, ending)
         self.shell.write(events, ending)
         if ending:
             self.finish()
@@ -10079,7 +10952,7 @@ class Replay:
 
 
 ###############################################################################
-# 19. HTTP sessions ###########################################################
+# 20. HTTP sessions ###########################################################
 ###############################################################################
 # Conversations over HTTP: that of a session, with its streams and what is kept for it,
 # and that of one request. Which request belongs to which is not decided here. A handler
@@ -10418,7 +11291,7 @@ def _told_version(message: object) -> Any:
 
 
 ###############################################################################
-# 20. HTTP admission ##########################################################
+# 21. HTTP admission ##########################################################
 ###############################################################################
 # Who may make a request, by its head alone: what Host and Origin say, and its token;
 # and the options that decide it. What is wrong with one of those is told when a server
@@ -10686,7 +11559,7 @@ def check_path(option: str, path: object) -> None:
 
 
 ###############################################################################
-# 21. HTTP endpoint ###########################################################
+# 22. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
@@ -10859,6 +11732,11 @@ class HttpEndpoint:
         came over HTTP+SSE. With an `error`, which the shell has found in its head, it
         is refused. Never raises.
         """
+        transcript = self.server.transcript
+        if transcript is not None:
+            exchange.trace = transcript.talk_over_http(
+                exchange.method, exchange.path, exchange.headers
+            )
         try:
             if error is not None:
                 # It may quote what is no head at all.
@@ -11365,7 +12243,7 @@ class HttpEndpoint:
 
 
 ###############################################################################
-# 22. WSGI ####################################################################
+# 23. WSGI ####################################################################
 ###############################################################################
 # The shell around the endpoint for a server of somebody else, by PEP 3333. What a
 # request means is not decided here.
@@ -11489,7 +12367,7 @@ class _WsgiShell(Shell):
 
 
 ###############################################################################
-# 23. HTTP server #############################################################
+# 24. HTTP server #############################################################
 ###############################################################################
 # The shell around the endpoint for a server of our own, with its sockets, threads and
 # deadlines. What a request means is not decided here.
@@ -12180,7 +13058,7 @@ def _url_host(host: str) -> str:
 
 
 ###############################################################################
-# 24. HTTP requests ###########################################################
+# 25. HTTP requests ###########################################################
 ###############################################################################
 # A client's way to a server: proxies, redirects, a pool of connections that are kept
 # alive, one request with its response, and what to say when it fails. What is said
@@ -12416,12 +13294,14 @@ class _HttpPool:
         is_wanted: Callable[[RequestId | None], bool],
     ) -> None:
         self.proxy = find_proxy(url)
-        self._url = url
+        self.url = url
         self._ssl_context = ssl_context
         self._timeout = timeout
         # Whether somebody waits for the answer to a request; for None, whether the
         # transport is open. Turns false before shut_request(), or close(), is called.
         self._is_wanted = is_wanted
+        # What shows the requests, if they are to be shown.
+        self.trace: Talk | None = None
         # No lock guards these: each step is one operation on one of them.
         # Kept alive, the latest last.
         self._idle: list[HTTPConnection] = []
@@ -12458,7 +13338,7 @@ class _HttpPool:
         import http.client
         import socket
 
-        url = self._url
+        url = self.url
         timeout = self._timeout
         host = str(url.hostname)
         # Without a port, http.client would look for one in the host: in "::1", say.
@@ -12569,6 +13449,7 @@ class _RoundTrip:
 
         After `patience` seconds, if there are any, the round trip is shut.
         """
+        trace = self._pool.trace
         sock = self.connection.sock
         began = time.monotonic()
         witness = None
@@ -12580,9 +13461,15 @@ class _RoundTrip:
                 self._timer = start_timer(patience, self._pool.shut, self)
             sock.settimeout(None)
             # Who refuses a large body may answer before it has read it.
+            if trace is not None:
+                place = show_url(self._pool.url._replace(path=target.partition("?")[0]))
+                trace.asked(method, place, headers, self.request_id)
             with suppress(BrokenPipeError, ConnectionResetError):
                 self.connection.request(method, target, body, headers)
             self._response = self.connection.getresponse()
+            if trace is not None:
+                told = dict(self._response.headers.items())
+                trace.answered(self._response.status, told, self.request_id)
         except BaseException as error:
             at_once = time.monotonic() - began < self.AT_ONCE
             was_shut = not self.end()
@@ -12609,6 +13496,8 @@ class _RoundTrip:
         response = self._response
         if response is None:
             return self._pool.give_back(self, False)
+        if self._pool.trace is not None and content_type(response) == EVENT_TYPE:
+            self._pool.trace.happened("the stream ends", "", self.request_id)
         if response.length == 0:
             # All of it was read; http.client may have left that open.
             response.close()
@@ -12902,7 +13791,7 @@ def read_refusal(
 
 
 ###############################################################################
-# 25. Token store #############################################################
+# 26. Token store #############################################################
 ###############################################################################
 # What is kept of a login, and where: in a file for all processes, in a dict, or where two
 # functions of the user's put it. How it was got is not known here.
@@ -13103,7 +13992,7 @@ def _file_lock(path: str, left: Callable[[], float]) -> Iterator[None]:
 
 
 ###############################################################################
-# 26. Authorization ###########################################################
+# 27. Authorization ###########################################################
 ###############################################################################
 # How a client is let in (basic/authorization/): what each HTTP request shows; what is
 # done when that is refused; how tokens are got. It knows HTTP, but no message of the
@@ -14058,7 +14947,7 @@ def authorizer_for(
 
 
 ###############################################################################
-# 27. HTTP client #############################################################
+# 28. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
@@ -14296,6 +15185,7 @@ class HttpTransport(Transport):
 
     def start(self, connection: Connection) -> None:
         self.connection = connection
+        self._pool.trace = connection.trace
         self._until = time.monotonic() + self._timeout
 
     def details(self) -> str:
@@ -14512,6 +15402,8 @@ class HttpTransport(Transport):
         ) as (response, secrets):
             if response.status >= 300:
                 body = response.read(MAX_ERROR)
+                if self.connection.trace and content_type(response) == JSON_TYPE:
+                    self.connection.trace.received(body)
                 failure = self._failure(url, response, body, secrets)
                 return _Rejection(post, url, session, response, body, failure)
             if post.url is not None:
@@ -14642,7 +15534,10 @@ class HttpTransport(Transport):
         self._judge_session(self._shake_hands(session, url))
         self._session = session
         self._url = url
-        self.write(encode_message(call_message("notifications/initialized", None)))
+        line = encode_message(call_message("notifications/initialized", None))
+        if self.connection.trace is not None:
+            self.connection.trace.sent(line)
+        self.write(line)
         self._on_new_session()
 
     def _shake_hands(self, session: _ClientSession, url: SplitResult) -> Json:
@@ -14651,6 +15546,8 @@ class HttpTransport(Transport):
         post = _Post(session.opening)
         stream = _EventStream(session, post.request_id, self._budget)
         waiter = Waiter("initialize")
+        if self.connection.trace is not None:
+            self.connection.trace.sent(post.line)
         self.connection.hold(waiter, post.request_id)
         try:
             with self._round_trip(
@@ -14742,6 +15639,8 @@ class HttpTransport(Transport):
             )
         self._url = target
         self._session.has_endpoint = True
+        if self.connection.trace is not None:
+            self.connection.trace.happened("event: endpoint", target.path)
 
     # Streams
     def _start_listening(self, seconds: float) -> None:
@@ -14847,7 +15746,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 28. Offers ##################################################################
+# 29. Offers ##################################################################
 ###############################################################################
 # What users have registered with a server: what it offers stands in its Registry; and
 # how the functions are called that are around the handlers of requests.
@@ -15162,7 +16061,7 @@ def _check_others(middleware: str, row: Method, params: object) -> None:
 
 
 ###############################################################################
-# 29. Features ################################################################
+# 30. Features ################################################################
 ###############################################################################
 # What a server does: what its clients say is answered by its ServerEndpoint, by one
 # handler for each method of the table. Neither that nor the Registry refers to the
@@ -15314,6 +16213,7 @@ class ServerEndpoint(Endpoint):
             log=self.log,
             max_workers=self.max_workers,
             max_message=self._max_message,
+            trace=open_talk(self.transcript, "server"),
         )
 
     def connected(self, connection: Connection) -> None:
@@ -15745,7 +16645,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 30. Server ##################################################################
+# 31. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -15779,6 +16679,7 @@ class Server:
         cache_ttl_ms: int = 0,
         mask_errors: bool = False,
         extensions: Json | None = None,
+        trace: _Trace = None,
     ) -> None:
         """A server that offers nothing yet.
 
@@ -15801,6 +16702,7 @@ class Server:
         mask_errors: keep the texts of unexpected exceptions from clients
         extensions: what to declare of extensions of the protocol: {"com.example/thing":
             {}}, with their settings; see method()
+        trace: shows every message: see Client
         """
         if not isinstance(name, str) or not name:
             raise TypeError(f"name: expected text, got {show(name)}")
@@ -15840,6 +16742,7 @@ class Server:
             cache_ttl_ms=cache_ttl_ms,
             mask_errors=mask_errors,
         )
+        self._endpoint.transcript = open_transcript(trace, self._endpoint.log)
 
     @property
     def instructions(self) -> str | None:
@@ -16654,6 +17557,8 @@ class Server:
         wire = io.BytesIO()
         connection = self._endpoint.open_connection(StreamTransport(wire, wire))
         connection.answers_only = True
+        if connection.trace is not None:
+            connection.trace.received(encode_message(message))
         event = connection.protocol.receive(message)
         if not isinstance(event, Request):
             return event.reply if isinstance(event, Refusal) else None
@@ -16666,7 +17571,7 @@ class Server:
 
 
 ###############################################################################
-# 31. Calls ###################################################################
+# 32. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -17497,7 +18402,7 @@ def _objects_in(result: Json, member: str) -> list[Json]:
 
 
 ###############################################################################
-# 32. Targets #################################################################
+# 33. Targets #################################################################
 ###############################################################################
 # What Client may be given: for a server, and what that means, a URL with its headers, a
 # command with its environment, or a Server in this process; and its options. Then what
@@ -17769,10 +18674,6 @@ _CLIENT_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "name": (lambda value: isinstance(value, str), "a text"),
     "client_version": (lambda value: isinstance(value, str), "a text"),
-    "trace": (
-        lambda value: value is None or isinstance(value, bool) or callable(value),
-        "True, a function, or None",
-    ),
     "ssl_context": (
         lambda value: value is None or _is_for_clients(value),
         "an ssl.SSLContext for clients, as ssl.create_default_context(cafile=...) "
@@ -17844,7 +18745,7 @@ class _Conversation:
 
 
 ###############################################################################
-# 33. Client ##################################################################
+# 34. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
@@ -17877,7 +18778,7 @@ class Client:
         on_log: Callback = None,
         on_progress: Callback = None,
         on_notification: Callback = None,
-        trace: Callable[[str, bytes], Any] | bool | None = None,
+        trace: _Trace = None,
         ssl_context: SSLContext | None = None,
         validate: bool = True,
         stderr: Callable[[str], Any] | TextIO | bool | None = True,
@@ -17920,8 +18821,11 @@ class Client:
         on_notification: on_notification(method, params) hears what on_log does not
         on_progress: on_progress(progress, total, message) hears of the calls without
             one of their own
-        trace: trace(direction, line) sees every message, as "-->" or "<--" and bytes;
-            True writes them to stderr
+        trace: shows every message: True, in a line each, on stderr, "explain" with what
+            it is for, "json" as it is; a path appends them to that file as they are; a
+            function trace(direction, line) gets "-->", from the client to the server,
+            or "<--", and bytes. Without it, the variable MCP_LITE_TRACE says, with "1"
+            for True; False is none in any case
         ssl_context: an ssl.SSLContext, for https
         validate: whether a tool's structured results must match its outputSchema
         stderr: what becomes of the lines that a child process writes to its stderr. By
@@ -17954,10 +18858,10 @@ class Client:
         self._label = ""
         self._version = version
         self._on_progress = on_progress
-        self._trace = trace
         self._ssl_context = ssl_context
         self._validate = validate
         self._log = _Log()
+        self._transcript = open_transcript(trace, self._log)
         self._endpoint = ClientEndpoint(
             self._log,
             {"name": name, "version": client_version},
@@ -18063,7 +18967,7 @@ class Client:
             transport,
             name="mcp-client",
             log=self._log,
-            trace=self._show_message if self._trace else None,
+            trace=open_talk(self._transcript, "client"),
         )
         self._endpoint.connected(connection)
         transport.start(connection)
@@ -18152,17 +19056,6 @@ class Client:
             self.request("logging/setLevel", {"level": level})
         for uri in {uri for each in self._endpoint.listenings for uri in each._uris}:
             self.request("resources/subscribe", {"uri": uri})
-
-    def _show_message(self, direction: str, line: bytes) -> None:
-        """Show a message to trace=. What that raises is logged, and ends nothing."""
-        try:
-            if callable(self._trace):
-                self._trace(direction, line)
-            else:
-                text = printable(line.decode("utf-8", "replace"))
-                sys.stderr.write(f"{direction} {text}\n")
-        except Exception as error:
-            self._log.warning(f"trace: {error_text(error)}")
 
     def _read(self, connection: Connection) -> None:
         """The reading thread: feed the connection until the server ends; end it."""
@@ -18801,7 +19694,7 @@ def _send_opening(
 
 
 ###############################################################################
-# 34. Many servers ############################################################
+# 35. Many servers ############################################################
 ###############################################################################
 # Config files as desktop clients and editors have them, and several servers as one.
 # What is quoted in these files, or comes before a closing bracket, tells what it is.
@@ -19206,7 +20099,7 @@ class ClientGroup:
 
 
 ###############################################################################
-# 35. Command line ############################################################
+# 36. Command line ############################################################
 ###############################################################################
 # `python3 mcp_lite.py COMMAND ...`: servers tried out, and served, from a terminal. The
 # result alone goes to stdout; all else, what fails too, to stderr. Made of public parts.

@@ -992,9 +992,12 @@ class TestMessages:
         assert all(map(is_harmless, lines)) and "\\x1b[2J" in caplog.text
         assert not [line for line in lines if line.startswith("ERROR forged")]
 
-        client = Client(build_server(), trace=True)
-        client._show_message("<--", evil.encode("utf-8", "replace"))
-        assert is_harmless(capsys.readouterr().err.rstrip("\n"))
+        for form in (True, "json", "explain"):
+            told = mcp_lite.open_transcript(form, lines_of_ours).open_talk("client")
+            told.received(evil.encode("utf-8", "replace"))
+            told.answered(200, {"Content-Type": evil, "Allow": evil})
+            shown = capsys.readouterr().err.rstrip("\n").split("\n")
+            assert shown and all(map(is_harmless, shown))
 
 
 class TestMethods:
@@ -9305,7 +9308,7 @@ class TestClient:
             ({"on_log": {}}, "on_log: expected a function, or None, got dict"),
             ({"on_progress": 5}, "on_progress: expected a function, or None, got int"),
             ({"on_notification": 5}, "on_notification: expected a function, or None"),
-            ({"trace": 5}, "trace: expected True, a function, or None, got int"),
+            ({"trace": 5}, 'trace: expected True, "explain", "json"'),
             ({"ssl_context": True}, "ssl_context: expected an ssl.SSLContext for "),
             ({"ssl_context": ("c", "k")}, "as ssl.create_default_context(cafile=...) "),
             (
@@ -9726,6 +9729,433 @@ class TestClient:
         refused = {each["id"] for each in answers if "error" in each}
         assert refused == {many, many + 1, many + 2}
         assert len(asked) == many + 1
+
+
+def converse(client):
+    """A bit of everything: progress, a question, a failure of each kind."""
+    client.call_tool("count", {"to": 1}, on_progress=lambda *a: None)
+    assert client.call("think") == "four"
+    assert client.call_tool("fail", {"how": "tool"})["isError"]
+    with pytest.raises(NotFound):
+        client.call_tool("no such")
+
+
+def shown_messages(text):
+    """The messages in a transcript without time, id and size; of HTTP nothing."""
+    found = []
+    for line in text.split("\n"):
+        line = re.sub(r"^[\d:.]{12} (-->|<--) (#\d+ )?(\d+ )?", r"\1 ", line)
+        line = re.sub(r" \([^()]*\)$", "", line)
+        is_http = re.match("... (POST|GET|DELETE|HTTP|the stream|event:)", line)
+        if line[:3] in ("-->", "<--") and not is_http and "tools/list" not in line:
+            found.append(line)
+    return found
+
+
+MODERN_TRANSCRIPT = [
+    "--> server/discover",
+    '<-- server/discover: {"supportedVersions": ["2026-07-28"]',
+    '--> tools/call count {"to": 1}',
+    '<-- notifications/progress {"progressToken": ',
+    '<-- tools/call: {"content": [{"type": "text", "text": "counted"}]',
+    "--> tools/call think",
+    '<-- tools/call: {"inputRequests": {"sample-1": {"method": "sampling/createMessage',
+    '--> tools/call think {"arguments": {}, "inputResponses": {"sample-1": {"role": ',
+    '<-- tools/call: {"content": [{"type": "text", "text": "four"}]',
+    "--> tools/call fail",
+    '<-- tools/call: {"content": [{"type": "text", "text": "one"}',
+    "--> tools/call no such",
+    "<-- tools/call: error -32602 Unknown tool: ",
+]
+LEGACY_TRANSCRIPT = [
+    '--> initialize {"protocolVersion": "',
+    '<-- initialize: {"protocolVersion": "',
+    "--> notifications/initialized",
+    *MODERN_TRANSCRIPT[2:6],
+    '<-- sampling/createMessage {"messages": [{"role": "user", ',
+    '--> sampling/createMessage: {"role": "assistant", ',
+    *MODERN_TRANSCRIPT[8:],
+]
+# What is explained in any case, and where the eras and transports differ.
+EXPLAINED = [
+    "The model wants this function to be run",
+    "How far a request has come",
+    "The tool has failed. That is a result",
+    "Error -32602: The parameters are wrong",
+]
+EXPLAINED_LEGACY = [
+    "A session begins",
+    "Now the session is open",
+    "client's model for a",
+]
+EXPLAINED_MODERN = [
+    "there is no session. Each request carries its revision, 2026-07-28",
+    "Not the answer yet: the server has questions, sample-1",
+    "The same request once more, with the answers",
+    "it remembers nothing between requests",
+]
+EXPLAINED_HTTP = [
+    "is a POST, to its one endpoint",
+    "The answer is a stream of events",
+    "Nothing more comes on this response",
+]
+EXPLAINED_SESSION = [
+    "The client listens",
+    "Taken. A notification",
+    "The client is done: the session ends",
+]
+
+
+# A child takes a moment to start, so not all of them.
+SHOWN = list(itertools.product(["memory", "http"], EVERY))
+SHOWN += itertools.product(["sse"], LEGACY)
+SHOWN += [("stdio", "2025-11-25"), ("stdio", MODERN)]
+
+
+class TestTranscript:
+    """The room Transcript: what is shown of conversations, and that nothing else
+    changes by it.
+    """
+
+    @pytest.mark.parametrize("target, version", SHOWN, indirect=["target"])
+    def test_each_message_is_told_and_explained(self, target, version, capsys):
+        """In each revision, over each transport."""
+        with Client(target, version=version, trace="explain", **CALLBACKS) as client:
+            converse(client)
+        text = capsys.readouterr().err
+        is_modern = version == MODERN
+        expected = MODERN_TRANSCRIPT if is_modern else LEGACY_TRANSCRIPT
+        found = shown_messages(text)
+        url = target if isinstance(target, str) else ""
+        if url.endswith("/sse"):
+            # It does not take a POST, and so shows itself to be an old one.
+            assert re.match('<-- error -32600 "?POST"?: not allowed', found.pop(1))
+        assert len(found) == len(expected), text
+        for line, beginning in zip(found, expected):
+            assert line.startswith(beginning), (line, beginning)
+        explained = EXPLAINED + (EXPLAINED_MODERN if is_modern else EXPLAINED_LEGACY)
+        if url.endswith("/mcp"):
+            explained = explained + EXPLAINED_HTTP
+            explained = explained + ([] if is_modern else EXPLAINED_SESSION)
+        if url.endswith("/sse"):
+            explained = explained + EXPLAINED_HTTP[:2]
+            explained = [*explained, "HTTP+SSE, the transport of 2024-11-05"]
+        words = " ".join(text.split())
+        for each in explained:
+            assert words.count(each) == 1, (each, text)
+        # Each with its page, in the revision that is spoken.
+        assert f"[{version}/server/tools]" in text
+        # What answers has the id of what asked, and says how long that took.
+        asked = re.findall(r"--> (?:#\d+ )?(\d+) tools/call", text)
+        after = r"<-- (?:#\d+ )?(\d+) tools/call: .* \([\d,]+ bytes, after [\d.]+ ms\)"
+        assert asked == re.findall(after, text) and len(asked) == 4 + is_modern
+
+    @pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25", MODERN])
+    @pytest.mark.parametrize("how", ["memory", "streams", "http"])
+    def test_both_sides_show_the_same(self, how, version):
+        """Server(trace=) shows what Client(trace=) does, in the same directions."""
+        here = []
+        there = []
+        server = Server("s", trace=lambda *message: there.append(message))
+        add_plain_tools(server)
+        add_asking_tools(server)
+        options = {"version": version, **CALLBACKS}
+        options["trace"] = lambda *message: here.append(message)
+        with contextlib.ExitStack() as stack:
+            target = server
+            if how == "http":
+                target = stack.enter_context(server.start_http()).url
+            if how == "streams":
+                ours, theirs = socket.socketpair()
+                stack.callback(ours.close)
+                files = [theirs.makefile("rb"), theirs.makefile("wb")]
+                thread = threading.Thread(target=server.serve, args=files)
+                thread.start()
+                for each in (thread, *files, theirs):
+                    stack.callback(getattr(each, "close", None) or each.join)
+                target = (ours.makefile("rb"), ours.makefile("wb"))
+                for each in target:
+                    stack.callback(each.close)
+            with Client(target, **options) as client:
+                converse(client)
+        assert len(here) > 10 and sorted(here) == sorted(there)
+        assert all(type(line) is bytes and b"\n" not in line for _, line in here)
+        assert all(json.loads(line)["jsonrpc"] == "2.0" for _, line in here)
+
+    def test_http_is_told_without_secrets(self, capsys):
+        """Methods, statuses, sessions, streams and the protocol's headers; of tokens,
+        session ids and queries nothing, on either side.
+        """
+        hidden = ["s3cret-token", "hush-hush", "p4ssw0rd", "other-s3cret"]
+        server = Server("s", trace=True)
+        add_plain_tools(server)
+        ids = []
+        with server.start_http(verify={hidden[0]: {"sub": "ada"}}) as http:
+            for version in ("2025-11-25", MODERN):
+                headers = {"Authorization": f"Bearer {hidden[0]}", "X-Key": hidden[3]}
+                url = f"{http.url}?key={hidden[1]}".replace("//", f"//a:{hidden[2]}@")
+                with Client(
+                    url, headers=headers, version=version, trace="explain"
+                ) as client:
+                    client.call("add", a=1)
+                    ids += http.endpoint._sessions
+            with pytest.raises(AuthorizationError):
+                Client(http.url, version=MODERN, trace=True).connect()
+        text = capsys.readouterr().err
+        assert len(ids) == 1
+        for each in [*hidden, *ids]:
+            assert each not in text
+        for each in (
+            f"1 POST {http.url}, Mcp-Method: initialize, Authorization: ...\n",
+            "--> POST /mcp, Mcp-Method: initialize, Authorization: ...\n",
+            "HTTP 200, Content-Type: application/json, Mcp-Session-Id: ...\n",
+            "MCP-Protocol-Version: 2026-07-28, Mcp-Method: tools/call, Mcp-Name: add",
+            f"GET {http.url}, MCP-Protocol-Version: 2025-11-25, Authorization: ..., "
+            "Mcp-Session-Id: ...\n",
+            "HTTP 202",
+            "HTTP 401, Content-Type: application/json, Www-Authenticate: ...",
+            "DELETE /mcp",
+            "Authorization: a token, which no transcript shows.",
+        ):
+            assert each in text, (each, text)
+
+    def test_what_happens_to_sessions_and_streams(self, recorded, capsys):
+        """A lost session, and a stream that is resumed, are seen."""
+        http, seen = recorded
+        with Client(http.url, version="2025-11-25", trace="explain") as client:
+            client.ping()
+            lose_sessions(http, seen)
+            client.call("add", a=1)
+        text = capsys.readouterr().err
+        assert "HTTP 404" in text and text.count(" initialize {") == 1 + 1
+
+        def call(seen, sock):
+            calls.append(seen)
+            return 200, {}, b"id: a1\nretry: 1\ndata:\n\n"
+
+        def get(seen, sock):
+            if "last-event-id" not in seen["headers"]:
+                return 405, {}, b""
+            return 200, {}, event_of(answer_to(calls[0], "late"), id="a2").encode()
+
+        calls = []
+        with web_server(legacy_site(tools_call=call, GET=get)) as (url, _), Client(
+            url, version="2025-11-25", trace="explain"
+        ) as client:
+            assert client.call("x") == "late"
+        text = capsys.readouterr().err
+        words = " ".join(text.split())
+        assert "Last-Event-ID: a1" in text and "broke off after this event" in words
+        assert "HTTP 405" in text and "the server has nothing to say by itself" in words
+
+    def test_a_legacy_server_is_told(self, capsys):
+        """The error that makes a client go on with `initialize` is explained."""
+        with web_server(legacy_site()) as (url, _), Client(url, trace="explain"):
+            pass
+        text = " ".join(capsys.readouterr().err.split())
+        assert "most likely: the client goes on with `initialize`" in text
+
+    def test_lines_are_bounded_and_harmless(self, capsys):
+        """Of a large body the size is told; what is no message is, too."""
+        told = mcp_lite.open_transcript(True, mcp_lite._Log()).open_talk("server")
+        arguments = {"name": "x\x1b[2J", "arguments": {"image": "x" * 10_000_000}}
+        body = mcp_lite.call_message("tools/call", arguments, 7)
+        told.received(mcp_lite.encode_message(body))
+        arguments["arguments"]["image"] = "x" * 900_000
+        told.received(mcp_lite.encode_message(body))
+        told.received(b'{"id": 1, "result": \xff\x1b' + b"x" * 1000)
+        told.received(b'[{"jsonrpc": "2.0", "method": "' + b"x" * 9999 + b'"}, 7]')
+        told.sent(b'{"jsonrpc": "2.0", "id": {}, "error": 7}')
+        told.sent(b'{"jsonrpc": "2.0", "id": 7, "error": {"code": [], "message": 1}}')
+        lines = capsys.readouterr().err.rstrip("\n").split("\n")
+        assert all(len(line) < 500 and line.isprintable() for line in lines)
+        assert "--> 7 tools/call (10,000,10" in lines[0]
+        assert '--> 7 tools/call x\\x1b[2J {"image": "xxx' in lines[1]
+        assert "1,022 bytes; not JSON" in lines[2]
+        assert "--> a batch of 2 messages (10,0" in lines[3]
+        assert lines[4].endswith("... (in the batch)")
+        assert len(lines) == 8
+        told.asked("GET", "/\x1b[2J" + "x" * 9999, {"Mcp-Param-\x1b": "x"})
+        line = capsys.readouterr().err.rstrip("\n")
+        assert "--> GET /\\x1b[2Jxxx" in line and len(line) < 600
+        assert line.isprintable()
+
+    def test_what_a_function_raises_is_logged(self, caplog):
+        """And changes nothing else."""
+
+        def trace(direction, line):
+            raise RuntimeError("tired of it")
+
+        with caplog.at_level("WARNING", "mcp_lite"):
+            with Client(build_server(), trace=trace) as client:
+                assert client.call("add", a=1) == 2
+            client._log.flush(SECONDS)
+        assert "trace: RuntimeError: tired of it" in caplog.text
+
+    @pytest.mark.parametrize("how", ["memory", "http"])
+    def test_a_function_that_blocks_blocks_nothing_else(self, how, monkeypatch):
+        """A conversation goes on behind it; it hears all of it later, in order."""
+        monkeypatch.setattr(mcp_lite, "TRACE_SECONDS", 0.05)
+        heard = []
+        release = threading.Event()
+
+        def trace(direction, line):
+            release.wait(SECONDS)
+            heard.append((direction, json.loads(line).get("id")))
+
+        server = build_server()
+        with contextlib.ExitStack() as stack:
+            stack.callback(release.set)
+            target = server
+            if how == "http":
+                target = stack.enter_context(server.start_http()).url
+            client = stack.enter_context(Client(target, version=MODERN, trace=trace))
+            for _ in range(20):
+                client.ping()
+            assert heard == []
+        expected = [(way, n) for n in range(1, 22) for way in ("-->", "<--")]
+        eventually(lambda: heard == expected)
+
+    def test_what_waits_to_be_shown_is_bounded(self, monkeypatch, caplog):
+        """Beyond, messages are dropped, and that is told; later ones are shown."""
+        monkeypatch.setattr(mcp_lite, "TRACE_SECONDS", 0.01)
+        monkeypatch.setattr(mcp_lite, "MAX_TRACED", 10_000)
+        heard = []
+        release = threading.Event()
+
+        def trace(direction, line):
+            release.wait(SECONDS)
+            heard.append(line)
+
+        log = mcp_lite._Log()
+        talk = mcp_lite.open_transcript(trace, log).open_talk("client")
+        with caplog.at_level("WARNING", "mcp_lite"):
+            for _ in range(50):
+                talk.sent(b"x" * 900)
+            release.set()
+            eventually(lambda: len(heard) == 10)
+            talk.sent(b"last")
+            eventually(lambda: heard[-1] == b"last")
+            log.flush(SECONDS)
+        assert "40 lines dropped" in caplog.text
+
+    def test_lines_of_many_threads(self, tmp_path):
+        """Each is in one piece, and the file is for this user only."""
+        path = tmp_path / "trace"
+        with build_server().start_http() as http:
+            clients = [
+                Client(http.url, version=v, trace=path) for v in ("2025-11-25", MODERN)
+            ]
+            with clients[0], clients[1]:
+
+                def call(client):
+                    for _ in range(10):
+                        client.call("echo", value="\x1b\x9b\u2028x" * 100)
+
+                threads = [
+                    threading.Thread(target=call, args=(client,))
+                    for client in clients * 4
+                ]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+        if os.name == "posix":
+            assert path.stat().st_mode & 0o777 == 0o600
+        lines = path.read_text(encoding="utf-8").splitlines()
+        messages = [(line[:4], json.loads(line[4:])) for line in lines]
+        assert {way for way, _ in messages} == {"--> ", "<-- "}
+        calls = [each for _, each in messages if each.get("method") == "tools/call"]
+        assert len(calls) == 80
+        assert calls[0]["params"]["arguments"]["value"] == "\x1b\x9b\u2028x" * 100
+        # The next one is appended.
+        with Client(build_server(), trace=str(path)):
+            pass
+        assert path.read_text(encoding="utf-8").startswith(lines[0])
+        assert len(path.read_text(encoding="utf-8").splitlines()) > len(lines)
+
+    def test_the_environment_may_ask_for_it(self, monkeypatch, tmp_path, capsys):
+        """MCP_LITE_TRACE holds for whoever says nothing of trace=."""
+        for value, expected in (
+            ("explain", "Before all else"),
+            ("1", "server/discover"),
+            ("json", '--> {"jsonrpc"'),
+            ("0", ""),
+            ("", ""),
+        ):
+            monkeypatch.setenv("MCP_LITE_TRACE", value)
+            with Client(build_server(), version=MODERN):
+                text = capsys.readouterr().err
+                assert expected in text and bool(text) == bool(expected)
+        monkeypatch.setenv("MCP_LITE_TRACE", str(tmp_path / "trace"))
+        with Client(Server("quiet", trace=False), version=MODERN):
+            pass
+        assert (tmp_path / "trace").read_text().count("--> ") == 1
+        for value in ("explian", 7):
+            error = ValueError if isinstance(value, str) else TypeError
+            with pytest.raises(error, match='trace: expected True, "explain"'):
+                Client(build_server(), trace=value)
+            with pytest.raises(error, match="trace: expected True"):
+                Server("s", trace=value)
+        monkeypatch.setenv("MCP_LITE_TRACE", "explian")
+        with pytest.raises(ValueError, match="MCP_LITE_TRACE: expected True"):
+            Server("s")
+        with pytest.raises(OSError):
+            Server("s", trace=str(tmp_path / "no" / "such" / "folder"))
+
+    def test_without_it_nothing_is_built(self, monkeypatch):
+        """A conversation that nobody watches asks nothing of this room."""
+        monkeypatch.delenv("MCP_LITE_TRACE", raising=False)
+        called = set()
+
+        def profile(frame, event, arg):
+            code = frame.f_code
+            if event == "call" and code.co_filename == mcp_lite.__file__:
+                called.add(code.co_name)
+
+        server = build_server()
+        with server.start_http() as http:
+            for target in (server, http.url):
+                with Client(target) as client:
+                    threading.setprofile(profile)
+                    sys.setprofile(profile)
+                    try:
+                        client.call("add", a=1)
+                    finally:
+                        sys.setprofile(None)
+                        threading.setprofile(None)
+        room = {*vars(mcp_lite.Talk), *vars(mcp_lite.Transcript)} - {"__init__"}
+        assert "request" in called and not called & room
+
+    def test_every_method_is_explained(self):
+        """The table has what it is for, and its page; so have members and HTTP."""
+        for row in mcp_lite.METHODS.values():
+            assert len(row.purpose) > 15 and row.purpose != mcp_lite.Method.purpose
+            assert row.page != mcp_lite.Method.page or row.since > MODERN
+
+    @pytest.mark.skipif(
+        not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")),
+        reason="no specification here",
+    )
+    def test_every_page_is_there(self):
+        """In each revision that has the method."""
+        talk = mcp_lite.Talk(None, "client", "")
+        spec = os.path.join(HERE, "..", "shared", "spec")
+
+        def check(page, version):
+            talk._version = version
+            path = os.path.join(spec, talk._place(page) + ".md")
+            assert os.path.exists(path), path
+
+        for version in EVERY:
+            for row in mcp_lite.METHODS.values():
+                if row.is_in(version):
+                    check(row.page, version)
+        for _, _, page in mcp_lite._MEMBER_NOTES:
+            check(page, MODERN)
+        for _, page in mcp_lite._HTTP_NOTES.values():
+            for version in ("2025-11-25", MODERN):
+                check(page, version)
 
 
 class Web:
