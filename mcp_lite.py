@@ -13698,23 +13698,32 @@ def fetch(
 ) -> Reply:
     """GET a URL, or POST a body there, and read the answer, within some seconds.
 
-    Raises what http.client does, too, and ConnectionError if nobody wants it any more.
+    Raises AuthorizationError, as well if nobody wants it any more.
     """
+    until = time.monotonic() + seconds
     method = "GET" if body is None else "POST"
     pool = _HttpPool(url, ssl_context, seconds, lambda _: is_wanted())
-    trip = pool.begin(None)
-    response = trip.send(method, request_target(url), headers, body, seconds)
-    # It is on a new connection, which is sent to once.
-    assert response is not None
     try:
-        data = response.read(MAX_METADATA + 1)
+        trip = pool.begin(None)
+        response = trip.send(method, request_target(url), headers, body, seconds)
+        # It is on a new connection, which is sent to once.
+        assert response is not None
+        try:
+            data = response.read(MAX_METADATA + 1)
+        finally:
+            was_shut = not trip.end()
+        if was_shut or response.length or len(data) > MAX_METADATA:
+            raise ConnectionError(
+                f"the answer was cut off, or has more than {MAX_METADATA} bytes"
+            )
+    except Exception as error:
+        # http.client has exceptions of its own, beside OSError.
+        told = describe_exception(error, url, pool.proxy, False)
+        if time.monotonic() >= until:
+            told = f"no answer within {seconds:g} s"
+        raise AuthorizationError(f"{show_url(url)}: {told}") from error
     finally:
-        was_shut = not trip.end()
         pool.close()
-    if was_shut or response.length or len(data) > MAX_METADATA:
-        raise ConnectionError(
-            f"the answer was cut off, or has more than {MAX_METADATA} bytes"
-        )
     document: Json = {}
     with suppress(ParseError):
         document = object_or_empty(parse_message(data))
@@ -14280,20 +14289,19 @@ class _Login:
         seconds = min(AUTH_SECONDS, self.left())
         # Some authorization servers answer with JSON only if they are asked to.
         asked: Headers = {"Accept": f"{JSON_TYPE}, {EVENT_TYPE}", **headers}
-        with naming(f"{name}: {show_url(target)}: no good answer within {seconds:g} s"):
-            for _ in range(MAX_REDIRECTS):
-                reply = fetch(
-                    target,
-                    asked,
-                    body,
-                    self._access.ssl_context,
-                    seconds,
-                    self._is_wanted,
-                )
-                moved = follow_reference(target, reply.headers.get("Location", ""))
-                if body or reply.status not in (301, 302, 307, 308) or moved is None:
-                    break
-                target = moved
+        for _ in range(MAX_REDIRECTS):
+            reply = fetch(
+                target,
+                asked,
+                body,
+                self._access.ssl_context,
+                seconds,
+                self._is_wanted,
+            )
+            moved = follow_reference(target, reply.headers.get("Location", ""))
+            if body or reply.status not in (301, 302, 307, 308) or moved is None:
+                break
+            target = moved
         return reply
 
     def _read_first(self, name: str, places: Iterable[str | None]) -> tuple[str, Json]:

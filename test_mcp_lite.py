@@ -17132,7 +17132,7 @@ class TestAuthorization:
         thread.start()
         endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}/token"
         site.lies[self.ASM] = {"token_endpoint": endpoint}
-        with listener, pytest.raises(AuthorizationError, match="no good answer within"):
+        with listener, pytest.raises(AuthorizationError, match="no answer within"):
             let_in(site, OAuth(redirect=visit))
         thread.join(SECONDS)
         assert not thread.is_alive()
