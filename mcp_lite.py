@@ -201,8 +201,9 @@ Budget), during I/O, or while your code runs.
                           the streams
     HttpEndpoint._lock    sessions
     HttpServer._lock      connections
-    Registry._lock        what is offered and completed, and so the capabilities
-    ServerEndpoint._lock  who is told of changes
+    Registry._lock        what is offered and completed, and so the capabilities; the
+                          methods of extensions
+    ServerEndpoint._lock  who is told of changes; the middleware
     Subscription._lock    what has changed before it was acknowledged
     UsedStates._lock      which states of modern requests were used
     Budget._lock          what is taken of a tree of budgets; it alone may be taken
@@ -5010,17 +5011,25 @@ def prompt_arguments(signature: Signature) -> list[Json]:
     ]
 
 
+def check_plain_function(what: str, fn: Any, *parameters: str) -> None:
+    """As check_function, for one that must not be `async def`."""
+    import inspect
+
+    check_function(what, fn, *parameters)
+    # Of an object that can be called, it is the method.
+    for each in (fn, type(fn).__call__):
+        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
+            expected = f"{what}: expected a function({', '.join(parameters)})"
+            raise TypeError(f"{expected} without async")
+
+
 def check_function(what: str, fn: Any, *parameters: str) -> None:
-    """Raise TypeError unless fn can be called with these, and returns by itself."""
+    """Raise TypeError unless fn can be called with these."""
     import inspect
 
     expected = f"{what}: expected a function({', '.join(parameters)})"
     if not callable(fn):
         raise TypeError(f"{expected}, got {show(fn)}")
-    # Of an object that can be called, it is the method.
-    for each in (fn, type(fn).__call__):
-        if inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each):
-            raise TypeError(f"{expected} without async")
     try:
         inspect.signature(fn).bind(*parameters)
     except (TypeError, ValueError) as error:
@@ -8296,6 +8305,11 @@ class Context:
     must be the same in each run.
     """
 
+    # What the client has answered was looked at: see load_answers.
+    _has_loaded = False
+    # What a requestState is good for, once that was asked for.
+    _bound_to = ""
+
     def __init__(
         self, connection: Connection, request: Request, signer: Signer
     ) -> None:
@@ -8315,7 +8329,6 @@ class Context:
         # brought, until one of them is taken.
         self._fresh: set[str] = set()
         self._unused_states: list[SealedState] = []
-        self._has_loaded = False
         # Key -> value.
         self._once: Json = {}
         # Numbers the questions without a key.
@@ -8668,7 +8681,7 @@ class Context:
             "once": self._once,
             "asked": {key: fingerprint(question) for key, question in asked.items()},
         }
-        return self._signer.seal(record, self._binding)
+        return self._signer.seal(record, self._binding())
 
     def load_answers(self) -> None:
         """Take what a request that comes again brings: our record, and new answers.
@@ -8692,7 +8705,7 @@ class Context:
                 f"inputResponses: expected an object of objects, got {show(fresh)}"
             )
         if "requestState" in params:
-            state = self._signer.open(params["requestState"], self._binding)
+            state = self._signer.open(params["requestState"], self._binding())
             self._unused_states.append(state)
             record = state.record
         else:
@@ -8718,12 +8731,16 @@ class Context:
         with suppress(IndexError):
             self._signer.use(self._unused_states.pop())
 
-    @cached_property
     def _binding(self) -> str:
         """What a requestState is good for: this method, with these, by this caller."""
-        params = self._request.params
-        salient = [params.get(name) for name in ("name", "uri", "arguments")]
-        return fingerprint([self._request.method, salient, principal(self.auth)])
+        if not self._bound_to:
+            request = self._request
+            salient = [
+                request.params.get(name) for name in ("name", "uri", "arguments")
+            ]
+            told = [request.method, salient, principal(self.auth)]
+            self._bound_to = fingerprint(told)
+        return self._bound_to
 
 
 # Where functions run
@@ -11518,7 +11535,7 @@ def _parse_verify(verify: object) -> Callable[[str], Json | None] | None:
     if verify is None:
         return None
     if callable(verify):
-        check_function("verify", verify, "token")
+        check_plain_function("verify", verify, "token")
         return verify
     if not isinstance(verify, Mapping) or not verify:
         raise ValueError(
@@ -16581,7 +16598,8 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self._registry.methods[ctx._request.method]
-        result = run_job(ctx, partial(fn, ctx, params), self._run_on)
+        job = partial(call_function, ctx, partial(fn, ctx, params))
+        result = run_job(ctx, job, self._run_on)
         if ctx._request.is_notification:
             return {}
         if not isinstance(result, dict):
@@ -17167,10 +17185,10 @@ class Server:
             def empty(ctx, params):
                 return {"removed": carts.pop(params["cart"])}
 
-        As a decorator of fn(ctx, params), which runs as a tool's function does. It
-        returns the result, a dict as on the wire, whose members are the extension's
-        business; of a notification, nothing counts. What it raises is answered as ever.
-        In the modern era it cannot ask the client.
+        As a decorator of fn(ctx, params), which runs as a tool's function does, and may
+        be `async def`. It returns the result, a dict as on the wire, whose members are
+        the extension's business, a resultType, too; for a notification, anything. What
+        it raises is answered as ever. In the modern era it cannot ask the client.
 
         name: the method; ValueError for one of this protocol's own, and for what no
             header can hold
@@ -17222,7 +17240,8 @@ class Server:
         What revision and transport want in a result is added later. Lists are then
         "private" to caches, unless the result has another cacheScope.
         """
-        check_function("middleware", fn, "ctx", "method", "params", "call_next")
+        parameters = ("ctx", "method", "params", "call_next")
+        check_plain_function("middleware", fn, *parameters)
         self._endpoint.add_middleware(fn)
         return fn
 
@@ -17241,7 +17260,7 @@ class Server:
             check_handler(noun, function)
             kind, name, offer = describe(function)
             if offer.visible is not None:
-                check_function("visible", offer.visible, "ctx")
+                check_plain_function("visible", offer.visible, "ctx")
                 self._endpoint.may_block = True
             before = self._registry.put(kind, name, offer)
             if before is not None:
@@ -17742,7 +17761,9 @@ class Call:
             return None
         # "clients MUST treat an absent resultType as 'complete'"
         kind = str(answer.result.get("resultType", "complete"))
-        step = RESULT_TYPES.get(kind, "_refuse_result")
+        # "and include any additional values of supported extensions"
+        has_others = self._client._endpoint.extensions
+        step = RESULT_TYPES.get(kind, "" if has_others else "_refuse_result")
         return getattr(self, step) if step else None
 
     def _go_on(self, step: Callable[[Json], Json], result: Json) -> None:
@@ -17965,7 +17986,7 @@ class ClientEndpoint(Endpoint):
         self._log = log
         # What a client says of itself.
         self.info = info
-        self._extensions = check_extensions(extensions)
+        self.extensions = check_extensions(extensions)
         # What set_log_level() has asked for; modern requests carry it.
         self.log_level = ""
         self._roots = roots if callable(roots) else encode_roots(roots)
@@ -18051,9 +18072,9 @@ class ClientEndpoint(Endpoint):
                 declared["sampling"] = {"tools": {}}
         if self._roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
-        if self._extensions:
+        if self.extensions:
             places = extension_places(version)
-            declared.update(dict.fromkeys(places, self._extensions))
+            declared.update(dict.fromkeys(places, self.extensions))
         return declared
 
     def add_meta(self, params: Json, version: str) -> Json:
@@ -19279,8 +19300,8 @@ class Client:
     ) -> Json:
         """Send any request, and block for its result, as on the wire.
 
-        method: of this protocol, or an extension's, as far as its results have a
-            resultType of this protocol, or none
+        method: of this protocol, or an extension's. Its results may have a resultType
+            that this protocol does not know if the client declares extensions
         params: as on the wire; what every request carries is added
         timeout: in seconds, else the client's
 

@@ -7098,7 +7098,7 @@ class TestExtending:
             eventually(lambda: len(seen) == 4, "the notifications")
 
     def test_a_notification_is_over_with_its_conversation(self, shop, seen):
-        """At the end of the input its handler gets time, then it is cancelled."""
+        """When that ends, its handler is cancelled, as those of requests are."""
 
         @shop.method("slow/start")
         def start(ctx, params):
@@ -7131,6 +7131,30 @@ class TestExtending:
         assert shop.handle(notice) is None
         assert seen == [(None, "tea", None)]
         assert methods == [("cart/add", 7), ("cart/seen", None)]
+
+    def test_results_of_extensions(self, shop):
+        """A handler may be async, and give its result a type of its own, which only a
+        client with extensions takes.
+        """
+
+        @shop.method("job/start")
+        async def start(ctx, params):
+            return {"resultType": "job", "id": params["n"]}
+
+        @shop.middleware
+        def as_job(ctx, method, params, call_next):
+            if method == "tools/call":
+                return {"resultType": "job", "id": 8}
+            return call_next()
+
+        shop.add_tool(lambda: "no", name="tool")
+        with Client(shop, extensions={"com.example/job": {}}) as client:
+            result = client.request("job/start", {"n": 7})
+            assert (result["resultType"], result["id"]) == ("job", 7)
+            assert client.request("tools/call", {"name": "tool"})["id"] == 8
+        refused = pytest.raises(mcp_lite.InternalError, match='resultType "job"')
+        with Client(shop) as client, refused:
+            client.request("job/start", {"n": 7})
 
     def test_methods_of_extensions_ask_nothing_in_the_modern_era(self, shop):
         """There are three methods that may: others get an error; in a session any."""
