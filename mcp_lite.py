@@ -7554,7 +7554,8 @@ class Connection:
             return self._take_result(waiter, seconds, on_progress, deadline)
         except BaseException as error:
             # Ctrl-C, too, or what on_progress raised: it cancels the request.
-            reason = getattr(error, "message", str(error))
+            # What else is known of a peer is none of its business.
+            reason = error.message if isinstance(error, Timeout) else str(error)
             self.abandon(waiter, reason or type(error).__name__)
             # What is left there nobody will hear.
             waiter.inbox = SimpleQueue()

@@ -9160,6 +9160,34 @@ class TestClient:
         assert told[1]["method"] == "notifications/cancelled"
         assert told[1]["params"]["requestId"] == told[0]["id"]
 
+    @pytest.mark.parametrize("message", [5, {"a": 1}, None])
+    def test_a_progress_callback_that_raises_what_it_likes(self, message):
+        """The call ends with it, whatever its members are, and the server is told."""
+        told = []
+
+        class Odd(Exception):
+            def __init__(self):
+                self.message = message
+
+        def raise_it(progress, total, message):
+            raise Odd
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            params = {"progressToken": token, "progress": 1}
+            progress = request("notifications/progress", params)
+            del progress["id"]
+            write(progress)
+            told.append(read())
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, on_progress=raise_it
+        ) as client:
+            with pytest.raises(Odd):
+                client.call("x")
+            eventually(lambda: told)
+        assert told[0]["params"]["reason"] == "Odd"
+
     def test_ctrl_c_cancels_on_the_server(self):
         """What interrupts a waiting call is told to the server."""
 
