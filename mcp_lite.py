@@ -6001,6 +6001,16 @@ def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
             return inbox.get(timeout=min(left, WAIT_SLICE))
 
 
+@lru_cache(None)
+def count_forks() -> list[None]:
+    """A list that grows by one in the child of each fork: to look at it costs less than
+    to ask the system for the number of the process."""
+    forks: list[None] = []
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(forks.append, None))
+    return forks
+
+
 def renew_deadline(until: float, seconds: float) -> float:
     """A deadline; if it is over, one in so many seconds from now."""
     now = time.monotonic()
@@ -8820,11 +8830,12 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
     """What job() returns, called where `run_on` says, else on this thread."""
     if run_on is not None:
         return _HostedCall(ctx, job).value(run_on)
-    process = os.getpid()
+    forks = count_forks()
+    before = len(forks)
     try:
         return job()
     finally:
-        if os.getpid() != process:
+        if len(forks) != before:
             _leave_fork(sys.exc_info()[1])
 
 
@@ -8840,10 +8851,9 @@ def _leave_fork(error: BaseException | None) -> None:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def call_function(ctx: Context, call: Job) -> Any:
-    """What the call of a user's function returns; of an `async def` one, what that
-    gives."""
-    value = call()
+def call_function(ctx: Context, fn: Callable[..., Any], arguments: Json) -> Any:
+    """What a user's function returns; of an `async def` one, what that gives."""
+    value = fn(**arguments)
     if hasattr(type(value), "__await__"):
         return _await_value(ctx, value)
     return value
@@ -16652,7 +16662,7 @@ class ServerEndpoint(Endpoint):
         signature = offer.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
-        job = partial(call_function, ctx, partial(signature.fn, **arguments))
+        job = partial(call_function, ctx, signature.fn, arguments)
         if offer.timeout is not None:
             name = offer.wire["name"]
             late = tool_failure(f"{name}: timed out after {offer.timeout:g} seconds")
@@ -17162,7 +17172,7 @@ class Server:
                 )
 
             def complete(ctx: Context, *given: object) -> list[str]:
-                values = call_function(ctx, partial(function, *given[:count]))
+                values = call_function(ctx, partial(function, *given[:count]), {})
                 if isinstance(values, str) or not isinstance(values, Iterable):
                     raise WrongResult(
                         f"the result: expected a list of texts, got {show(values)}"
