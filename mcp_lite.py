@@ -7037,6 +7037,8 @@ class Connection:
     # OVER is written without the lock: after that, it is final.
     state = OPEN
     reason: ConnectionClosed | None = None
+    # Made when needed: most HTTP requests need none.
+    _errands: Errands | None = None
 
     def __init__(
         self,
@@ -7068,8 +7070,16 @@ class Connection:
         self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions.
         self.answering: set[int] = set()
-        # What the main thread wants to be sent.
-        self.errands = Errands(name + "-errands")
+
+    @property
+    def errands(self) -> Errands:
+        """What the main thread wants to be sent."""
+        errands = self._errands
+        if errands is None:
+            # Another thread may be faster. Not under the lock: see Errands.
+            fresh = Errands(self._name + "-errands")
+            errands = vars(self).setdefault("_errands", fresh)
+        return errands
 
     # These are made by the thread that reads.
     @cached_property
@@ -7696,7 +7706,8 @@ class Connection:
         self.state = self.OVER
         for pool in list(self._pools.values()):
             pool.close(seconds)
-        self.errands.close(seconds)
+        if self._errands is not None:
+            self._errands.close(seconds)
 
 
 ###############################################################################
@@ -11995,7 +12006,8 @@ class HttpEndpoint:
                     exchange.stream.keep_alive()
         finally:
             del self._serving[exchange]
-            self._listening.pop(exchange, None)
+            if had_to_wait:
+                self._listening.pop(exchange, None)
             if self._abandoned:
                 self._take_back(exchange)
             # The client has hung up, or its stream goes on elsewhere.
@@ -12469,10 +12481,11 @@ class _SocketShell(Shell, _RequestHandler):
                 raise HttpError(503, "busy", {"Retry-After": "1"})
             self._allow(IDLE_SECONDS)
             self.server.waiting[self.request] = True
-            if not self.rfile.peek():
+            came = self.rfile.peek()
+            if not came:
                 self.close_connection = True  # the client has hung up
                 return
-            head = self._head = self._read_head()
+            head = self._head = self._read_head(came)
         except HttpError as error:
             self._refuse(error)
             return
@@ -12499,7 +12512,8 @@ class _SocketShell(Shell, _RequestHandler):
         of this one's place."""
         if not self.server.waiting.pop(self.request, False):
             raise ConnectionAbortedError("cut off before its request was there")
-        self._allow(float("inf"))  # a handler takes its time
+        # A handler takes its time.
+        self.server.deadlines.pop(self.request, None)
 
     def _refuse(self, error: HttpError) -> None:
         """Answer what is no request, and hang up."""
@@ -12527,10 +12541,9 @@ class _SocketShell(Shell, _RequestHandler):
             self.close_connection = True
 
     # Reading
-    def _read_head(self) -> Head:
+    def _read_head(self, came: bytes) -> Head:
         # A client says the same again and again: then nothing is parsed.
         known = self._head_bytes
-        came = self.rfile.peek()
         if known and came.startswith(known):
             self.rfile.read(len(known))
             self._behind_head = len(came) - len(known)
@@ -12660,7 +12673,7 @@ class _SocketShell(Shell, _RequestHandler):
     def _send(self, data: bytes) -> None:
         self._allow(SEND_SECONDS)
         self.request.sendall(data)
-        self._allow(float("inf"))
+        self.server.deadlines.pop(self.request, None)
 
     def abandoned(self, is_so: bool) -> None:
         """Make room for another connection, if this one has no more to say."""
