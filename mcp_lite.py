@@ -151,15 +151,16 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     25. HTTP requests   a client's way to a server, and one request with its response
     26. Token store     where tokens are kept: a file, a dict, two functions
     27. Authorization   how a client is let in: what it shows, how it gets tokens
-    28. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    29. Offers          what a server offers, and to whom; what is around its handlers
-    30. Features        the handlers of requests; who is told of changes
-    31. Server          what you register with, and run
-    32. Calls           a call with its rounds, a subscription; hearing and answering
-    33. Targets         URLs, scripts and commands, as what reaches a server
-    34. Client          probing, calling, paging
-    35. Many servers    config files, and several servers as one
-    36. Command line    python3 mcp_lite.py ...: servers from a terminal
+    28. HTTP posts      a client's session, a message on its way, a stream it reads
+    29. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    30. Offers          what a server offers, and to whom; what is around its handlers
+    31. Features        the handlers of requests; who is told of changes
+    32. Server          what you register with, and run
+    33. Calls           a call with its rounds, a subscription; hearing and answering
+    34. Targets         URLs, scripts and commands, as what reaches a server
+    35. Client          probing, calling, paging
+    36. Many servers    config files, and several servers as one
+    37. Command line    python3 mcp_lite.py ...: servers from a terminal
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -14996,10 +14997,10 @@ def authorizer_for(
 
 
 ###############################################################################
-# 28. HTTP client #############################################################
+# 28. HTTP posts ##############################################################
 ###############################################################################
-# A client's side of both HTTP transports: each message is a POST, and what comes back,
-# JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
+# What an HTTP client is at work on: the session that a server knows it by, a message on
+# its way, why one was not taken, a stream that is read. What follows is not known here.
 class _ClientSession:
     """What a server knows a client by in the legacy era. One on the wire:
 
@@ -15162,6 +15163,11 @@ def _read_body(response: HTTPResponse, budget: Budget) -> bytes:
         budget.give_back(len(body))
 
 
+###############################################################################
+# 29. HTTP client #############################################################
+###############################################################################
+# A client's side of both HTTP transports: each message is a POST, and what comes back,
+# JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
 class HttpTransport(Transport):
     """Carries messages to a URL and back, by both HTTP transports: basic/transports.md.
 
@@ -15332,48 +15338,52 @@ class HttpTransport(Transport):
         # A login goes on when this request is given up: the next one will want it.
         is_wanted = partial(self._is_wanted, None)
         place = show_url(url)
-        for tries in itertools.count():
-            given = self._given_headers()
-            shown = self._authorizer.headers(method, place)
-            secrets = partial(secrets_in, url, given, shown)
-            sent = merge_headers(given, shown, headers)
-            with self._telling(url, secrets):
+        secrets: _Secrets = list
+        status = None
+        try:
+            for tries in itertools.count():
+                given = self._given_headers()
+                shown = self._authorizer.headers(method, place)
+                secrets = partial(secrets_in, url, given, shown)
+                sent = merge_headers(given, shown, headers)
                 trip, response = self._begin(
                     method, url, sent, body, request_id, patience
                 )
-            # The session is ended without asking anybody for anything.
-            if not is_challenge(response) or method == "DELETE":
-                break
+                # The session is ended without asking anybody for anything.
+                if not is_challenge(response) or method == "DELETE":
+                    break
+                try:
+                    refusal = read_refusal(place, response, given, shown, secrets())
+                finally:
+                    trip.end()
+                with answering(self.connection):
+                    if tries == MAX_REFUSALS or not self._authorizer.mend(
+                        refusal, shown, tries == 0, is_wanted
+                    ):
+                        raise refusal
+            status = response.status
             try:
-                refusal = read_refusal(place, response, given, shown, secrets())
+                yield response, secrets
             finally:
                 trip.end()
-            with answering(self.connection):
-                if tries == MAX_REFUSALS or not self._authorizer.mend(
-                    refusal, shown, tries == 0, is_wanted
-                ):
-                    raise refusal
-        try:
-            with self._telling(url, secrets, response.status):
-                yield response, secrets
-        finally:
-            trip.end()
-
-    @contextmanager
-    def _telling(
-        self, url: SplitResult, secrets: _Secrets, status: int | None = None
-    ) -> Iterator[None]:
-        """Inside, whatever goes wrong on the way becomes an HttpFailure."""
-        try:
-            yield
         except (McpError, HttpFailure):
             raise
         except Exception as error:
-            # http.client has exceptions of its own, beside OSError.
-            proxy = self._pool.proxy
-            told = describe_exception(error, url, proxy, self._is_first())
-            status = status or tunnel_status(error)
-            raise http_failure(url, proxy, hide(told, secrets()), status) from None
+            raise self._to_failure(error, url, secrets, status) from None
+
+    def _to_failure(
+        self,
+        error: Exception,
+        url: SplitResult,
+        secrets: _Secrets = list,
+        status: int | None = None,
+    ) -> HttpFailure:
+        """What went wrong on the way: http.client has exceptions of its own, beside
+        OSError."""
+        proxy = self._pool.proxy
+        told = describe_exception(error, url, proxy, self._is_first())
+        status = status or tunnel_status(error)
+        return http_failure(url, proxy, hide(told, secrets()), status)
 
     def _begin(
         self,
@@ -15400,10 +15410,11 @@ class HttpTransport(Transport):
         """POST a message, and see its answer fed to the connection. A request's failure
         is its answer."""
         try:
-            with self._telling(self._url, list):
-                self._post(post)
+            self._post(post)
         except (McpError, HttpFailure) as error:
             self._fail(post.request_id, error)
+        except Exception as error:
+            self._fail(post.request_id, self._to_failure(error, self._url))
 
     def _fail(self, request_id: RequestId | None, error: Exception) -> None:
         if not self.connection.fail(request_id, error):
@@ -15795,7 +15806,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 29. Offers ##################################################################
+# 30. Offers ##################################################################
 ###############################################################################
 # What users have registered with a server: what it offers stands in its Registry; and
 # how the functions are called that are around the handlers of requests.
@@ -16110,7 +16121,7 @@ def _check_others(middleware: str, row: Method, params: object) -> None:
 
 
 ###############################################################################
-# 30. Features ################################################################
+# 31. Features ################################################################
 ###############################################################################
 # What a server does: what its clients say is answered by its ServerEndpoint, by one
 # handler for each method of the table. Neither that nor the Registry refers to the
@@ -16695,7 +16706,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 31. Server ##################################################################
+# 32. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -17622,7 +17633,7 @@ class Server:
 
 
 ###############################################################################
-# 32. Calls ###################################################################
+# 33. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -18455,7 +18466,7 @@ def _objects_in(result: Json, member: str) -> list[Json]:
 
 
 ###############################################################################
-# 33. Targets #################################################################
+# 34. Targets #################################################################
 ###############################################################################
 # What Client may be given: for a server, and what that means, a URL with its headers, a
 # command with its environment, or a Server in this process; and its options. Then what
@@ -18798,7 +18809,7 @@ class _Conversation:
 
 
 ###############################################################################
-# 34. Client ##################################################################
+# 35. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
@@ -19747,7 +19758,7 @@ def _send_opening(
 
 
 ###############################################################################
-# 35. Many servers ############################################################
+# 36. Many servers ############################################################
 ###############################################################################
 # Config files as desktop clients and editors have them, and several servers as one.
 # What is quoted in these files, or comes before a closing bracket, tells what it is.
@@ -20152,7 +20163,7 @@ class ClientGroup:
 
 
 ###############################################################################
-# 36. Command line ############################################################
+# 37. Command line ############################################################
 ###############################################################################
 # `python3 mcp_lite.py COMMAND ...`: servers tried out, and served, from a terminal. The
 # result alone goes to stdout; all else, what fails too, to stderr. Made of public parts.
