@@ -6063,9 +6063,12 @@ def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
     """Block until these threads have ended, for `seconds` in all. Returns whether.
 
-    One that another thread is just about to start counts as ended.
+    One that another thread is just about to start counts as ended. When Python ends, as
+    in a __del__ that closes something, no thread runs any more: then nobody waits.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic()
+    if not sys.is_finalizing():
+        until += seconds
     threads = list(threads)
     for thread in threads:
         with suppress(RuntimeError):  # not started yet
@@ -6093,7 +6096,10 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
 
     Takes a pipe or socket, or its descriptor.
     """
-    import select
+    try:
+        import select
+    except ImportError:
+        return False  # Python ends, and this is for a __del__
 
     try:
         if not hasattr(select, "poll"):
@@ -6297,6 +6303,9 @@ class Workers:
 
     def _start(self, newcomer: threading.Thread) -> None:
         try:
+            if sys.is_finalizing():
+                # Older Pythons would wait for ever until it has begun.
+                raise RuntimeError("no thread runs any more: Python ends")
             newcomer.start()
         except RuntimeError as error:
             # There is no thread to be had: those that live will come to the job.
@@ -6432,7 +6441,7 @@ class Errands:
 
         Returns what it returns, and raises what it raises.
         """
-        if self._closed or not on_main_thread():
+        if self._closed or not on_main_thread() or sys.is_finalizing():
             return job()
         outcome: SimpleQueue[Any] = SimpleQueue()
         self._jobs.put(partial(_do_and_tell, job, outcome))
@@ -9584,11 +9593,10 @@ class Child(StreamTransport):
 
     def _has_ended(self, seconds: float) -> bool:
         """Wait for the child to end. False if it has not by then."""
-        import subprocess
-
-        with suppress(subprocess.TimeoutExpired):
-            return self._process.wait(seconds) is not None
-        return False
+        # Not by the process's own wait(seconds): what that raises in the end could not
+        # be imported here, in a __del__ as Python ends.
+        wait_until(lambda: self._process.poll() is not None, seconds)
+        return self._process.poll() is not None
 
     def close(self) -> None:
         """End the child, and what it has started: basic/transports/stdio.md#shutdown.

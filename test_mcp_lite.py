@@ -19818,6 +19818,28 @@ class TestInsideHosts:
         options = ["-W", "ignore:This process:DeprecationWarning"]
         assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
 
+    @pytest.mark.parametrize("call", ["pass", "holder.client.start_call('wait')"])
+    def test_a_client_that_is_closed_as_python_ends(self, tmp_path, call):
+        """By a __del__, when no thread runs any more: it ends, and so does its child,
+        though a call is open.
+        """
+        code = f"""
+            class Holder:
+                def __init__(self):
+                    self.client = Client(SERVE, stderr=None).connect()
+
+                def __del__(self, write=os.write):
+                    self.client.close()
+                    write(1, b"closed")
+
+            holder = Holder()
+            child = holder.client._connection.transport._process.pid
+            open({str(tmp_path / "pid")!r}, "w").write(str(child))
+            {call}
+        """
+        assert run_program(tmp_path, PROGRAM, code) == "closed"
+        assert is_gone(int((tmp_path / "pid").read_text()))
+
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
     def test_a_fork_that_lives_on(self, tmp_path):
         """The child of a tool's fork holds nothing of ours: on stdio the output ends
