@@ -15945,10 +15945,11 @@ class Registry:
     def find(self, ctx: Context, kind: str, noun: str, name: str) -> Offer:
         """What has this name. Raises NotFound, which calls it a `noun`."""
         offer = self.offers[kind].get(name)
-        if offer is None or not self._may_see(ctx, offer):
-            known = self.see(ctx, kind)
-            raise NotFound(f"Unknown {noun}: {name}" + suggest(name, known))
-        return offer
+        # Where all may see it, as mostly, nothing is called to find that out.
+        if offer is not None and (offer.visible is None or self._may_see(ctx, offer)):
+            return offer
+        known = self.see(ctx, kind)
+        raise NotFound(f"Unknown {noun}: {name}" + suggest(name, known))
 
     def find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
         """The resource with this URI, and the arguments for its function.
