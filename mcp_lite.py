@@ -3526,6 +3526,11 @@ def check_meta(meta: object) -> None:
 
 def check_extensions(extensions: Json | None) -> Json:
     """{identifier: settings} of extensions. Raises ValueError or TypeError."""
+    if extensions is not None and not isinstance(extensions, dict):
+        raise TypeError(
+            'extensions: expected {"com.example/thing": {}} or the like, '
+            f"got {show(extensions)}"
+        )
     for name, settings in (extensions or {}).items():
         # "Extension identifiers MUST follow the `_meta` key naming rules, with a
         # mandatory prefix": basic/versioning.md.
@@ -17280,7 +17285,10 @@ class Server:
         It runs on the thread of the request, not where run_on says, and again for each
         answer of the client's, as the functions do; a question to a modern client
         passes it as an exception that `except Exception` leaves alone. The result of
-        subscriptions/listen is {}, as soon as it is open: its own comes at its end.
+        subscriptions/listen is {}, as soon as it is open: its own comes at its end. On
+        stdio, nothing is read while `initialize` is served; if that fails, the session
+        is not open. What is refused before any handler is not seen: a method that does
+        not exist, say.
         What revision and transport want in a result is added later. Lists are then
         "private" to caches, unless the result has another cacheScope.
         """
@@ -17345,6 +17353,8 @@ class Server:
 
         uri: the resource's; of a template, the one that was read. ValueError for what
             is no URI
+
+        Its `visible` function is asked on this thread, for those who listen.
         """
         self._endpoint.tell_resource_updated(check_uri("uri", uri))
 

@@ -7185,6 +7185,7 @@ class TestExtending:
             ({"cart": {}}, "extensions: expected a name such as"),
             ({5: {}}, "extensions: expected a name such as"),
             ({"com.example/cart": None}, "com.example/cart: expected an object"),
+            (["com.example/cart"], "extensions: expected {"),
         ):
             for make in (Server, Client):
                 with pytest.raises((ValueError, TypeError), match=why):
