@@ -16647,7 +16647,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self._registry.methods[ctx._request.method]
-        job = partial(call_function, ctx, partial(fn, ctx, params))
+        job = partial(call_function, ctx, partial(fn, ctx, params), {})
         result = run_job(ctx, job, self._run_on)
         if ctx._request.is_notification:
             return {}
