@@ -184,6 +184,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     stdout           run, at its end   flushes sys.stdout               within a second
     timer            start_timer       ends an overdue call, or trip    with that
     log              the first line    hands lines to `logging`         none is left
+    log-end          the first line    holds up the end of Python       none is left, or
+                                                                        LOG_SECONDS
     trace            the first one     shows messages                   none is left
     http             HttpServer        accepts; watches deadlines, and  close()
                                        who has left
@@ -442,6 +444,7 @@ GRACE_SECONDS = 5.0
 MAX_PATIENCE = 86_400.0  # that a socket or a timer is given: too much overflows
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
 IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
+LOG_SECONDS = 1.0  # for the last lines of the log to be out, when a program ends
 STDERR_LINES = 20  # of a child, kept for the text of an error
 # Of a transcript.
 TRACE_SECONDS = 0.5  # that a message waits until it is shown
@@ -6227,12 +6230,16 @@ class Workers:
         between: Job,
         log: _Log | None,
         patience: float = IDLE_SECONDS,
+        *,
+        daemon: bool = True,
     ) -> None:
         self.name = name
         self.limit = limit
         self.between = between
         self._report = log.error if log is not None else do_nothing
         self._patience = patience
+        # Python ends without waiting for them.
+        self._daemon = daemon
         # What follows is guarded by _lock.
         self._lock = threading.Lock()
         self._backlog: deque[Job] = deque()
@@ -6286,7 +6293,10 @@ class Workers:
             return None
         self._on_its_way = True
         newcomer = threading.Thread(
-            target=self._run, args=(sys.stdin,), name=self.name, daemon=True
+            target=self._run,
+            args=(sys.stdin,),
+            name=self.name,
+            daemon=self._daemon,
         )
         self._threads.add(newcomer)
         return newcomer
@@ -6781,12 +6791,17 @@ class _Log:
     """Lines for Python's logger "mcp_lite", handed over by a thread of their own.
 
     A stderr that nobody reads must hold up neither a handler nor the exit. While
-    MAX_QUEUED lines wait, more are dropped. Of an `error`, the traceback is told, too.
+    MAX_QUEUED lines wait, more are dropped; at the end of the program, they have
+    LOG_SECONDS. Of an `error`, the traceback is told, too.
     """
 
     def __init__(self) -> None:
-        # Without patience: the thread ends when no line is left.
-        self._workers = Workers("mcp-log", 1, do_nothing, None, patience=0.0)
+        # Without patience: the threads end when no line is left. The first one may be
+        # stuck in a handler, for ever; the second one, which waits for it, may not, and
+        # Python waits for that.
+        self._workers = Workers("mcp-log", 1, do_nothing, None, 0.0)
+        self._guards = Workers("mcp-log-end", 1, do_nothing, None, 0.0, daemon=False)
+        self._is_stuck = False
 
     # The levels by the numbers that logging has for them: it is slow to import.
     def debug(self, text: str, error: object = None) -> None:
@@ -6802,15 +6817,48 @@ class _Log:
         self, level: int, text: str, error: object = None, logger: str = "mcp_lite"
     ) -> None:
         """Queue a line for one of the loggers."""
-        if len(self._workers) < MAX_QUEUED:
-            line = printable(text)
-            self._workers.submit(partial(_hand_to_logging, logger, level, line, error))
+        if len(self._workers) >= MAX_QUEUED or not _is_wanted(logger, level):
+            return
+        line = printable(text)
+        self._workers.submit(partial(_hand_to_logging, logger, level, line, error))
+        # One that waits for its turn will wait for this line, too.
+        if not len(self._guards):
+            self._guards.submit(self._see_out)
 
     def flush(self, seconds: float) -> None:
         """Wait until the queued lines are out, but no longer than `seconds`."""
+        self._queue_end().wait(seconds)
+
+    def _queue_end(self) -> threading.Event:
+        """What is set when the lines that are queued now are out."""
         done = threading.Event()
         self._workers.submit(done.set)
-        done.wait(seconds)
+        return done
+
+    def _see_out(self) -> None:
+        """Wait until the queued lines are out; when the program ends, LOG_SECONDS."""
+        done = self._queue_end()
+        while not done.wait(TICK_SECONDS) and threading.main_thread().is_alive():
+            pass
+        if self._is_stuck or done.wait(LOG_SECONDS):
+            return
+        # A handler waits for its reader, and has its lock: so logging, at its own end,
+        # would wait for that; and Python, which flushes stderr, for the reader, too.
+        import atexit
+        import logging
+
+        self._is_stuck = True
+        atexit.unregister(logging.shutdown)
+        if not is_ready(2, writing=True):
+            sys.stderr = None
+
+
+def _is_wanted(name: str, level: int) -> bool:
+    """Whether a logger takes lines of this level, as it does from 30 on by itself."""
+    get_logger = getattr(sys.modules.get("logging"), "getLogger", None)
+    if get_logger is None:
+        return level >= 30
+    return bool(get_logger(name).isEnabledFor(level))
 
 
 def _tell_traceback(error: BaseException) -> str:
@@ -17432,7 +17480,7 @@ class Server:
             )
         with StopSignals() as stop, private_wire() as (reader, writer):
             self._serve(reader, writer, stop)
-            self._endpoint.log.flush(1.0)
+            self._endpoint.log.flush(LOG_SECONDS)
 
     def start_http(
         self,

@@ -18097,6 +18097,9 @@ PROGRAM = """
         threading.Thread(target=server.serve, args=files, daemon=True).start()
         return ours.makefile("rb"), ours.makefile("wb")
     if "--serve" in sys.argv:
+        # Its failures are wanted; the other streams of a program stay silent.
+        import logging
+        logging.getLogger("mcp_lite").setLevel(60)
         mcp_lite.DRAIN_SECONDS = 0.1
         make().run()
         sys.exit()
@@ -22268,6 +22271,77 @@ class TestFaults:
                     assert found["id"] == n and found["result"]["isError"]
                 assert wire.end() == ([], 0)
             assert b"Traceback" in os.read(reading, 65536)
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    # A program whose tool fails, in memory, and which ends then.
+    FAILS_AND_ENDS = """
+        if len(sys.argv) > 1:
+            import logging
+            logging.basicConfig(filename=sys.argv[2:] and sys.argv[2])
+        server = Server("s")
+        @server.tool
+        def broken() -> str:
+            raise LookupError("x" * 1000)
+        with Client(server) as client:
+            for n in range(int(os.environ["TIMES"])):
+                client.call_tool("broken")
+        print("over", flush=True)
+        """
+
+    @pytest.mark.parametrize("way", ["no handler", "stderr", "file"])
+    def test_the_last_lines_of_the_log(self, tmp_path, way):
+        """They have arrived when the program has ended: on stderr, and in a file."""
+        log = tmp_path / "log"
+        args = {"no handler": [], "stderr": ["x"], "file": ["x", str(log)]}[way]
+        run = subprocess.run(
+            [*program(tmp_path, self.FAILS_AND_ENDS), *args],
+            env={**os.environ, "TIMES": "20"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+        )
+        assert (run.returncode, run.stdout.split()) == (0, [b"over"])
+        told = run.stderr
+        if way == "file":
+            assert told == b""
+            told = log.read_bytes()
+        assert told.count(b"broken failed") == told.count(b"LookupError: ") == 20
+
+    def test_the_last_lines_of_a_server(self, tmp_path):
+        """They have arrived when run() has ended, and the input with the last call."""
+        command = program(tmp_path, FAILING + "    server.run()\n")
+        calls = [
+            request("tools/call", modern(name="tool", arguments={"how": "memory"}), n)
+            for n in range(20)
+        ]
+        run = subprocess.run(
+            command,
+            input=b"".join(json.dumps(call).encode() + b"\n" for call in calls),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+        )
+        assert run.returncode == 0 and run.stdout.count(b"\n") == 20
+        assert run.stderr.count(b"tool failed") == 20
+
+    @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
+    @pytest.mark.parametrize("args", [[], ["x"]])
+    def test_a_stderr_that_nobody_reads_holds_up_no_end(self, tmp_path, args):
+        """Neither of logging's handlers, one of which waits for it, nor of Python."""
+        reading, writing = os.pipe()
+        try:
+            with subprocess.Popen(
+                [*program(tmp_path, self.FAILS_AND_ENDS), *args],
+                env={**os.environ, "TIMES": "200"},
+                stdout=subprocess.PIPE,
+                stderr=writing,
+            ) as process:
+                # The pipe holds 64 KiB: nobody has read any of the 200.
+                stdout, _ = process.communicate(timeout=SECONDS)
+            assert (process.returncode, stdout.split()) == (0, [b"over"])
+            assert b"LookupError" in os.read(reading, 65536)
         finally:
             os.close(reading)
             os.close(writing)
