@@ -288,7 +288,9 @@ class Visit:
         """Book what nobody asked for. Only a restart excuses it."""
         # Over HTTP, HttpFailure.
         closed = isinstance(error, ConnectionError)
-        ended = closed or "no such session" in str(error)
+        # The second one a tool may say, which was asking just then.
+        said = ("no such session", "the server was closed")
+        ended = closed or any(text in str(error) for text in said)
         if ended and self.may_be_restarted():
             self.soak.book(failures=1)
             # Until the port is open again, say.
