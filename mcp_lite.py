@@ -178,7 +178,7 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
                      the main thread   sending, giving up
     callbacks        Client, when      on_log and on_notification, in   idle, or close()
                      needed            order
-    stderr           Child             keeps its last lines             end of stderr
+    stderr           Child             reads its lines, keeps the last  end of stderr
     stderr-lines     Child, when       passes its lines on              idle, or close()
                      needed
     stdout           run, at its end   flushes sys.stdout               within a second
@@ -3963,6 +3963,18 @@ def unwrap_result(result: Json) -> Any:
     if len(blocks) == 1:
         return blocks[0]
     return blocks
+
+
+def value_of(result: Json) -> Any:
+    """The same, unless the tool says that it failed: then ToolError, in its words."""
+    if not result.get("isError"):
+        return unwrap_result(result)
+    blocks: list[Json] = result["content"]
+    texts = [
+        str(block.get("text", "")) for block in blocks if block.get("type") == "text"
+    ]
+    text = printable("\n".join(texts), keep_lines=True)
+    raise ToolError(text or "the tool failed", blocks)
 
 
 def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
@@ -17923,19 +17935,6 @@ class Call:
         # "the client SHOULD call tools/list [...], then retry": it says what to mirror.
         self._client._read_tools(self._deadline)
         return {}
-
-
-def value_of(result: Json) -> Any:
-    """What a tool's result means in Python: structured content, else text, else blocks.
-    Raises ToolError."""
-    if not result.get("isError"):
-        return unwrap_result(result)
-    blocks: list[Json] = result["content"]
-    texts = [
-        str(block.get("text", "")) for block in blocks if block.get("type") == "text"
-    ]
-    text = printable("\n".join(texts), keep_lines=True)
-    raise ToolError(text or "the tool failed", blocks)
 
 
 class Listening:
