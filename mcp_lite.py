@@ -8233,7 +8233,7 @@ class Signer:
                 "state_key: expected bytes or str of at least 16 bytes, "
                 "or a list of those"
             )
-        self._server = fingerprint(server_name)
+        self._server_name = server_name
         self._used = UsedStates(Budget(MAX_USED_STATES))
 
     def seal(self, record: Json, binding: str) -> str:
@@ -8292,7 +8292,9 @@ class Signer:
         """What each key signs it with."""
         import hmac
 
-        signed = f"{self._server}.{binding}.{payload}".encode("ascii")
+        # Not before there is a state: hashlib takes as much memory as a small server.
+        server = fingerprint(self._server_name)
+        signed = f"{server}.{binding}.{payload}".encode("ascii")
         return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
 
 
@@ -8937,9 +8939,10 @@ def _leave_fork(error: BaseException | None) -> None:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def call_function(ctx: Context, fn: Callable[..., Any], arguments: Json) -> Any:
-    """What a user's function returns; of an `async def` one, what that gives."""
-    value = fn(**arguments)
+def call_function(ctx: Context, call: Job) -> Any:
+    """What the call of a user's function returns; of an `async def` one, what that
+    gives."""
+    value = call()
     if hasattr(type(value), "__await__"):
         return _await_value(ctx, value)
     return value
@@ -16707,7 +16710,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self._registry.methods[ctx._request.method]
-        job = partial(call_function, ctx, partial(fn, ctx, params), {})
+        job = partial(call_function, ctx, partial(fn, ctx, params))
         result = run_job(ctx, job, self._run_on)
         if ctx._request.is_notification:
             return {}
@@ -16760,7 +16763,7 @@ class ServerEndpoint(Endpoint):
         signature = offer.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
-        job = partial(call_function, ctx, signature.fn, arguments)
+        job = partial(call_function, ctx, partial(signature.fn, **arguments))
         if offer.timeout is not None:
             name = offer.wire["name"]
             late = tool_failure(f"{name}: timed out after {offer.timeout:g} seconds")
@@ -17270,7 +17273,7 @@ class Server:
                 )
 
             def complete(ctx: Context, *given: object) -> list[str]:
-                values = call_function(ctx, partial(function, *given[:count]), {})
+                values = call_function(ctx, partial(function, *given[:count]))
                 if isinstance(values, str) or not isinstance(values, Iterable):
                     raise WrongResult(
                         f"the result: expected a list of texts, got {show(values)}"

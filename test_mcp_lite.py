@@ -6575,6 +6575,18 @@ class TestServerInProcess:
                 with contextlib.suppress(MethodNotFound):
                     assert list_names() == []
 
+    def test_a_server_is_lean(self):
+        """What only a question's state needs is not loaded before there is one."""
+        code = "import sys; from mcp_lite import Server; Server('s')"
+        code += "; print('hashlib' in sys.modules)"
+        printed = subprocess.run(
+            [sys.executable, "-S", "-c", code],
+            stdout=subprocess.PIPE,
+            cwd=HERE,
+            timeout=SECONDS,
+        )
+        assert printed.stdout.decode().strip() == "False"
+
     def test_import_is_lean(self):
         """Nothing slow is imported until it is used."""
         code = "import sys, json, threading; old = set(sys.modules); import mcp_lite"
