@@ -13646,7 +13646,10 @@ def content_type(response: HTTPResponse) -> str:
 
 # What to say when it fails
 _WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
-_MOVED = "redirects to another host are not followed, nor many in a row: use that URL"
+_MOVED = (
+    "use that URL, if you trust it: a redirect is followed only if it is a 307 or 308, "
+    "once, and on the same host"
+)
 _DOWN = "the server, or what stands before it, is down or busy: try again later"
 # What may help, by the status of a response.
 _REMEDIES = {
@@ -13657,7 +13660,7 @@ _REMEDIES = {
     308: _MOVED,
     403: "it refuses this client: see what hosts and origins, and which tokens, it allows",
     404: _WRONG_PATH,
-    405: _WRONG_PATH,
+    405: f"it takes no messages there: {_WRONG_PATH}",
     407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
     413: "the message is larger than the server takes",
     429: "too many requests: try again later",
@@ -13723,7 +13726,7 @@ def describe_response(response: HTTPResponse, body: bytes, is_first: bool) -> st
     again = response.headers.get("Retry-After", "")
     if again.isdigit():
         told += f" (try again in {again[:10]} s)"
-    if remedy and (is_first or remedy is not _WRONG_PATH):
+    if remedy and (is_first or not remedy.endswith(_WRONG_PATH)):
         told += f"; {remedy}"
     return told
 
@@ -15488,6 +15491,8 @@ class HttpTransport(Transport):
         try:
             self._post(post)
         except (McpError, HttpFailure) as error:
+            # That would keep open what its frames have: a socket, say.
+            error.__context__ = None
             self._fail(post.request_id, error)
         except Exception as error:
             self._fail(post.request_id, self._to_failure(error, self._url))
