@@ -16837,8 +16837,9 @@ class Server:
             each other's; the default is a random one
         website_url: where to read more
         icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
-        run_on: run_on(job) calls job() where functions must run, see MainThread; the
-            default is a worker thread
+        run_on: run_on(job) calls job() where functions must run: a MainThread; or the
+            submit of an executor with one thread, as SQLite wants it; the default is a
+            worker thread
         max_workers: how many functions run at once for one connection
         max_message: the most bytes that a message may have
         cache_ttl_ms: for how long clients may reuse lists and resources
