@@ -136,7 +136,7 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     10. Signatures      functions as tools: docstrings, arguments, results, URIs
     11. Framing         bytes to lines, events, HTTP heads; headers that mirror
     12. Protocol        one conversation without I/O, locks or clocks: what may come now
-    13. Threads         workers, timers, waits that end, budgets, the way to the log
+    13. Threads         workers, timers, signals, waits that end, budgets, the log
     14. Connection      the conversation with threads; the seams Transport and Endpoint
     15. Questions       what a server may ask, which answers will do; requestState
     16. Context         what a handler sees, how it asks the client, where it runs
@@ -219,6 +219,10 @@ waits. Who waits for _Access._turn, held through a login with all that the user 
 there, looks every now and then whether the client is still open. What two threads might
 end at once is kept in a dict or a list. The one that removes it there ends it; the
 other one finds it gone, and does nothing.
+
+A signal handler of yours must call nothing of this file: Python runs it on the main
+thread between any two steps, and one of ours may hold a lock there. Let it raise, or
+put something into a queue.SimpleQueue, for others to act on.
 """
 
 from __future__ import annotations
@@ -6289,6 +6293,14 @@ class Workers:
         if not self._on_its_way:
             self.submit(do_nothing)
 
+    def retry(self) -> None:
+        """Have a worker come to jobs that wait, should there have been no thread for
+        one. Never blocks."""
+        with self._lock:
+            newcomer = self._call_one_locked()
+        if newcomer is not None:
+            self._start(newcomer)
+
     def _call_one_locked(self) -> threading.Thread | None:
         """The policy: whether a worker is called to the backlog, and which one.
 
@@ -6335,7 +6347,8 @@ class Workers:
                 raise RuntimeError("no thread runs any more: Python ends")
             newcomer.start()
         except RuntimeError as error:
-            # There is no thread to be had: those that live will come to the job.
+            # There is no thread to be had: those that live will come to the job, or
+            # one that retry() starts.
             with self._lock:
                 self._on_its_way = False
                 self._threads.discard(newcomer)
@@ -6613,6 +6626,10 @@ class Crew:
                 lane.jobs.clear()
                 self._lanes.pop(lane, None)
 
+    def retry(self) -> None:
+        """Have a worker come to jobs that wait, should there be none."""
+        self._workers.retry()
+
     def close(self) -> None:
         """Take no more jobs; idle workers end."""
         self._workers.close(0.0)
@@ -6672,6 +6689,10 @@ class Lane:
         """Have a worker come by, for its between(). Never blocks."""
         if not self.jobs:
             self.submit(do_nothing)
+
+    def retry(self) -> None:
+        """Have a worker come to jobs that wait, of any conversation."""
+        self.crew.retry()
 
     def abandon(self, worker: int) -> None:
         """Nothing: over HTTP, who waits for a thread is known elsewhere."""
@@ -9245,8 +9266,13 @@ class Pump:
             self._parked = quiet_looks > self.PARKING_LOOKS
             # And once more, now that it is said: who let go before will not signal.
             may_park = self._parked and self._reading.locked()
+            if may_park:
+                for pool in list(self._connection._pools.values()):
+                    pool.retry()
             with suppress(Empty):
-                signal = get_within(self._signals, None if may_park else self.TICK)
+                signal = get_within(
+                    self._signals, WAIT_SLICE if may_park else self.TICK
+                )
 
     def _start_reader(self) -> None:
         reader = threading.Thread(

@@ -22563,6 +22563,34 @@ class TestFaults:
         finally:
             os.kill(pid, signal.SIGKILL)
 
+    def test_no_thread_is_to_be_had_for_a_while(self, tmp_path):
+        """Requests that wait for a worker are served as soon as there is one, without
+        another message.
+        """
+        command = program(
+            tmp_path,
+            """
+            mcp_lite.WAIT_SLICE = 0.05
+            start = threading.Thread.start
+            failures = []
+            def fail_at_first(self):
+                if self.name.startswith("mcp-worker") and len(failures) < 4:
+                    failures.append(self.name)
+                    raise RuntimeError("can't start new thread")
+                start(self)
+            threading.Thread.start = fail_at_first
+            server = Server("s")
+            server.add_tool(lambda: "here", name="here")
+            server.run()
+            """,
+        )
+        with Wire(command) as wire:
+            calls = [request("tools/call", modern(name="here"), n) for n in (1, 2)]
+            # In one piece: so they go to workers.
+            wire.send(b"".join(json.dumps(call).encode() + b"\n" for call in calls))
+            assert {wire.read()["id"], wire.read()["id"]} == {1, 2}
+            assert wire.end() == ([], 0)
+
     @staticmethod
     @contextlib.contextmanager
     def at_work(tmp_path, setting, first="pass", after="pass"):
