@@ -9970,10 +9970,12 @@ class Transcript:
         # What was explained; for the thread that shows.
         self._explained: set[str] = set()
 
-    def open_talk(self, role: str) -> Talk:
-        """A conversation, as a "client" or a "server" sees it."""
+    def open_talk(self, role: str, name: str = "") -> Talk:
+        """A conversation, as a "client" or a "server" sees it. Its lines show its name,
+        and its number, if there are several."""
         number = next(self._numbers)
-        return Talk(self, role, "" if number == 1 else f"#{number} ")
+        label = f"[{printable(name)}] " if name else ""
+        return Talk(self, role, label if number == 1 else f"{label}#{number} ")
 
     def talk_over_http(self, method: str, path: str, headers: dict[str, str]) -> Talk:
         """The conversation that an HTTP request to a server is part of, which begins:
@@ -10266,9 +10268,9 @@ SPECIFICATION = "https://modelcontextprotocol.io/specification/"
 READABLE_FORMS = ("brief", "explain")
 
 
-def open_talk(transcript: Transcript | None, role: str) -> Talk | None:
+def open_talk(transcript: Transcript | None, role: str, name: str = "") -> Talk | None:
     """A conversation, if it is to be shown."""
-    return None if transcript is None else transcript.open_talk(role)
+    return None if transcript is None else transcript.open_talk(role, name)
 
 
 def _shown_headers(headers: Mapping[str, Any]) -> dict[str, str]:
@@ -19019,7 +19021,8 @@ class Client:
         self._inherit_env = check_inherited(inherit_env)
         self._cwd = check_folder("cwd", cwd)
         self._stderr = stderr
-        # What the lines of a child's stderr are marked with; in a group, its name there.
+        # What the lines of a child's stderr are marked with, and those of a transcript:
+        # in a group, its name there.
         self._label = ""
         self._version = version
         self._on_progress = on_progress
@@ -19132,7 +19135,7 @@ class Client:
             transport,
             name="mcp-client",
             log=self._log,
-            trace=open_talk(self._transcript, "client"),
+            trace=open_talk(self._transcript, "client", self._label),
         )
         self._endpoint.connected(connection)
         transport.start(connection)

@@ -10168,6 +10168,16 @@ class TestTranscript:
         with pytest.raises(OSError):
             Server("s", trace=str(tmp_path / "no" / "such" / "folder"))
 
+    def test_the_lines_of_a_group(self, capsys):
+        """Each names its server, and the conversation, when there are several."""
+        with ClientGroup({"left\x1b": build_server()}, trace=True) as group:
+            group.clients["left\x1b"].ping()
+            group.clients["left\x1b"].close()
+            group.clients["left\x1b"].connect()
+        lines = capsys.readouterr().err.rstrip("\n").split("\n")
+        assert all(re.match(r".{12} (-->|<--) \[left\\x1b\] ", line) for line in lines)
+        assert "[left\\x1b] #2 1 server/discover" in lines[-2]
+
     def test_without_it_nothing_is_built(self, monkeypatch):
         """A conversation that nobody watches asks nothing of this room."""
         monkeypatch.delenv("MCP_LITE_TRACE", raising=False)
