@@ -10179,7 +10179,7 @@ class Talk:
 
     def _show(self, direction: str, line: bytes, at: float, clock: float) -> None:
         """Show a message, or each of a batch."""
-        size = f"{len(line):,} bytes"
+        facts = f"{len(line):,} bytes"
         if len(line) > MAX_EXPLORED:
             message = _head_of(line)
         else:
@@ -10187,19 +10187,19 @@ class Talk:
                 message = parse_message(line)
             except McpError as error:
                 told = show(line[:MAX_ABOUT].decode("utf-8", "replace"), MAX_ABOUT)
-                told = f"{told} ({size}; {printable(str(error)[:MAX_ABOUT])})"
+                told = f"{told} ({facts}; {printable(str(error)[:MAX_ABOUT])})"
                 note = "No message: the receiver tells so, or skips it.", "basic/index"
                 self._tell(direction, None, told, at, [note])
                 return
         if isinstance(message, list):
-            told = f"a batch of {len(message)} messages ({size})"
+            told = f"a batch of {len(message)} messages ({facts})"
             self._tell(direction, None, told, at, [])
-            size = "in the batch"
+            facts = "in the batch"
         for each in message if isinstance(message, list) else [message]:
-            self._show_one(direction, object_or_empty(each), size, at, clock)
+            self._show_one(direction, object_or_empty(each), facts, at, clock)
 
     def _show_one(
-        self, direction: str, message: Json, size: str, at: float, clock: float
+        self, direction: str, message: Json, facts: str, at: float, clock: float
     ) -> None:
         request_id = message.get("id")
         params = object_or_empty(message.get("params"))
@@ -10224,13 +10224,13 @@ class Talk:
             told = _outcome(message)
             if name:
                 told = f"{show_method(name)}: {told}"
-                size += f", after {1000 * (clock - then):.1f} ms"
+                facts += f", after {1000 * (clock - then):.1f} ms"
             if "error" in message:
                 notes += [(row.setback, row.page), _error_note(message)]
             elif not member_at(message, ("result", "inputRequests")):
                 notes.append((row.outcome, row.page))
         notes += _member_notes(message)
-        self._tell(direction, request_id, f"{told} ({size})", at, notes)
+        self._tell(direction, request_id, f"{told} ({facts})", at, notes)
 
     def _learn(self, version: object) -> None:
         if version in LEGACY_VERSIONS + MODERN_VERSIONS:
@@ -10246,7 +10246,8 @@ class Talk:
     ) -> None:
         """Show a line, with what explains it: texts, each with its page."""
         transcript = self._transcript
-        clock = time.strftime("%H:%M:%S", time.localtime(at)) + f"{at % 1:.3f}"[1:]
+        clock = time.strftime("%H:%M:%S", time.localtime(at))
+        clock += f".{int(at % 1 * 1000):03d}"
         number = "" if request_id is None else f"{show(request_id, 40)} "
         transcript.show_told(
             f"{clock} {direction} {self._label}{number}{told}",
@@ -10338,9 +10339,10 @@ def _head_of(line: bytes) -> Json:
     """What can be told of a long message without reading it: its id, and its method."""
     head = line[:MAX_ABOUT]
     method = _METHOD_IN_HEAD.search(head)
-    message: Json = {"result": {}}
+    body = {"...": "too long to be shown"}
+    message: Json = {"result": body}
     if method is not None:
-        message = {"method": method[1].decode("utf-8", "replace")}
+        message = {"method": method[1].decode("utf-8", "replace"), "params": body}
     number = re.search(rb'"id"\s*:\s*([0-9]{1,18})\b', head)
     if number is not None:
         message["id"] = int(number[1])
@@ -10368,7 +10370,8 @@ def open_transcript(trace: Any, log: _Log) -> Transcript | None:
     # A form that is misspelled is not to become a file.
     is_path = isinstance(trace, os.PathLike)
     if not is_path and not (isinstance(trace, str) and re.search(r"[./\\]", trace)):
-        raise (ValueError if isinstance(trace, str) else TypeError)(
+        kind = ValueError if isinstance(trace, str) else TypeError
+        raise kind(
             f'{option}: expected True, "explain", "json", a path (for a file in this '
             f'folder "./NAME") or a function, got {show(trace)}'
         )

@@ -10034,7 +10034,8 @@ class TestTranscript:
         told.sent(b'{"jsonrpc": "2.0", "id": 7, "error": {"code": [], "message": 1}}')
         lines = capsys.readouterr().err.rstrip("\n").split("\n")
         assert all(len(line) < 500 and line.isprintable() for line in lines)
-        assert "--> 7 tools/call (10,000,10" in lines[0]
+        told_of = '--> 7 tools/call {"...": "too long to be shown"} (10,000,10'
+        assert told_of in lines[0]
         assert '--> 7 tools/call x\\x1b[2J {"image": "xxx' in lines[1]
         assert "1,022 bytes; not JSON" in lines[2]
         assert "--> a batch of 2 messages (10,0" in lines[3]
@@ -10044,6 +10045,11 @@ class TestTranscript:
         line = capsys.readouterr().err.rstrip("\n")
         assert "--> GET /\\x1b[2Jxxx" in line and len(line) < 600
         assert line.isprintable()
+        # As it is, but in one line, and JSON still.
+        told = mcp_lite.open_transcript("json", mcp_lite._Log()).open_talk("client")
+        told.received('{\r\n  "id": "\x9b\u2028"\n}'.encode())
+        line = capsys.readouterr().err.rstrip("\n")
+        assert line.isprintable() and json.loads(line[4:]) == {"id": "\x9b\u2028"}
 
     def test_what_a_function_raises_is_logged(self, caplog):
         """And changes nothing else."""
