@@ -160,7 +160,8 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     34. Targets         URLs, scripts and commands, as what reaches a server
     35. Client          probing, calling, paging
     36. Many servers    config files, and several servers as one
-    37. Command line    python3 mcp_lite.py ...: servers from a terminal
+    37. Bridge          another server, offered in another era, on another transport
+    38. Command line    python3 mcp_lite.py ...: servers from a terminal
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -190,6 +191,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     http             HttpServer        accepts; watches deadlines, and  close()
                                        who has left
     http-connection  HttpServer        reads requests, runs handlers    with it
+    bridge           Bridge            waits for the other server's    with that
+                                       answer to one request
     posts            HttpTransport     one POST or stream each; logs    idle, or close()
                                        in where that is wanted
     group            ClientGroup       connects, lists or ends one of   with that
@@ -18181,6 +18184,14 @@ class ClientEndpoint(Endpoint):
         if callbacks is not None:
             callbacks.close(EXIT_SECONDS)
 
+    def flush_callbacks(self, connection: Connection, seconds: float) -> None:
+        """Wait until on_log and on_notification have heard all that has come so far."""
+        callbacks = self._callbacks.get(connection)
+        if callbacks is not None:
+            heard = threading.Event()
+            callbacks.submit(heard.set)
+            heard.wait(seconds)
+
     def output_lost(self, connection: Connection) -> None:
         """The server reads no more: nothing that waits will be answered."""
         connection.helpers.submit(partial(self._fail_waiting, connection))
@@ -20270,7 +20281,436 @@ class ClientGroup:
 
 
 ###############################################################################
-# 37. Command line ############################################################
+# 37. Bridge ##################################################################
+###############################################################################
+# A server that hands on what it is asked to another one, of any era, on any transport: a
+# middleware, and clients of that other server.
+#
+#     client --its era--> Server, middleware --ours--> Client --the other's era--> server
+#            <-----------  _Relay: progress, logs, questions  <-----------
+
+# What is handed on by which method. Anything else the bridge answers by itself.
+_BRIDGED = {
+    "initialize": "_introduce",
+    "server/discover": "_introduce",
+    "tools/list": "_list",
+    "resources/list": "_list",
+    "resources/templates/list": "_list",
+    "prompts/list": "_list",
+    "tools/call": "_work",
+    "resources/read": "_work",
+    "prompts/get": "_work",
+    "completion/complete": "_pass",
+    "logging/setLevel": "_set_level",
+    "resources/subscribe": "_subscribe",
+    "subscriptions/listen": "_listen",
+}
+# What a client must have declared for a question, and how ours comes to ask it.
+_ASKED_BY = {
+    "elicitation": ("on_elicit", "elicitation/create"),
+    "sampling": ("on_sample", "sampling/createMessage"),
+    "roots": ("roots", "roots/list"),
+}
+# What only a modern result has.
+_MODERN_MEMBERS = ("resultType", "ttlMs", "cacheScope", "_meta")
+
+# A question of the other server's: its answer, or an exception, is put into `answers`.
+_Question = namedtuple("_Question", "method params answers")
+
+
+class _Relay:
+    """A request that the other server works at. It outlives a round of ours.
+
+    What becomes of it is put into `events`: ("progress", its three arguments), ("log",
+    its three), ("question", _Question), and last ("done", result) or ("failed", error).
+    """
+
+    def __init__(self, relays: list[_Relay]) -> None:
+        self.events: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        # What is to be asked now; how many were answered; and all that may still wait.
+        self.question: _Question | None = None
+        self.answered = 0
+        self.questions: list[_Question] = []
+        # Those at work, of its client; the latest is the last.
+        self._relays = relays
+
+    def start(self, client: Client, method: str, params: Json) -> None:
+        """Send it. A thread of its own waits for what it comes to."""
+        self._relays.append(self)
+        call = client._start(method, params, self._tell_progress)
+        self._call = call
+        threading.Thread(
+            target=self._run, args=(client, call), name="mcp-bridge", daemon=True
+        ).start()
+
+    def cancel(self) -> None:
+        """Tell the other server that nobody waits for it any more."""
+        self._call.cancel("the client of the bridge has lost interest")
+
+    def _tell_progress(self, *told: object) -> None:
+        self.events.put(("progress", told))
+
+    def _run(self, client: Client, call: Call) -> None:
+        outcome: tuple[str, Any]
+        try:
+            outcome = ("done", call.result())
+        except Exception as error:
+            outcome = ("failed", error)
+        # The logs that came before it come before it here, too.
+        client._endpoint.flush_callbacks(call._connection, TIDY_SECONDS)
+        self._relays.remove(self)
+        self.events.put(outcome)
+        for question in self.questions:
+            question.answers.put(Cancelled("the call is over"))
+
+
+class Bridge:
+    """Another server, offered by `server` on this process's stdio, or at a URL.
+
+    It is reached by the first request, and again by the next one after it has ended. It
+    is told of the capabilities that the bridge's own client has, by a client for each
+    set of them. In a session, nothing tells for which of several calls a server asks:
+    the one that began last asks the user.
+    """
+
+    PATIENCE = 86_400.0  # seconds for a call: who called has a timeout, and cancels
+    PARKED_SECONDS = STATE_SECONDS  # in which the answer to a question must come
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        allow: Iterable[str] = (),
+        deny: Iterable[str] = (),
+        **client_options: Any,
+    ) -> None:
+        """Prepare to bridge.
+
+        target: the other server, as Client has it
+        allow: patterns of the names of tools that are offered, such as "read_*"; by
+            default all of them
+        deny: patterns of those that are not
+        client_options: of each Client
+        """
+        self._target = target
+        self._allow = list(allow) or ["*"]
+        self._deny = list(deny)
+        self._options = client_options
+        self.server = Server("bridge")
+        self.server.middleware(self._serve)
+        # Until it is known what the other server declares: what is asked shall reach it.
+        self.server._registry.capabilities = {
+            **{name: {} for name in ("tools", "prompts", "completions", "logging")},
+            "resources": {"subscribe": True},
+        }
+        self._lock = threading.Lock()
+        # By what it has declared: a client, its relays, and whether it has connected, or
+        # never will.
+        self._clients: dict[
+            frozenset[str], tuple[Client, list[_Relay], threading.Event]
+        ] = {}
+        # Those that wait for the next round, by the key that travels with it; and what
+        # gives each up.
+        self._parked: dict[str, tuple[_Relay, threading.Timer]] = {}
+
+    def close(self) -> None:
+        """End what works, and the clients. Idempotent, from any thread."""
+        with self._lock:
+            clients = list(self._clients.values())
+            self._clients = {}
+        for key in list(self._parked):
+            self._take(key)
+        for client, _, _ in clients:
+            client.close()
+
+    def _serve(
+        self, ctx: Context, method: str, params: Json, call_next: Callable[..., Json]
+    ) -> Json:
+        """The middleware: each request comes here first."""
+        if method not in _BRIDGED:
+            return call_next()
+        handler = getattr(self, _BRIDGED[method])
+        try:
+            result: Json = handler(ctx, params, call_next)
+        except NotFound as error:
+            if "uri" not in params:
+                raise
+            data = {"uri": params["uri"]}
+            raise missing(error.message, data, ctx.protocol_version) from None
+        return result
+
+    # Reaching the other server
+    def _client_of(self, ctx: Context) -> tuple[Client, list[_Relay]]:
+        """The client that has declared what this request's client has, connected."""
+        declared = frozenset(_ASKED_BY).intersection(ctx.client_capabilities)
+        with self._lock:
+            known = self._clients.get(declared)
+            is_mine = known is None or (known[2].is_set() and not _is_alive(known[0]))
+            if is_mine:
+                relays: list[_Relay] = []
+                known = (self._make_client(declared, relays), relays, threading.Event())
+                self._clients[declared] = known
+        assert known is not None
+        client, relays, settled = known
+        if is_mine:
+            try:
+                client.connect()
+                self._learn(client)
+            finally:
+                settled.set()
+        settled.wait(client.timeout)
+        return client, relays
+
+    def _make_client(self, declared: frozenset[str], relays: list[_Relay]) -> Client:
+        ask: Json = {
+            _ASKED_BY[name][0]: partial(_ask_latest, relays, _ASKED_BY[name][1])
+            for name in declared
+        }
+        if "roots" in ask:
+            ask["roots"] = lambda: _ask_latest(relays, "roots/list", {})["roots"]
+        return Client(
+            self._target,
+            validate=False,
+            on_log=partial(_log_latest, relays),
+            on_notification=self._tell_change,
+            **ask,
+            **self._options,
+        )
+
+    def _learn(self, client: Client) -> None:
+        """Be what the other server says it is."""
+        endpoint = self.server._endpoint
+        capabilities = dict(client.server_capabilities)
+        if client.protocol_version == OLDEST:
+            # Completion had no capability yet.
+            capabilities["completions"] = {}
+        endpoint._info = client.server_info
+        self.server.instructions = client.instructions
+        self.server._registry.capabilities = {"logging": {}, **capabilities}
+        client.timeout = self.PATIENCE
+        if "logging" in capabilities:
+            client.set_log_level("info")
+        if client.protocol_version >= FIRST_MODERN:
+            # Of changes, it tells only who listens.
+            with suppress(McpError):
+                Listening(client, list(LIST_CHANGES), [], do_nothing)
+
+    def _tell_change(self, method: str, params: Json) -> None:
+        """Pass a change on to whom it concerns."""
+        if method == RESOURCE_UPDATE.method:
+            self.server.resource_updated(str(params.get("uri")))
+        for kind, change in LIST_CHANGES.items():
+            if method == change.method:
+                self.server._endpoint.tell_list_changed(kind)
+
+    # What is handed on
+    def _introduce(
+        self, ctx: Context, params: Json, call_next: Callable[..., Json]
+    ) -> Json:
+        self._client_of(ctx)
+        return call_next()
+
+    def _pass(
+        self, ctx: Context, params: Json, call_next: Callable[..., Json] | None = None
+    ) -> Json:
+        """A request that may be sent twice, and its result for our client's era."""
+        given = {name: value for name, value in params.items() if name != "_meta"}
+        method = ctx._request.method
+        client, _ = self._client_of(ctx)
+        try:
+            result = client.request(method, given)
+        except ConnectionClosed:
+            # It may have gone just now: once more, to a new one.
+            client, _ = self._client_of(ctx)
+            result = client.request(method, given)
+        return _fit_to(ctx, result)
+
+    def _list(self, ctx: Context, params: Json, call_next: Callable[..., Json]) -> Json:
+        kind = ctx._request.row.paged
+        result = self._pass(ctx, params)
+        result[kind] = [
+            fit_members(item, MEMBER_SINCE[kind], ctx.protocol_version)
+            for item in map(object_or_empty, result.get(kind) or [])
+            if kind != "tools" or self._is_offered(item.get("name"))
+        ]
+        return result
+
+    def _is_offered(self, tool: object) -> bool:
+        from fnmatch import fnmatchcase
+
+        name = str(tool)
+        is_allowed = any(fnmatchcase(name, pattern) for pattern in self._allow)
+        return is_allowed and not any(fnmatchcase(name, each) for each in self._deny)
+
+    def _set_level(
+        self, ctx: Context, params: Json, call_next: Callable[..., Json]
+    ) -> Json:
+        result = call_next()
+        client, _ = self._client_of(ctx)
+        if "logging" in client.server_capabilities:
+            client.set_log_level(params["level"])
+        return result
+
+    def _subscribe(
+        self, ctx: Context, params: Json, call_next: Callable[..., Json]
+    ) -> Json:
+        self._hear_of(ctx, [params["uri"]])
+        return call_next()
+
+    def _listen(
+        self, ctx: Context, params: Json, call_next: Callable[..., Json]
+    ) -> Json:
+        self._hear_of(ctx, params["notifications"].get("resourceSubscriptions") or [])
+        return call_next()
+
+    def _hear_of(self, ctx: Context, uris: list[str]) -> None:
+        """Have the other server tell of these; our own then tells who has subscribed."""
+        client, _ = self._client_of(ctx)
+        none = Signature(lambda: None, Context)  # it is read elsewhere
+        for uri in uris:
+            client.subscribe(uri)
+            self.server._registry.put("resources", uri, Offer({"uri": uri}, none))
+
+    # A call, with all that may come of it
+    def _work(self, ctx: Context, params: Json, call_next: Callable[..., Json]) -> Json:
+        """Begin it, or go on with it, in whichever of its rounds."""
+        method = ctx._request.method
+        if method == "tools/call" and not self._is_offered(params["name"]):
+            raise NotFound(f"Unknown tool: {params['name']}")
+        is_first = False
+
+        def begin() -> str:
+            nonlocal is_first
+            is_first = True
+            return os.urandom(16).hex()
+
+        key = ctx.once("bridge", begin)
+        relay = self._take(key)
+        if relay is None and not is_first:
+            raise InvalidParams("requestState: nothing waits for this answer any more")
+        if relay is None:
+            client, relays = self._client_of(ctx)
+            relay = _Relay(relays)
+            given = ("name", "uri", "arguments")
+            meta = {
+                name: value
+                for name, value in ctx.meta.items()
+                if not name.startswith(META) and name != "progressToken"
+            }
+            relay.start(
+                client,
+                method,
+                add_given(
+                    {name: params[name] for name in given if name in params},
+                    _meta=meta or None,
+                ),
+            )
+        ctx.on_cancel(relay.cancel)
+        try:
+            return _fit_to(ctx, self._follow(ctx, relay))
+        except _InputRequired:
+            # The answer comes with another request, perhaps.
+            self._park(key, relay)
+            raise
+
+    def _follow(self, ctx: Context, relay: _Relay) -> Json:
+        """Pass on what comes of a request, until that is its result."""
+        while True:
+            if relay.question is not None:
+                self._answer(ctx, relay, relay.question)
+            kind, value = get_within(relay.events, None)
+            if kind == "done":
+                result: Json = value
+                return result
+            if kind == "failed":
+                raise value
+            if kind == "question":
+                relay.question = value
+            elif kind == "progress":
+                ctx.progress(*value)
+            else:
+                ctx.log(*value)
+
+    def _answer(self, ctx: Context, relay: _Relay, question: _Question) -> None:
+        """Ask our client; in the modern era this ends the round."""
+        key = f"bridge-{relay.answered}"
+        answer: Any
+        try:
+            answer = ctx.ask({key: (question.method, question.params)})[key]
+        except Exception as error:
+            answer = error
+        relay.answered += 1
+        relay.question = None
+        question.answers.put(answer)
+
+    def _park(self, key: str, relay: _Relay) -> None:
+        if len(self._parked) >= MAX_ABANDONED:
+            relay.cancel()
+            raise InvalidRequest(f"{MAX_ABANDONED} calls wait for answers")
+        timer = start_timer(self.PARKED_SECONDS, self._give_up, key)
+        self._parked[key] = (relay, timer)
+
+    def _take(self, key: str) -> _Relay | None:
+        relay, timer = self._parked.pop(key, (None, None))
+        if timer is not None:
+            timer.cancel()
+        return relay
+
+    def _give_up(self, key: str) -> None:
+        relay = self._take(key)
+        if relay is not None:
+            relay.cancel()
+
+
+def _is_alive(client: Client) -> bool:
+    connection = client._connection
+    return connection is not None and connection.state == connection.OPEN
+
+
+def _ask_latest(relays: list[_Relay], method: str, params: Json) -> Any:
+    """Have the call that began last ask its client. Blocks for the answer."""
+    if not relays:
+        raise InvalidRequest(f"{method}: no call is at work that could ask")
+    question = _Question(method, params, SimpleQueue())
+    relay = relays[-1]
+    relay.questions.append(question)
+    relay.events.put(("question", question))
+    try:
+        answer = get_within(question.answers, STATE_SECONDS)
+    except Empty:
+        raise Timeout(f"{method}: no answer within {STATE_SECONDS:g} s") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _log_latest(
+    relays: list[_Relay], level: str, data: object, logger: str | None
+) -> None:
+    if relays:
+        relays[-1].events.put(("log", (level, data, logger)))
+
+
+def _fit_to(ctx: Context, result: Json) -> Json:
+    """A result as the era of our client has it."""
+    version = ctx.protocol_version
+    if version < FIRST_MODERN:
+        fitted = {
+            name: value for name, value in result.items() if name not in _MODERN_MEMBERS
+        }
+    else:
+        fitted = dict(result)
+        meta = object_or_empty(result.get("_meta"))
+        fitted["_meta"] = {
+            name: meta[name] for name in meta if name != META_SERVER_INFO
+        }
+    if "content" in fitted:
+        fitted = fit_result(fitted, version)
+    return fitted
+
+
+###############################################################################
+# 38. Command line ############################################################
 ###############################################################################
 # `python3 mcp_lite.py COMMAND ...`: servers tried out, and served, from a terminal. The
 # result alone goes to stdout; all else, what fails too, to stderr. Made of public parts.
@@ -20309,6 +20749,14 @@ def _argument(*names: str, **options: Any) -> tuple[tuple[str, ...], Json]:
 _TARGET = _argument("target", metavar="TARGET", help="see below")
 _OUTPUT = _argument("-o", "--output", metavar="FILE", help="write the result there")
 _PAIRS = _argument("pairs", nargs="*", metavar="key=value")
+
+# Where `run` and `bridge` serve.
+_SERVING = (
+    _argument("--http", action="store_true", help="at a URL, not on stdio"),
+    _argument("--host", default="127.0.0.1"),
+    _argument("--port", type=int, default=8000),
+    _argument("--path", default="/mcp"),
+)
 
 # What every command that reaches a server takes.
 _COMMON = (
@@ -20430,23 +20878,11 @@ def _parse_arguments(arguments: list[str]) -> Any:
 def _connected(options: Any) -> Iterator[Client]:
     """The client that the options describe, connected."""
     terminal = _Terminal(options)
-    headers = dict(_split_pair(each, ":", "--header") for each in options.header)
-    if options.token_file is not None:
-        with open(options.token_file, encoding="utf-8") as file:
-            headers["Authorization"] = f"Bearer {file.read().strip()}"
     client = Client(
-        _find_target(options.target, options.config),
-        timeout=options.timeout,
-        headers={name: value.strip() for name, value in headers.items()},
-        env=dict(_split_pair(each, "=", "-e") for each in options.env),
-        cwd=options.cwd,
-        version=options.protocol,
-        auth=_stored_login(),
-        trace=options.trace,
+        **_client_options(options),
         on_elicit=terminal.answer,
         on_progress=terminal.show_progress,
         on_log=terminal.show_log,
-        name="mcp_lite command line",
     )
     try:
         client.connect()
@@ -20460,6 +20896,25 @@ def _connected(options: Any) -> Iterator[Client]:
     finally:
         terminal.end_progress()
         client.close()
+
+
+def _client_options(options: Any) -> Json:
+    """How to reach the server, as Client has it."""
+    headers = dict(_split_pair(each, ":", "--header") for each in options.header)
+    if options.token_file is not None:
+        with open(options.token_file, encoding="utf-8") as file:
+            headers["Authorization"] = f"Bearer {file.read().strip()}"
+    return {
+        "target": _find_target(options.target, options.config),
+        "timeout": options.timeout,
+        "headers": {name: value.strip() for name, value in headers.items()},
+        "env": dict(_split_pair(each, "=", "-e") for each in options.env),
+        "cwd": options.cwd,
+        "version": options.protocol,
+        "auth": _stored_login(),
+        "trace": options.trace,
+        "name": "mcp_lite command line",
+    }
 
 
 def _stored_login() -> OAuth | None:
@@ -20819,6 +21274,19 @@ def _run(options: Any) -> None:
         Server.run = run  # type: ignore[method-assign]
 
 
+def _bridge(options: Any) -> None:
+    bridge = Bridge(allow=options.allow, deny=options.deny, **_client_options(options))
+    try:
+        if options.http:
+            bridge.server.run(
+                "http", host=options.host, port=options.port, path=options.path
+            )
+        else:
+            bridge.server.run()
+    finally:
+        bridge.close()
+
+
 def _login(options: Any) -> None:
     OAuth(client_name="mcp_lite", store=_TOKENS).login(options.url)
     _note(f"logged in; the tokens are in {_TOKENS}")
@@ -20965,15 +21433,20 @@ COMMANDS = {
     ),
     "run": _Command(
         _run,
-        (
-            _argument("file", metavar="FILE[:object]"),
-            _argument("--http", action="store_true", help="at a URL, not on stdio"),
-            _argument("--host", default="127.0.0.1"),
-            _argument("--port", type=int, default=8000),
-            _argument("--path", default="/mcp"),
-        ),
+        (_argument("file", metavar="FILE[:object]"), *_SERVING),
         "serve the Server that a file makes",
         f"{_PROGRAM} run server.py --http --port 8000",
+    ),
+    "bridge": _Command(
+        _bridge,
+        (
+            _TARGET,
+            *_SERVING,
+            _argument("--allow", action="append", default=[], metavar="GLOB"),
+            _argument("--deny", action="append", default=[], metavar="GLOB"),
+        ),
+        "offer any server on stdio, or at a URL, to clients of any revision",
+        f"{_PROGRAM} bridge http://127.0.0.1:8000/mcp --deny 'delete_*'",
     ),
     "login": _Command(
         _login,

@@ -18423,6 +18423,228 @@ class TestManyServers:
         group.close()
 
 
+class TestBridge:
+    """The room Bridge: a server of one era, offered to clients of another."""
+
+    FORM = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+    def far(self):
+        """A server with one of everything."""
+        server = Server("far", version="3", title="Far", instructions="Be kind.")
+        self.cancelled = threading.Event()
+        self.begun = queue.Queue()
+
+        @server.tool
+        def add(a: int, b: int = 1) -> int:
+            return a + b
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            self.begun.put("ask")
+            answers = [ctx.elicit(each, self.FORM) for each in ("one", "two")]
+            return " ".join(each["content"]["x"] for each in answers)
+
+        @server.tool
+        def sample(ctx: Context) -> str:
+            answer = ctx.sample("Who?", max_tokens=9)
+            (root,) = ctx.roots()
+            return f"{answer['content']['text']} {root['uri']}"
+
+        @server.tool
+        def work(ctx: Context) -> str:
+            for n in range(3):
+                ctx.progress(n, 3)
+                ctx.log("info", n)
+            return "done"
+
+        @server.tool
+        def stay(ctx: Context) -> None:
+            self.begun.put("stay")
+            ctx.on_cancel(self.cancelled.set)
+            ctx.sleep(SECONDS)
+
+        @server.tool
+        def delete_all() -> None:
+            raise ToolError("nothing is safe")
+
+        @server.resource("far://x")
+        def x() -> str:
+            return "text"
+
+        @server.prompt
+        def review(code: str) -> str:
+            return f"review {code}"
+
+        @server.completion("review", "code")
+        def codes(text: str) -> list:
+            return [f"{text}1"]
+
+        return server
+
+    @pytest.mark.parametrize("ours", ["2024-11-05", "2025-11-25", MODERN])
+    @pytest.mark.parametrize("theirs", ["2024-11-05", "2025-06-18", MODERN])
+    def test_across_eras(self, theirs, ours):
+        """All that both revisions have goes through, as the client's has it."""
+        far = self.far()
+        bridge = mcp_lite.Bridge(far, version=theirs, deny=["delete_*"])
+        done, logs = [], queue.Queue()
+        options = {
+            "version": ours,
+            "on_elicit": lambda params: {
+                "action": "accept",
+                "content": {"x": params["message"]},
+            },
+            "on_sample": lambda params: "a model",
+            "roots": ["file:///here"],
+            "on_log": lambda level, data, logger: logs.put((level, data)),
+        }
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            client.set_log_level("info")
+            assert client.server_info["name"] == "far"
+            assert ("title" in client.server_info) == (
+                min(ours, theirs) >= "2025-06-18"
+            )
+            assert client.instructions == "Be kind."
+            names = [tool["name"] for tool in client.list_tools()]
+            assert names == ["add", "ask", "sample", "work", "stay"]
+            assert client.call("add", a=1, b=2) == (
+                3 if min(ours, theirs) >= "2025-06-18" else "3"
+            )
+            result = client.call_tool(
+                "work", on_progress=lambda *told: done.append(told)
+            )
+            assert ("resultType" in result) == (ours == MODERN)
+            assert [told[0] for told in done] == [0, 1, 2]
+            assert [logs.get(timeout=SECONDS) for _ in range(3)] == [
+                ("info", n) for n in range(3)
+            ]
+            assert client.call("sample") == "a model file:///here"
+            if min(ours, theirs) >= "2025-06-18":
+                assert client.call("ask") == "one two"
+            else:
+                with pytest.raises(McpError, match="elicitation"):
+                    client.call("ask")
+            assert client.read("far://x") == "text"
+            assert client.get_prompt("review", {"code": "y"})["messages"] == [
+                {"role": "user", "content": {"type": "text", "text": "review y"}}
+            ]
+            assert client.complete("review", "code", "z") == ["z1"]
+            for name in ("delete_all", "nosuch"):
+                with pytest.raises(NotFound, match=name):
+                    client.call(name)
+            with pytest.raises(NotFound) as caught:
+                client.read("far://nothing")
+            assert caught.value.code == (-32602 if ours == MODERN else -32002)
+            with client.listen(uris=["far://x"]) as changes:
+                far.resource_updated("far://x")
+                assert next(changes)["method"] == "notifications/resources/updated"
+                far.add_tool(lambda: "new", name="newcomer")
+                assert next(changes)["method"] == "notifications/tools/list_changed"
+            assert client.call("newcomer") == "new"
+            call = client.start_call("stay")
+            begun = iter(functools.partial(self.begun.get, timeout=SECONDS), "stay")
+            assert all(each == "ask" for each in begun)
+            call.cancel("no more")
+            assert self.cancelled.wait(SECONDS)
+        assert not bridge._parked
+
+    def test_a_question_does_not_begin_the_call_anew(self):
+        """A modern client comes back with its answer; the session's call has waited."""
+        far = self.far()
+        bridge = mcp_lite.Bridge(far, version="2025-06-18")
+        options = {"version": MODERN, "on_elicit": lambda params: {"action": "decline"}}
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            with pytest.raises(ToolError):
+                client.call("ask")  # content is None
+            assert self.begun.get(timeout=SECONDS) == "ask"
+            assert self.begun.empty()
+
+    def test_who_does_not_come_back(self, monkeypatch):
+        """A call whose client asks no more is cancelled, and its state is worth nothing."""
+        monkeypatch.setattr(mcp_lite.Bridge, "PARKED_SECONDS", 0.05)
+        far = self.far()
+        ended = threading.Event()
+
+        @far.tool
+        def want(ctx: Context) -> str:
+            ctx.on_cancel(ended.set)
+            return ctx.elicit("?", self.FORM)["action"]
+
+        bridge = mcp_lite.Bridge(far, version="2025-06-18")
+
+        def leave(params):
+            assert ended.wait(SECONDS)
+            return {"action": "accept", "content": {}}
+
+        options = {"version": MODERN, "on_elicit": leave}
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            call = client.start_call("want")
+            with pytest.raises(McpError, match="requestState"):
+                call.result()
+
+    def test_a_server_that_ends_is_started_again(self, tmp_path):
+        """The call that it died of fails; the next one has a new server."""
+        script = tmp_path / "mortal.py"
+        script.write_text(
+            f"import os, sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\n"
+            "server = Server('mortal')\n"
+            "@server.tool\n"
+            "def die() -> None: os._exit(3)\n"
+            "@server.tool\n"
+            "def who() -> int: return os.getpid()\n"
+            "server.run()\n"
+        )
+        path = os.path.join(HERE, "mcp_lite.py")
+        command = [sys.executable, path, "bridge", str(script), "--allow", "[dw]*"]
+        with Client(command) as client:
+            first = client.call("who")
+            with pytest.raises(McpError, match="exit code 3"):
+                client.call("die")
+            second = client.call("who")
+            assert first != second
+            os.kill(second, signal.SIGTERM)
+
+            def is_another():
+                with contextlib.suppress(McpError):
+                    return client.call("who") != second
+
+            eventually(is_another)
+
+    def test_a_server_that_is_not_there(self):
+        """The error says which, and a client may try again."""
+        bridge = mcp_lite.Bridge(["/no/such/program"])
+        client = Client(bridge.server)
+        for _ in range(2):
+            with pytest.raises(McpError, match="/no/such/program"):
+                client.connect()
+        bridge.close()
+
+    def test_from_a_url_to_a_url(self):
+        """HTTP on both sides, the old HTTP+SSE on one of them; many clients at once."""
+        far = self.far()
+        with far.start_http() as http:
+            old = http.url.replace("/mcp", "/sse")
+            bridge = mcp_lite.Bridge(old, version="2024-11-05")
+            with contextlib.closing(bridge), bridge.server.start_http() as ours:
+                results = []
+
+                def work(version, n):
+                    with Client(ours.url, version=version) as client:
+                        results.append(client.call_tool("add", {"a": n, "b": n}))
+
+                threads = [
+                    threading.Thread(target=work, args=(version, n))
+                    for n, version in enumerate(EVERY)
+                ]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join(SECONDS)
+                texts = sorted(each["content"][0]["text"] for each in results)
+                assert texts == [str(2 * n) for n in range(len(EVERY))]
+
+
 class TestCommandLine:
     """The room Command line, as a shell sees it."""
 
