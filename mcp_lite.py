@@ -243,7 +243,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, lru_cache, partial
 from queue import Empty, SimpleQueue
-from weakref import WeakSet
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -265,6 +264,7 @@ if TYPE_CHECKING:
         overload,
     )
     from urllib.parse import SplitResult
+    from weakref import WeakSet
 
     _RequestHandler = BaseHTTPRequestHandler
     _TcpServer = ThreadingTCPServer
@@ -9320,37 +9320,39 @@ class Pump:
         return self._reading.acquire(blocking=False)
 
 
-# What is of use to this process alone: the files and sockets of its wires.
-_own_files: WeakSet[Any] = WeakSet()
-
-
 def keep_from_forks(file: Any) -> None:
-    """Have the child of a fork let go of a file or socket.
+    """Have the child of a fork let go of a file or socket of a wire.
 
-    One that lives on, as those of multiprocessing may, would keep it open, and who is
-    at the other end waiting for its end.
+    It is of use to this process alone: a child that lives on, as those of
+    multiprocessing may, would keep it open, and who is at the other end waiting for its
+    end.
     """
-    _watch_forks()
-    _own_files.add(file)
+    _own_files().add(file)
 
 
 @lru_cache(None)
-def _watch_forks() -> None:
-    # It cannot be taken back, so it is done once, by who has something to keep.
+def _own_files() -> WeakSet[Any]:
+    """What a fork must not keep. There is none until there is something to put in."""
+    from weakref import WeakSet
+
+    own: WeakSet[Any] = WeakSet()
+    # It cannot be taken back, so it is done once. Two threads that come first at once
+    # have a set each.
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_let_go)
+        os.register_at_fork(after_in_child=partial(_let_go, own))
+    return own
 
 
-def _let_go() -> None:
+def _let_go(own: WeakSet[Any]) -> None:
     """In the child of a fork, put the null device in the place of what is not its own.
 
     Not closed: the number would be free for another file, and closed again with this.
     """
     with suppress(OSError, ValueError), open(os.devnull, "r+b", 0) as null:
-        for file in list(_own_files):
+        for file in list(own):
             if file.fileno() >= 0:
                 os.dup2(null.fileno(), file.fileno(), inheritable=False)
-    _own_files.clear()
+    own.clear()
 
 
 @contextmanager
