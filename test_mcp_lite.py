@@ -23878,6 +23878,22 @@ class TestReadme:
             )
             assert run.returncode == 0, block + run.stderr.decode()
 
+    def test_the_commands_of_a_terminal(self):
+        """Each line of the block about the command line does what it says."""
+        (block,) = (each for each in self.blocks("sh") if "mcp_lite.py list" in each)
+        for line in block.strip().splitlines():
+            words = shlex.split(line, comments=True)
+            run = subprocess.run(
+                [sys.executable, *words[1:]],
+                cwd=HERE,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=SECONDS,
+            )
+            assert run.returncode == 0, line + run.stderr.decode()
+            assert run.stdout
+
     @pytest.mark.skipif(
         not (shutil.which("curl") and shutil.which("bash")),
         reason="wants curl and bash",
