@@ -15579,10 +15579,12 @@ class HttpTransport(Transport):
         ) as (response, secrets):
             if response.status >= 300:
                 body = response.read(MAX_ERROR)
-                if self.connection.trace and content_type(response) == JSON_TYPE:
-                    self.connection.trace.received(body)
                 failure = self._failure(url, response, body, secrets)
-                return _Rejection(post, url, session, response, body, failure)
+                rejection = _Rejection(post, url, session, response, body, failure)
+                # What is no message may be a page that quotes our headers.
+                if self.connection.trace and rejection.parse_error():
+                    self.connection.trace.received(body)
+                return rejection
             if post.url is not None:
                 # What is there now will be there for the next message.
                 self._url = post.url

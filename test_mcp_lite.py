@@ -9966,6 +9966,12 @@ class TestTranscript:
                     ids += http.endpoint._sessions
             with pytest.raises(AuthorizationError):
                 Client(http.url, version=MODERN, trace=True).connect()
+
+        def quote(seen, sock):
+            return 500, {}, {"error": f"what is {seen['headers']['authorization']}?"}
+
+        with web_server(quote) as (url, _), pytest.raises(HttpFailure):
+            Client(url, headers=headers, version=MODERN, trace="json").connect()
         text = capsys.readouterr().err
         assert len(ids) == 1
         for each in [*hidden, *ids]:
