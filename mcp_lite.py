@@ -976,6 +976,8 @@ _decoder = json.JSONDecoder(
     parse_int=None if _has_limit else _parse_integer,
     parse_float=_parse_float,
 )
+# What raw_decode() calls.
+_scan: Callable[[str, int], tuple[Any, int]] = vars(_decoder)["scan_once"]
 
 
 def _make_encoder() -> Callable[[Any, bool], Iterable[str]]:
@@ -1105,10 +1107,16 @@ def decode_message(data: bytes) -> Any:
     """Decode a message of any size, one of ours, say. Raises ParseError."""
     try:
         text = data.decode("utf-8").strip(" \t\r\n")
-        message, end = _decoder.raw_decode(text)
+        message, end = _scan(text, 0)
         if end != len(text):
             raise ValueError(f"more than one value, at character {end}")
         return message
+    except StopIteration as error:
+        # What raw_decode() would say of it.
+        place = error.value
+        raise ParseError(
+            f"not JSON in UTF-8: Expecting value, at character {place}"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise ParseError(f"not JSON in UTF-8: {error}") from None
 
@@ -1273,7 +1281,7 @@ def encode_answer(
     the error calls it.
     """
     try:
-        return encode_message(message)
+        return encode_json(message).encode("utf-8")
     except (ValueError, TypeError) as error:
         why = f"{about}: not valid JSON: {error}"
     report(why)
@@ -2731,22 +2739,26 @@ class Schema:
                 fitting = [kind for kind, rows in rows_by_type.items() if not rows]
                 self._fitting[name] = fitting
 
+    def fits(self, value: object) -> bool:
+        """Whether a value is seen to be valid at a glance, at next to no cost."""
+        required = self._required
+        if required is None or type(value) is not dict:
+            return False
+        fitting = self._fitting
+        for name in value:
+            # It is unknown, or of a type that needs a closer look.
+            if type(value[name]) not in fitting.get(name, ()):
+                return False
+        return required <= value.keys()
+
     def errors(self, value: object, allowance: Allowance | None = None) -> list[str]:
         """What is wrong with a value: at most MAX_ERRORS texts, none if it is valid.
 
         A value that takes more than the allowance, MAX_STEPS if none is given, is not
         valid. Raises Timeout when the deadline of the allowance passes.
         """
-        required = self._required
-        if required is not None and type(value) is dict and required <= value.keys():
-            fitting = self._fitting
-            for name in value:
-                if type(value[name]) not in fitting.get(name, ()):
-                    break
-            else:
-                # None is unknown, or of a type that needs a closer look.
-                return []
-
+        if self.fits(value):
+            return []
         try:
             run = _Run(self.dynamic, allowance or Allowance())
             failures = run.check(self.root, value)
@@ -4677,6 +4689,10 @@ class Signature:
             self.schema = schema
             named = _named_members(schema) - {self.context}
             self._convert = partial(_pick_members, named)
+        # The function takes them as they come.
+        self._is_plain = schema is None and all(
+            each.convert is _as_it_comes for each in arguments.values()
+        )
         self._check = Schema(self.schema)
         # The arguments that may be lists or objects.
         self._nested = {
@@ -4692,6 +4708,8 @@ class Signature:
         fit is read as JSON, if its argument may be a list or an object, or is named in
         `texts`.
         """
+        if self._is_plain and self._check.fits(arguments):
+            return dict(arguments)
         allowance = Allowance()
         errors = self._check.errors(arguments, allowance)
         if errors:
@@ -6563,16 +6581,18 @@ class Outbox:
 
     def add_locked(self, data: bytes, droppable: bool) -> int:
         """Queue a line. Returns how many were dropped for it, maybe itself."""
-        before = len(self._lines)
+        dropped = 0
         size = len(data) + LINE_COST
-        if before >= MAX_QUEUED or self.size + size > MAX_UNSENT:
-            self._lines = [line for line in self._lines if type(line) is bytes]
-            self.size = sum(len(line) + LINE_COST for line in self._lines)
+        if len(self._lines) >= MAX_QUEUED or self.size + size > MAX_UNSENT:
+            kept = [line for line in self._lines if type(line) is bytes]
+            dropped = len(self._lines) - len(kept)
+            self._lines = kept
+            self.size = sum(len(line) + LINE_COST for line in kept)
             if droppable and self.size + size > MAX_UNSENT:
-                return before + 1 - len(self._lines)
+                return dropped + 1
         self._lines.append(_Droppable(data) if droppable else data)
         self.size += size
-        return before + 1 - len(self._lines)
+        return dropped
 
     def clear_locked(self) -> None:
         """Forget what waits."""
@@ -8432,6 +8452,12 @@ class Context:
     _has_loaded = False
     # What a requestState is good for, once that was asked for.
     _bound_to = ""
+    # The modern era's record. Key -> [fingerprint of the question, its answer].
+    _recorded: Json = {}
+    # The keys of the answers that came with this request; and the state that it
+    # brought, until one of them is taken.
+    _fresh: frozenset[str] = frozenset()
+    _unused_states: list[SealedState] = []
 
     def __init__(
         self, connection: Connection, request: Request, signer: Signer
@@ -8446,12 +8472,6 @@ class Context:
         self._connection = connection
         self._request = request
         self._signer = signer
-        # The modern era's record. Key -> [fingerprint of the question, its answer].
-        self._recorded: dict[str, Any] = {}
-        # The keys of the answers that came with this request; and the state that it
-        # brought, until one of them is taken.
-        self._fresh: set[str] = set()
-        self._unused_states: list[SealedState] = []
         # Key -> value.
         self._once: Json = {}
         # Numbers the questions without a key.
@@ -8829,7 +8849,7 @@ class Context:
             )
         if "requestState" in params:
             state = self._signer.open(params["requestState"], self._binding())
-            self._unused_states.append(state)
+            self._unused_states = [state]
             record = state.record
         else:
             # Answered before we asked. A client that knows this tool may send, in its
@@ -8838,10 +8858,10 @@ class Context:
             record = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
         self._recorded = record["answers"]
         self._once = record["once"]
-        for key, asked in record["asked"].items():
-            if key in fresh:
-                self._recorded[key] = [asked, fresh[key]]
-                self._fresh.add(key)
+        taken = {key: asked for key, asked in record["asked"].items() if key in fresh}
+        for key, asked in taken.items():
+            self._recorded[key] = [asked, fresh[key]]
+        self._fresh = frozenset(taken)
 
     def _use_state(self) -> None:
         """Note that answers were taken: nobody gets them a second time.
@@ -8939,13 +8959,18 @@ class MainThread:
 
 
 def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
-    """What job() returns, called where `run_on` says, else on this thread."""
+    """What the call of a user's function gives, as call_function says, called where
+    `run_on` says, else on this thread."""
     if run_on is not None:
-        return _HostedCall(ctx, job).value(run_on)
+        return _HostedCall(ctx, partial(call_function, ctx, job)).value(run_on)
     forks = count_forks()
     before = len(forks)
     try:
-        return job()
+        value = job()
+        # As call_function does, without a call more.
+        if hasattr(type(value), "__await__"):
+            value = _await_value(ctx, value)
+        return value
     finally:
         if len(forks) != before:
             _leave_fork(sys.exc_info()[1])
@@ -9005,10 +9030,11 @@ def _await_value(ctx: Context, awaitable: Any) -> Any:
 
 
 def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
-    """What job() returns. When its time is over, `late` is the request's answer."""
+    """What call_function() gives. When its time is over, `late` is the request's
+    answer."""
     timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, late)
     try:
-        return job()
+        return call_function(ctx, job)
     finally:
         timer.cancel()
 
@@ -16753,8 +16779,7 @@ class ServerEndpoint(Endpoint):
 
     def _extension(self, ctx: Context, params: Json) -> Json:
         _, fn = self._registry.methods[ctx._request.method]
-        job = partial(call_function, ctx, partial(fn, ctx, params))
-        result = run_job(ctx, job, self._run_on)
+        result = run_job(ctx, partial(fn, ctx, params), self._run_on)
         if ctx._request.is_notification:
             return {}
         if not isinstance(result, dict):
@@ -16806,7 +16831,7 @@ class ServerEndpoint(Endpoint):
         signature = offer.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
-        job = partial(call_function, ctx, partial(signature.fn, **arguments))
+        job = partial(signature.fn, **arguments)
         if offer.timeout is not None:
             name = offer.wire["name"]
             late = tool_failure(f"{name}: timed out after {offer.timeout:g} seconds")
