@@ -23938,6 +23938,69 @@ class TestReadme:
             server.kill()
             server.wait()
 
+    AGENT = os.path.join(HERE, "examples", "agent.py")
+
+    @pytest.mark.parametrize("says", ["y\n", "n\n", ""])
+    def test_the_agent(self, says):
+        """It tells the model of both kinds of errors, which tries again; and nothing is
+        changed unless the user says so.
+        """
+        run = subprocess.run(
+            [sys.executable, self.AGENT],
+            cwd=HERE,
+            input=says.encode(),
+            stdout=subprocess.PIPE,
+            timeout=SECONDS,
+        )
+        told = run.stdout.decode()
+        assert run.returncode == 0
+        assert "servers: files, notes\n" in told
+        assert 'notes_read: "The call was refused, error -32602: there is' in told
+        assert 'files_search: "The tool failed: pattern: not a regular' in told
+        assert 'files_search: "[\\"mcp_lite.py:' in told
+        assert "? [y/N]" in told
+        assert ("written: found" in told) == (says == "y\n")
+        assert ("the user does not want it" in told) == (says != "y\n")
+
+    def test_an_agent_whose_model_never_ends(self, tmp_path):
+        """The rounds are counted; what the model makes up is refused, and a server of
+        the config file that is not there is told.
+        """
+        server = {"command": sys.executable, "args": ["quickstart_server.py"]}
+        server["cwd"] = os.path.dirname(self.AGENT)
+        config = {"good": server, "bad": {"command": str(tmp_path / "nothing")}}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": config}))
+        script = textwrap.dedent("""
+            import agent, json, sys
+            calls = [("nosuch", "{}"), ("good_search", "[7]"), ("good_search", "")]
+            texts = []
+            def model(messages, tools):
+                texts.extend(each["content"] for each in messages[-3:])
+                functions = [{"name": name, "arguments": text} for name, text in calls]
+                calls_of_it = [{"id": str(n), "function": each}
+                               for n, each in enumerate(functions)]
+                return {"role": "assistant", "content": None, "tool_calls": calls_of_it}
+            agent.scripted_model = model
+            agent.main()
+            print(len(texts), json.dumps(texts[-3:]))
+        """)
+        run = subprocess.run(
+            [sys.executable, "-c", script, "a question", str(tmp_path / "mcp.json")],
+            env={**os.environ, "PYTHONPATH": os.path.dirname(self.AGENT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=SECONDS,
+        )
+        told = run.stdout.decode()
+        assert "without bad: " in told and "servers: good\n" in told
+        assert "stopped: no answer after 8 rounds\n" in told
+        texts = json.loads(told.splitlines()[-1].partition(" ")[2])
+        assert texts[0] == "Not done: there is no tool nosuch."
+        assert texts[1] == "Not done: the arguments must be a JSON object."
+        assert texts[2].startswith("The tool failed: search: pattern: ")
+        assert told.splitlines()[-1].startswith(f"{1 + 7 * 3} ")
+
     @staticmethod
     def run_otel(**variables):
         script = os.path.join(HERE, "examples", "otel.py")
