@@ -24001,6 +24001,167 @@ class TestReadme:
         assert texts[2].startswith("The tool failed: search: pattern: ")
         assert told.splitlines()[-1].startswith(f"{1 + 7 * 3} ")
 
+    REPLAY = os.path.join(HERE, "examples", "replay.py")
+
+    @staticmethod
+    def look_around(client, order=1):
+        """What a client sees of the quickstart's server, asked in either order."""
+        progress = []
+        counting = functools.partial(
+            client.call_tool,
+            "count_lines",
+            on_progress=lambda *told: progress.append(told),
+        )
+        seen = {"info": client.server_info, "said": client.instructions}
+        asked = {
+            "tools": client.list_tools,
+            "counted": counting,
+            "failed": functools.partial(client.call_tool, "search", {"pattern": "("}),
+            "read": functools.partial(client.read_resource, "quickstart://machine"),
+            "prompt": functools.partial(client.get_prompt, "explain", {"file": "x"}),
+            "unknown": functools.partial(failure_of, client, "nosuch"),
+        }
+        for name in list(asked)[::order]:
+            seen[name] = asked[name]()
+        return {**seen, "unknown": str(seen["unknown"]), "progress": progress}
+
+    @pytest.fixture
+    def replayed(self):
+        """replayed(trace, over) -> what reaches examples/replay.py with that trace."""
+        with contextlib.ExitStack() as stack:
+
+            def replay(trace, over):
+                command = [sys.executable, self.REPLAY, str(trace)]
+                if over == "stdio":
+                    return command
+                process = subprocess.Popen(
+                    [*command, "--http"],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+                stack.enter_context(process)
+                stack.callback(process.kill)
+                return process.stdout.readline().decode().strip()
+
+            yield replay
+
+    @pytest.mark.parametrize("over", ["stdio", "http"])
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_a_replay(self, version, over, replayed, tmp_path):
+        """examples/replay.py answers as the server did, whatever ids and tokens a client
+        has; and what was not recorded by an error that says so.
+        """
+        trace = tmp_path / "trace.jsonl"
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        with Client(
+            script, version=version, trace=trace, cwd=HERE, stderr=None
+        ) as client:
+            recorded = self.look_around(client)
+        assert len(recorded["progress"]) > 3
+        target = replayed(trace, over)
+        # The client finds the era by itself; and a second one starts anew.
+        for order in (1, -1):
+            with Client(target, stderr=None, name="other") as client:
+                seen = self.look_around(client, order)
+                assert {name: seen[name] for name in recorded} == recorded
+                assert client.protocol_version == version
+                with pytest.raises(
+                    McpError, match="not recorded: tools/call"
+                ) as caught:
+                    client.call("search", pattern="x")
+                assert caught.value.code == -32602
+                with pytest.raises(
+                    McpError, match="not recorded: vendor/thing"
+                ) as caught:
+                    client.request("vendor/thing")
+                assert caught.value.code == -32601
+
+    def test_the_order_of_a_replay(self, tmp_path):
+        """The same request is answered in the recorded order, and then from the first
+        again; what is no message in a trace, or answers nobody, is left out.
+        """
+        trace = tmp_path / "trace.jsonl"
+        answers = [{"jsonrpc": "2.0", "id": n, "result": {"n": n}} for n in (1, 2)]
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
+        said = [
+            ("-->", request("vendor/next", id=1)),
+            ("<--", "noise"),
+            ("<--", 7),
+            ("<--", {"jsonrpc": "2.0", "id": None, "error": {"code": 1}}),
+            ("<--", answers[0]),
+            ("-->", request("vendor/next", id=2)),
+            ("<--", note),
+            ("<--", [answers[1]]),
+        ]
+        lines = [f"{direction} {json.dumps(message)}\n" for direction, message in said]
+        trace.write_text("hello\n" + "".join(lines))
+        asked = [request("vendor/next", id=f"x{n}") for n in range(3)]
+        run = subprocess.run(
+            [sys.executable, self.REPLAY, str(trace)],
+            input="".join(json.dumps(each) + "\n" for each in asked).encode(),
+            stdout=subprocess.PIPE,
+            timeout=SECONDS,
+        )
+        told = [json.loads(line) for line in run.stdout.splitlines()]
+        assert told == [
+            {**answers[0], "id": "x0"},
+            note,
+            {**answers[1], "id": "x1"},
+            {**answers[0], "id": "x2"},
+        ]
+
+    @pytest.mark.parametrize("over", ["stdio", "http"])
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_a_replay_of_questions_and_changes(self, version, over, replayed, tmp_path):
+        """Its questions are asked again, and any answer will do; what a subscription was
+        told has the live id.
+        """
+        trace = tmp_path / "trace.jsonl"
+        server = Server("asks")
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+            return ctx.elicit("Who?", schema)["content"]["x"]
+
+        @server.resource("note://x")
+        def note() -> str:
+            return "text"
+
+        questions = []
+
+        def answer(x, params):
+            questions.append(params["message"])
+            return {"action": "accept", "content": {"x": x}}
+
+        def converse(client):
+            value = client.call("ask")
+            with client.listen(uris=["note://x"]) as changes:
+                server.resource_updated("note://x")
+                change = next(changes)
+            return value, change["method"], change["params"]["uri"]
+
+        with Client(
+            server,
+            version=version,
+            trace=trace,
+            on_elicit=functools.partial(answer, "ada"),
+        ) as client:
+            recorded = converse(client)
+        assert recorded[::2] == ("ada", "note://x")
+        target = replayed(trace, over)
+        with Client(
+            target,
+            stderr=None,
+            on_elicit=functools.partial(answer, "bob"),
+            validate=False,
+        ) as client:
+            # Its ids are others from here on.
+            with pytest.raises(McpError):
+                client.request("vendor/thing")
+            assert converse(client) == recorded
+        assert questions == ["Who?", "Who?"]
+
     @staticmethod
     def run_otel(**variables):
         script = os.path.join(HERE, "examples", "otel.py")
