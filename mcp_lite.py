@@ -1368,9 +1368,12 @@ class Method:
         self.sender = sender
         self.kind = kind
         self.name = name
-        for trait, value in traits.items():
-            assert hasattr(Method, trait), trait
-            setattr(self, trait, value)
+        assert traits.keys() <= vars(Method).keys(), traits
+        # A row has all of them itself: what stands in a class is found more slowly, and
+        # each request looks at many.
+        own = {key: each for key, each in vars(Method).items() if key[0] != "_"}
+        del own["is_in"]
+        vars(self).update(own, **traits)
 
     def is_in(self, version: str) -> bool:
         """Whether a revision has it."""
@@ -5336,6 +5339,8 @@ ENCODED_HEADERS = ("Mcp-Name", "Mcp-Param-")
 
 def is_mirrored(text: str, value: object) -> bool:
     """Whether Mcp-Name, or an Mcp-Param, says this value, to whoever reads it."""
+    if text == value and text.isascii() and text.isidentifier():
+        return True  # as most names do: nothing is encoded in these characters
     told = _decode_header(text)
     if told is None:
         return False
@@ -5528,11 +5533,6 @@ def parse_trailer(line: bytes) -> bool:
 # what it means. A request is registered before anybody works on it, and ends when it is
 # popped: where two race, the dict decides, and only the winner speaks.
 
-# Who has sent a message over HTTP: the claims of the token, if there is one; and the
-# headers, their names in lower case.
-Caller = namedtuple("Caller", "auth headers")
-NOBODY = Caller(None, {})
-
 
 class Request:
     """One request of the peer's, from its admission to its end.
@@ -5563,9 +5563,11 @@ class Request:
     # its thread.
     share: Any = None
     worker: int | None = None
-    # Over HTTP: who has sent it, what its answer is written to; and what is kept for it
-    # in bytes, if it lasts longer than its POST.
-    caller = NOBODY
+    # Over HTTP: who has sent it, that is the claims of the token, if there is one, and
+    # the headers, their names in lower case; what its answer is written to; and what is
+    # kept for it in bytes, if it lasts longer than its POST.
+    auth: Json | None = None
+    headers: dict[str, str] = {}
     stream: Any = None
     kept = 0
 
@@ -5674,10 +5676,12 @@ class Batch:
     What changes is guarded by the connection's lock.
     """
 
-    def __init__(self, stream: Any = None, caller: Caller = NOBODY) -> None:
-        # Over HTTP, as each Request in it has them.
-        self.stream = stream
-        self.caller = caller
+    # Over HTTP, as each Request in it has them.
+    stream: Any = None
+    auth: Json | None = None
+    headers: dict[str, str] = {}
+
+    def __init__(self) -> None:
         self.is_read = False
         self.open: list[Request] = []
         # Encoded; what was cancelled has none.
@@ -5691,7 +5695,8 @@ class Batch:
 
     def add(self, request: Request) -> None:
         """Take a request that is in flight; for a notification, nobody will wait."""
-        request.caller = self.caller
+        request.auth = self.auth
+        request.headers = self.headers
         if not request.is_notification:
             request.batch = self
             request.stream = self.stream
@@ -6571,7 +6576,7 @@ class Outbox:
         self._lock = lock
         self._lines: list[bytes] = []
 
-    def __len__(self) -> int:
+    def count(self) -> int:
         """How many lines wait."""
         return len(self._lines)
 
@@ -7170,6 +7175,7 @@ class Connection:
         max_workers: int = MAX_WORKERS,
         max_message: int = MAX_MESSAGE,
         trace: Talk | None = None,
+        outbox: Outbox | None = None,
     ) -> None:
         self.protocol = protocol
         self.endpoint = endpoint
@@ -7184,7 +7190,7 @@ class Connection:
         self._pools: dict[str, Workers | Lane] = {}
         # What follows is guarded by _lock, and so is the end of a request.
         self._lock = threading.Lock()
-        self._outbox = Outbox(self._lock)
+        self._outbox = outbox or Outbox(self._lock)
         # Who waits, the oldest first.
         self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions.
@@ -7360,7 +7366,7 @@ class Connection:
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve these requests. Never blocks."""
         # Who asks on and on, and reads no answers, would fill our memory.
-        if len(self._outbox) >= MAX_BACKLOG:
+        if self._outbox.count() >= MAX_BACKLOG:
             self._lose_output(
                 OSError(f"{MAX_BACKLOG} answers wait, and the peer does not read")
             )
@@ -7823,8 +7829,9 @@ class Connection:
             self.fail_pending(error)
         # Not before: a pool that is made then drops what on_cancel() was given.
         self.state = self.OVER
-        for pool in list(self._pools.values()):
-            pool.close(seconds)
+        if self._pools:
+            for pool in list(self._pools.values()):
+                pool.close(seconds)
         if self._errands is not None:
             self._errands.close(seconds)
 
@@ -8468,7 +8475,7 @@ class Context:
         self.client_info = request.client_info
         self.client_capabilities = request.capabilities
         self.session_id = connection.session_id
-        self.auth = request.caller.auth
+        self.auth = request.auth
         self._connection = connection
         self._request = request
         self._signer = signer
@@ -8543,7 +8550,7 @@ class Context:
     @property
     def headers(self) -> dict[str, str]:
         """Those of the HTTP request, their names in lower case; {} elsewhere."""
-        return dict(self._request.caller.headers)
+        return dict(self._request.headers)
 
     # Cancellation: basic/patterns/cancellation.md
 
@@ -10480,6 +10487,9 @@ class Shell:
     # Set by the endpoint: whose exchanges it carries, as far as it has seen.
     party: Party | None = None
 
+    # Set by the endpoint: nothing is wrong with the head of the latest exchange.
+    head_is_right = False
+
     # Set by the endpoint: no other exchange may follow this one on its connection. That
     # is before start(), so that the client can be told, or before answer() returns.
     close_connection = False
@@ -10539,6 +10549,9 @@ class Exchange:
     # What shows it, if it is to be shown.
     trace: Talk | None = None
 
+    # Set by the shell: its head is that of the one before, byte by byte.
+    is_repeated = False
+
     state = OPENING
     # How much of its body was read.
     size = 0
@@ -10583,11 +10596,6 @@ class Exchange:
         # its wait(seconds) would hold up Ctrl-C, and with WSGI this may be the main
         # thread.
         self._finished: SimpleQueue[None] = SimpleQueue()
-
-    @property
-    def caller(self) -> Caller:
-        """Who asks."""
-        return Caller(self.auth, self.headers)
 
     @property
     def head_size(self) -> int:
@@ -10684,6 +10692,8 @@ class Exchange:
 
     def _merge(self, headers: dict[str, str]) -> dict[str, str]:
         """These headers and the extra ones, but none that would begin another line."""
+        if headers is _JSON and not self.extra:
+            return dict(headers)
         return {
             name: value
             for name, value in {**headers, **self.extra}.items()
@@ -10795,6 +10805,10 @@ class Party:
         self.workers = Budget(workers.limit, workers, fair=True)
 
 
+# Of a stream to which no client comes back.
+_NONE_SENT: deque[_Event] = deque(maxlen=0)
+
+
 class Stream:
     """What answers one HTTP request: JSON if the result comes first, else events.
 
@@ -10868,7 +10882,7 @@ class Stream:
         if exchange is not None:
             exchange.stream = self
         # (number, message, what it takes of a budget)
-        self._sent: deque[_Event] = deque()
+        self._sent: deque[_Event] = _NONE_SENT if replay is None else deque()
         self._waiting: deque[_Event] = deque()
 
     def add_locked(self, message: bytes) -> int:
@@ -11145,6 +11159,9 @@ _ANSWER_STATUS = {
 # From this revision on, a stream of a session begins with an empty event, so that a
 # client knows from the start how to come back to it.
 _PRIMED_SINCE = "2025-11-25"
+# A stream has what waits to be written, and an exchange writes it.
+_NO_TRANSPORT = Transport()
+_NO_OUTBOX = Outbox(threading.Lock())
 
 
 class HttpConnection(Connection):
@@ -11173,10 +11190,11 @@ class HttpConnection(Connection):
         super().__init__(
             Protocol("server", http.server.capabilities, http.server.extension_row),
             http.server,
-            Transport(),
+            _NO_TRANSPORT,
             name="mcp-http-worker",
             log=http.log,
             max_workers=http.max_workers,
+            outbox=_NO_OUTBOX,
         )
         self._http = http
         self.session_id = session_id
@@ -11343,6 +11361,8 @@ class HttpConnection(Connection):
             return
         event = self.protocol.receive(message)
         if isinstance(event, Request):
+            event.auth = exchange.auth
+            event.headers = exchange.headers
             self._check_request(event, exchange)
         if isinstance(event, Request) and not self.one_stream:
             self._serve_request(event, exchange)
@@ -11377,7 +11397,6 @@ class HttpConnection(Connection):
 
     def _keep_request(self, request: Request, exchange: Exchange) -> None:
         """Count a request that lasts longer than its exchange. Raises HttpError."""
-        request.caller = exchange.caller
         size = exchange.size + exchange.head_size
         if not self.budget.take(size):
             self.protocol.end(request)
@@ -11411,7 +11430,10 @@ class HttpConnection(Connection):
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
         # In HTTP+SSE, the answers go where all goes.
         stream = None if self.one_stream else self.open_stream(exchange)
-        batch = Batch(stream, exchange.caller)
+        batch = Batch()
+        batch.stream = stream
+        batch.auth = exchange.auth
+        batch.headers = exchange.headers
         has_answers = False
         try:
             requests = self._receive_batch(messages, batch)
@@ -11434,7 +11456,6 @@ class HttpConnection(Connection):
         self.flush()
 
     def _serve_request(self, request: Request, exchange: Exchange) -> None:
-        request.caller = exchange.caller
         if request.is_notification:
             exchange.send(202, {})
         else:
@@ -11937,7 +11958,8 @@ class HttpEndpoint:
             if exchange.state == exchange.OPENING:
                 with suppress(OSError):
                     exchange.send(500, {})
-        log_access(self.log, exchange)
+        if "logging" in sys.modules:
+            log_access(self.log, exchange)
 
     def _party_of(self, exchange: Exchange) -> Party:
         """Who asks."""
@@ -11969,6 +11991,11 @@ class HttpEndpoint:
     # Admission, by the head alone: nothing of the body is read.
     def _admit(self, exchange: Exchange) -> Callable[[Exchange], None]:
         """What answers this request, if it may be made at all. Raises HttpError."""
+        if exchange.is_repeated and exchange.shell.head_is_right:
+            # A client says the same again and again: only tokens end.
+            exchange.auth = self.admission.authorize(exchange.headers)
+            return self._post
+        exchange.shell.head_is_right = False
         path = exchange.path
         route = self._routes.get(path.rstrip("/"), self._routes.get(None, {}))
         serve = route.get(exchange.method)
@@ -11998,8 +12025,12 @@ class HttpEndpoint:
 
     # POST: basic/transports/streamable-http.md#sending-messages
     def _post(self, exchange: Exchange) -> None:
-        exchange.check_accept(JSON_TYPE, EVENT_TYPE)
-        exchange.check_type()
+        shell = exchange.shell
+        if not shell.head_is_right:
+            exchange.check_accept(JSON_TYPE, EVENT_TYPE)
+            exchange.check_type()
+            # What may be said to a page elsewhere is found out each time.
+            shell.head_is_right = not exchange.extra
         version = exchange.headers.get("mcp-protocol-version", "")
         may_be_legacy = version in _SESSION_VERSIONS and not self._stateless
         session = None
@@ -12018,7 +12049,7 @@ class HttpEndpoint:
             envelope = object_or_empty(message)
             connection = self._legacy_connection(envelope, version, session, exchange)
 
-        self._serve(connection, exchange, partial(connection.take, message, exchange))
+        self._serve(connection, exchange, connection.take, message, exchange)
 
         # An `initialize` that was refused has opened nothing.
         if connection.session_id is not None and not connection.protocol.version:
@@ -12127,16 +12158,21 @@ class HttpEndpoint:
                 raise HeaderMismatch(f"{name}: {told}, but {given} in the body{why}")
 
     def _serve(
-        self, connection: HttpConnection, exchange: Exchange, begin: Job
+        self,
+        connection: HttpConnection,
+        exchange: Exchange,
+        begin: Callable[..., None],
+        *given: object,
     ) -> None:
-        """Begin an answer, and keep this thread until nothing more will be written.
+        """Begin an answer by begin(*given), and keep this thread until nothing more
+        will be written.
 
-        Mostly all is there when `begin` returns; subscriptions/listen stays open.
+        Mostly all is there when that returns; subscriptions/listen stays open.
         """
         self._serving[exchange] = connection
         had_to_wait = False
         try:
-            begin()
+            begin(*given)
             had_to_wait = not exchange.is_finished()
             if had_to_wait and connection.listens(exchange):
                 self._add_listener(exchange, connection)
@@ -12624,6 +12660,7 @@ class _SocketShell(Shell, _RequestHandler):
             if not came:
                 self.close_connection = True  # the client has hung up
                 return
+            before = self._head
             head = self._head = self._read_head(came)
         except HttpError as error:
             self._refuse(error)
@@ -12633,6 +12670,7 @@ class _SocketShell(Shell, _RequestHandler):
         self.close_connection = head.last
         self._left = float("inf") if head.size is None else head.size
         exchange = Exchange(self, head.method, head.target, head.fields)
+        exchange.is_repeated = head is before
         self.server.endpoint.answer(exchange)
         if self._left:
             self._skip_body()
@@ -12790,7 +12828,7 @@ class _SocketShell(Shell, _RequestHandler):
             self.close_connection = True
         if self.close_connection or early:
             headers["Connection"] = "close"
-        fields = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
+        fields = "\r\n".join(map(": ".join, headers.items()))
         head = f"HTTP/1.1 {_status_line(status)}\r\n{fields}\r\n\r\n"
         self._send(head.encode("latin-1", "replace") + (body or b""))
         if early:

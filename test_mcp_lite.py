@@ -12237,6 +12237,29 @@ class TestHttpServer:
         assert found.startswith(b"HTTP/1.1 %d " % status)
         assert b"100 Continue" not in found and b"\r\nConnection: close" in found
 
+    def test_a_head_that_comes_again_lets_in_no_more(self, server):
+        """The same head, again on one connection, is refused again, or served as long
+        as its token is good; and pages of other origins may read each answer.
+        """
+        lines = ["Mcp-Name: greet", "Authorization: Bearer x"]
+        call = head_of(call_tool("greet", name="Bo"), *lines)
+        evil = call.replace(b"localhost", b"evil.example")
+        other = call.replace(b"application/json", b"text/plain")
+        page = call.replace(
+            b"Authorization", b"Origin: https://a.example\r\nAuthorization"
+        )
+        claims = [{"sub": "ada"}] * 9
+        with server.start_http(
+            verify=lambda token: claims.pop() if claims else None,
+            allowed_origins=["https://a.example"],
+        ) as http:
+            requests = [call, call, evil, evil, call, call, other, other]
+            requests += [page, page, call, call]
+            found = raw_http(http.port, b"".join(requests), b" 401 ")
+        statuses = re.findall(rb"HTTP/1\.1 ([0-9]+) ", found)
+        assert b" ".join(statuses) == b"200 200 403 403 200 200 415 415 200 200 200 401"
+        assert found.count(b"Access-Control-Allow-Origin: https://a.example") == 2
+
     def test_a_short_body_that_nobody_wants_is_skipped(self, server):
         """Whoever is refused can go on with the same connection."""
         call = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
