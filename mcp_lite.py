@@ -18725,7 +18725,11 @@ def read_target(target: Any) -> Any:
 
 def _kind_of(value: object) -> str:
     """What stands in an error text for what may be a secret."""
-    return type(value).__name__
+    kind = type(value)
+    # Of another copy of this file, say, it is another Server.
+    if kind.__module__ not in (__name__, "builtins"):
+        return f"{kind.__module__}.{kind.__name__}"
+    return kind.__name__
 
 
 def _read_members(target: Mapping[str, Any]) -> Any:

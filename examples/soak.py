@@ -56,6 +56,13 @@ FORM = {
 # has no such one, they stay away.
 FOE = "127.0.0.2"
 CHILD = [sys.executable, os.path.abspath(__file__), "--serve"]
+HTTP_CHILD = [*CHILD[:-1], "--serve-http"]
+# Seconds that it gives to what it has begun; more than a nap, also on a busy machine.
+GRACE = 3.0
+# What tells a server to end, as `docker stop` and Ctrl-C do; and what asks nobody.
+# Windows has none of it: what is called SIGTERM there asks nobody.
+POLITE_ENDS = [signal.SIGTERM, signal.SIGINT] if os.name == "posix" else []
+ENDS = [*POLITE_ENDS, getattr(signal, "SIGKILL", signal.SIGTERM)]
 # What no answer is equal to.
 NEVER = object()
 
@@ -79,6 +86,13 @@ def ask(kind: str, text: str, ctx: Context) -> str:
     for n in "12":
         said += ctx.sample(n + text)["content"]["text"]
     return said
+
+
+def nap(token: str, ctx: Context) -> str:
+    # Who hears it knows that the call has begun.
+    ctx.warning(token)
+    ctx.sleep(0.2)
+    return token
 
 
 def fail(text: str) -> None:
@@ -111,7 +125,7 @@ def build_server(running):
         server.resource_updated(uri)
         return tool
 
-    for tool in (tell, ask, wait, fail, change, whoami):
+    for tool in (tell, ask, nap, wait, fail, change, whoami):
         server.add_tool(tool)
     server.add_tool(wait, name="overdue", timeout=0.02)
     server.add_tool(lambda a, b: a + b, name="add")
@@ -209,7 +223,7 @@ class Gone(Exception):
 class Visit:
     """A client's stay: it connects, does this and that, and leaves, politely or not."""
 
-    def __init__(self, soak, place, version, dice):
+    def __init__(self, soak, place, version, dice, url=None):
         self.soak = soak
         self.place = place
         self.dice = dice
@@ -221,6 +235,7 @@ class Visit:
             "memory": soak.server,
             "stdio": CHILD,
             "http": soak.url,
+            "ends": url,
             "sse": soak.url.replace("/mcp", "/sse"),
         }
         self.client = Client(
@@ -414,11 +429,16 @@ class Visit:
         self.settle("complete", complete, completions)
         self.settle("get_prompt", messages, [{"role": "user", "content": review}])
 
-    def burst(self):
+    def start_echoes(self):
+        """Some calls in flight: [(what it is to answer, call)]."""
         calls = []
         for _ in range(self.dice.choice((2, 10, 40))):
             text = self.token()
             calls.append((text, self.client.start_call("echo", {"text": text})))
+        return calls
+
+    def burst(self):
+        calls = self.start_echoes()
         self.dice.shuffle(calls)
         for text, call in calls:
             self.collect(call, text)
@@ -465,20 +485,30 @@ class Visit:
         thread.join()
         self.call("add", NEVER, ConnectionClosed, a=1, b=1)
 
-    def kill(self):
-        """A server that is killed, or exits, can be started anew."""
+    def end_the_server(self):
+        """A server that is killed, exits, or is told to end can be started anew."""
         number = int(self.client.call("whoami").split()[0])
-
-        def kill_it():
-            os.kill(number, getattr(signal, "SIGKILL", signal.SIGTERM))
 
         def have_it_exit():
             self.call("leave", NEVER, ConnectionClosed)
 
-        self.end(self.dice.choice((kill_it, have_it_exit)))
+        ways = [functools.partial(os.kill, number, each) for each in ENDS]
+        self.end(self.dice.choice((have_it_exit, *ways)))
         self.call("add", NEVER, ConnectionClosed, a=1, b=1)
         self.client.close()
         self.connect()
+
+    def stop_the_server(self):
+        """A server that is stopped for a while, by Ctrl-Z say, answers later."""
+        number = int(self.client.call("whoami").split()[0])
+        os.kill(number, signal.SIGSTOP)
+        try:
+            calls = self.start_echoes()
+            self.soak.stop.wait(self.dice.choice((0, 0.1, 0.5)))
+        finally:
+            os.kill(number, signal.SIGCONT)
+        for text, call in calls:
+            self.collect(call, text)
 
     def lose_session(self):
         """The server forgets a session.
@@ -505,6 +535,7 @@ TOOLS = {
     "echo",
     "tell",
     "ask",
+    "nap",
     "wait",
     "overdue",
     "fail",
@@ -525,10 +556,12 @@ COMMON = [
 ]
 OPERATIONS = {
     "memory": COMMON,
-    "stdio": [*COMMON, Visit.kill],
+    "stdio": [*COMMON, Visit.end_the_server],
     "http": [*COMMON, Visit.lose_session],
     "sse": COMMON,
 }
+if hasattr(signal, "SIGSTOP"):
+    OPERATIONS["stdio"].append(Visit.stop_the_server)
 # What a visit ends with.
 LEAVINGS = (Visit.look_around, Visit.close_with_calls_in_flight)
 
@@ -799,6 +832,53 @@ def restarts(soak, dice):
         soak.restart()
 
 
+def ends(soak, dice):
+    """HTTP servers of their own that are told to end while they are at work.
+
+    SIGTERM: what has begun is answered, if it takes less than the grace. SIGINT: it is
+    answered, or fails. Either way the program ends by itself.
+    """
+    while not soak.stop.wait(dice.uniform(0.5, 2.0)):
+        with subprocess.Popen(HTTP_CHILD, stderr=subprocess.PIPE) as child:
+            try:
+                # "soak: URL (Ctrl-C ends it)"
+                url = child.stderr.readline().decode().split()[1]
+                end_at_work(soak, dice, child, url)
+                if child.wait(PATIENCE) != 0:
+                    soak.book(loss=f"a server ended with {child.returncode}")
+            except subprocess.TimeoutExpired:
+                soak.book(loss="an HTTP server does not end when it is told to")
+            finally:
+                child.kill()
+
+
+def end_at_work(soak, dice, child, url):
+    """Naps in flight, and calls that last; then the signal."""
+    visit = Visit(soak, "ends", dice.choice(VERSIONS), dice, url)
+    with contextlib.suppress(Gone), contextlib.closing(visit.client) as client:
+        visit.connect()
+        visit.settle("set_log_level", visit.log_all, None)
+        naps = []
+        for _ in range(dice.choice((1, 5))):
+            token = visit.token()
+            naps.append((token, client.start_call("nap", {"token": token})))
+        for _ in naps:
+            visit.logged.get(timeout=PATIENCE)
+        calls = [(NEVER, client.start_call("wait")) for _ in naps]
+        end = dice.choice(POLITE_ENDS)
+        child.send_signal(end)
+        if end == signal.SIGTERM:
+            for token, call in naps:
+                visit.collect(call, token)
+        else:
+            calls += naps
+        child.wait(PATIENCE)
+        # A client of a session would wait for its server to come back.
+        client.close()
+        for right, call in calls:
+            visit.collect(call, right, (ConnectionError, Cancelled))
+
+
 def run(soak, job, *arguments):
     """A job, on its thread, with dice of its own. One that fails is a loss."""
     dice = random.Random(f"{soak.seed} {job.__name__} {arguments}")
@@ -888,6 +968,8 @@ def start_workers(soak):
     places = ("memory", "stdio", "http", "sse", "http", "memory", "stdio", "http")
     jobs = [(visits, place, turn) for turn, place in enumerate(places)]
     jobs += [(hang_ups,), (slow_readers,), (restarts,), (foes,), (stdio_foes,)]
+    if POLITE_ENDS:
+        jobs.append((ends,))
     workers = []
     for job in jobs:
         name = f"soak {job}"
@@ -992,5 +1074,7 @@ def main():
 if __name__ == "__main__":
     if "--serve" in sys.argv:
         build_server([]).run()
+    elif "--serve-http" in sys.argv:
+        build_server([]).run("http", port=0, grace=GRACE)
     else:
         sys.exit(main())
