@@ -23871,6 +23871,424 @@ class TestLessons:
                 assert room in rooms
 
 
+class Browser:
+    """Headless Chromium with one page, driven by its DevTools protocol over a pipe."""
+
+    NAMES = ("chromium", "chromium-browser", "google-chrome")
+    PROGRAM = next(filter(None, map(shutil.which, NAMES)), None)
+    # It reads commands from descriptor 3, and writes to 4.
+    START = (
+        "import os, sys; os.dup2(int(sys.argv[1]), 13); os.dup2(int(sys.argv[2]), 14);"
+        "os.dup2(13, 3); os.dup2(14, 4); os.execv(sys.argv[3], sys.argv[3:])"
+    )
+
+    def __init__(self, folder):
+        commands, self.commands = os.pipe()
+        self.answers, answers = os.pipe()
+        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+        flags += ["--disable-dev-shm-usage", f"--user-data-dir={folder}"]
+        flags += ["--remote-debugging-pipe", "about:blank"]
+        start = [sys.executable, "-c", self.START, str(commands), str(answers)]
+        self.process = subprocess.Popen(
+            [*start, self.PROGRAM, *flags],
+            pass_fds=[commands, answers],
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(commands)
+        os.close(answers)
+        self.ids = itertools.count(1)
+        self.rest = b""
+        self.about = {}
+        # What went wrong in the page.
+        self.errors = []
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
+        self.about = {"sessionId": attached["sessionId"]}
+        self.ask("Runtime.enable")
+
+    def ask(self, method, **params):
+        id = next(self.ids)
+        command = {"id": id, "method": method, "params": params, **self.about}
+        os.write(self.commands, json.dumps(command).encode() + b"\0")
+        while True:
+            message = self.read()
+            if message.get("method") == "Runtime.exceptionThrown":
+                self.errors.append(message)
+            if message.get("id") == id:
+                return message["result"]
+
+    def read(self):
+        while b"\0" not in self.rest:
+            assert select.select([self.answers], [], [], SECONDS)[0]
+            data = os.read(self.answers, 1 << 20)
+            assert data, "the browser has ended"
+            self.rest += data
+        line, _, self.rest = self.rest.partition(b"\0")
+        return json.loads(line)
+
+    def run(self, script):
+        told = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in told, told
+        return told["result"].get("value")
+
+    def until(self, script):
+        """Wait until this is true in the page."""
+        eventually(lambda: self.run(script))
+
+    def press(self, key):
+        code = {"Enter": 13, "Tab": 9}[key]
+        about = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        text = {"text": "\r"} if key == "Enter" else {}
+        self.ask("Input.dispatchKeyEvent", type="keyDown", **about, **text)
+        self.ask("Input.dispatchKeyEvent", type="keyUp", **about)
+
+    def type(self, text):
+        self.ask("Input.insertText", text=text)
+
+    def tab_to(self, selector):
+        """Press Tab until the focus is there."""
+        for _ in range(60):
+            if self.run(f"document.activeElement.matches({json.dumps(selector)})"):
+                return
+            self.press("Tab")
+        raise AssertionError(f"no Tab leads to {selector}")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(SECONDS)
+        os.close(self.commands)
+        os.close(self.answers)
+
+
+class TestInspector:
+    """examples/inspector.py: its door, its conversations, its page."""
+
+    MARKUP = "<img src=x onerror=\"document.title='owned'\"></script><b>&amp;"
+
+    @pytest.fixture
+    def page(self):
+        """The server of its page, without a target."""
+        path = os.path.join(HERE, "examples", "inspector.py")
+        spec = importlib.util.spec_from_file_location("inspector", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        with module.PageServer(module.Inspector()) as page:
+            thread = threading.Thread(target=page.serve_forever, args=(0.05,))
+            thread.start()
+            yield page
+            page.inspector.close()
+            page.shutdown()
+            thread.join()
+
+    @pytest.fixture
+    def browser(self, tmp_path):
+        if os.name != "posix" or Browser.PROGRAM is None:
+            pytest.skip("wants Chromium")
+        browser = Browser(tmp_path)
+        yield browser
+        browser.close()
+
+    @staticmethod
+    def send(page, method="POST", path="/api/names", body=b"{}", **headers):
+        """(status, headers, body) of a request that is the page's own, but for these
+        headers, of which None is left out."""
+        own = {
+            "Host": f"127.0.0.1:{page.server_port}",
+            "Origin": f"http://127.0.0.1:{page.server_port}",
+            "Content_Type": "application/json",
+            "Content_Length": str(len(body)),
+            "X_Token": page.token,
+            **headers,
+        }
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", page.server_port, timeout=SECONDS
+        )
+        connection.putrequest(method, path, skip_host=True)
+        for name, value in own.items():
+            if value is not None:
+                connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders(body)
+        with contextlib.closing(connection):
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+
+    def ask(self, page, name, **asked):
+        status, _, body = self.send(
+            page, path=f"/api/{name}", body=json.dumps(asked).encode()
+        )
+        return status, json.loads(body)
+
+    def follow(self, page, wanted):
+        """What the page shows, by kind and number, once wanted(that) is true."""
+        shown = {}
+        after = 0
+        until = time.monotonic() + SECONDS
+        while not wanted(shown):
+            assert time.monotonic() < until, shown
+            _, news = self.ask(page, "poll", after=after)
+            after = news["version"]
+            for kind, number, value in news["changes"]:
+                shown[kind, number] = value
+        return shown
+
+    def test_the_door(self, page):
+        """Only who has the token, and is no other site's page, is let in; and then the
+        policy lets nothing run, or leave, but what belongs to the page."""
+        path = f"/?token={page.token}"
+        status, headers, body = self.send(page, "GET", path, X_Token=None, Origin=None)
+        assert status == 200 and b"<h1>MCP inspector</h1>" in body
+        policy = headers["Content-Security-Policy"]
+        [nonce] = set(re.findall("'nonce-([^']+)'", policy))
+        assert body.count(f'nonce="{nonce}"'.encode()) == 2
+        assert "default-src 'none'" in policy and "unsafe" not in policy
+        assert not re.search(rb"innerHTML|insertAdjacentHTML|document\.write", body)
+        again = self.send(page, "GET", path, X_Token=None)[1]
+        assert nonce not in again["Content-Security-Policy"]
+
+        assert self.send(page)[0] == 200
+        port = page.server_port
+        wrong = [
+            {"X_Token": None},
+            {"X_Token": "guessed"},
+            {"Host": f"evil.example:{port}"},
+            {"Host": "127.0.0.1:1"},
+            {"Host": None},
+            {"Origin": "http://evil.example"},
+            {"Origin": f"http://localhost:{port}"},
+            {"Origin": "null"},
+            {"Origin": None},
+            {"method": "GET", "path": "/"},
+            {"method": "GET", "path": "/?token=guessed"},
+            {"method": "GET", "path": path, "Host": "evil.example"},
+            {"method": "GET", "path": path, "Origin": "http://evil.example"},
+        ]
+        for each in wrong:
+            assert self.send(page, **each)[0] == 403, each
+        assert self.send(page, Content_Type="text/plain")[0] == 415
+        assert self.send(page, path="/api/__init__")[0] == 404
+        assert self.send(page, body=b"[")[0] == 400
+        assert self.send(page, Content_Length=str(5 << 20))[0] == 413
+
+    @staticmethod
+    def bakery():
+        server = Server("bakery", instructions="Bread.")
+
+        @server.tool
+        def bake(loaf: str, ctx: Context) -> dict:
+            ctx.progress(1, 2, "half")
+            answer = ctx.elicit("Who are you?", FORM)
+            return {"loaf": loaf, "for": answer["content"]}
+
+        @server.tool
+        def wait(ctx: Context) -> str:
+            ctx.sleep(SECONDS * 10)
+
+        @server.resource("bread://rye")
+        def rye() -> str:
+            return "dark"
+
+        @server.prompt
+        def praise(bread: str) -> str:
+            return f"Praise {bread}."
+
+        return server
+
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_a_conversation(self, page, version):
+        """What the server lists, does, tells and asks comes to the page, and answers
+        go back; several calls at a time; what is over asks nothing."""
+
+        def ended(shown, job):
+            return shown.get(("job", job), {}).get("state") in ("done", "failed")
+
+        with self.bakery().start_http() as http:
+            assert self.ask(page, "start", kind="tool", title="", params={})[0] == 400
+            asked = {"target": http.url, "version": version}
+            assert self.ask(page, "connect", **asked)[0] == 200
+            shown = self.follow(page, lambda shown: ("list", "prompts") in shown)
+            assert shown["connection", 0]["version"] == version
+            tools = shown["list", "tools"]["items"]
+            assert [tool["name"] for tool in tools] == ["bake", "wait"]
+
+            def start(kind, **params):
+                told = self.ask(page, "start", kind=kind, title="", params=params)[1]
+                return told["job"]
+
+            waiting = start("tool", name="wait")
+            baking = start("tool", name="bake", arguments={"loaf": "rye"})
+
+            def question(shown):
+                return [key[1] for key in shown if key[0] == "question" and shown[key]]
+
+            shown = self.follow(page, question)
+            [number] = question(shown)
+            answer = {"action": "accept", "content": {"name": 1}}
+            status, told = self.ask(page, "answer", question=number, answer=answer)
+            assert status == 400 and "name: expected string" in told["error"]
+            answer["content"]["name"] = "Ada"
+            assert self.ask(page, "answer", question=number, answer=answer)[0] == 200
+            shown = self.follow(page, lambda shown: ended(shown, baking))
+            assert shown["job", baking]["result"]["structuredContent"] == {
+                "loaf": "rye",
+                "for": {"name": "Ada", "age": 7},
+            }
+            assert not question(shown)
+            assert shown["progress", baking]["message"] == "half"
+            assert shown["job", waiting]["state"] == "running"
+            wire = [value for key, value in shown.items() if key[0] == "wire"]
+            calls = [each for each in wire if each["title"] == "tools/call bake"]
+            assert calls and "function" in calls[0]["note"]
+
+            jobs = [
+                start("resource", uri="bread://rye"),
+                start("prompt", name="praise", arguments={"bread": "rye"}),
+                start("tool", name="cake"),
+            ]
+            assert self.ask(page, "cancel", job=waiting)[0] == 200
+            jobs.append(waiting)
+            shown = self.follow(
+                page, lambda shown: all(ended(shown, job) for job in jobs)
+            )
+            read, praised, missing, cancelled = (shown["job", job] for job in jobs)
+            assert read["result"]["contents"][0]["text"] == "dark"
+            assert "Praise rye." in json.dumps(praised["result"]["messages"])
+            assert "cake" in missing["error"]
+            assert cancelled["error"].startswith("Cancelled")
+
+            # Nobody waits for the answer any more.
+            baking = start("tool", name="bake", arguments={"loaf": "rye"})
+            self.follow(page, question)
+            self.ask(page, "cancel", job=baking)
+            self.follow(page, lambda shown: ended(shown, baking))
+            self.follow(page, lambda shown: not question(shown))
+            assert self.ask(page, "close")[0] == 200
+            shown = self.follow(page, lambda shown: ("connection", 0) in shown)
+            assert shown["connection", 0]["state"] == "over"
+
+    def test_targets_that_fail(self, page, tmp_path):
+        """One that is none, that nobody serves, or that dies: the page tells, and the
+        next one is reached."""
+        status, told = self.ask(page, "connect", target="ftp://there")
+        assert status == 400 and "expected http" in told["error"]
+
+        def is_over(shown):
+            return shown.get(("connection", 0), {}).get("state") == "over"
+
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
+        self.ask(page, "connect", target=url)
+        shown = self.follow(page, is_over)
+        assert "nobody listens" in shown["connection", 0]["why"]
+
+        script = tmp_path / "leaving.py"
+        script.write_text(
+            "import os, sys\n"
+            f"sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\n"
+            "server = Server('leaving')\n"
+            "server.tool(lambda: os._exit(3), name='leave')\n"
+            "server.run()\n"
+        )
+        self.ask(page, "connect", target=str(script))
+        self.follow(page, lambda shown: ("list", "prompts") in shown)
+        leave = {"name": "leave"}
+        self.ask(page, "start", kind="tool", title="leave", params=leave)
+        shown = self.follow(page, is_over)
+        assert "exit code 3" in shown["connection", 0]["why"]
+
+    def hostile(self):
+        """A server all of whose texts are markup."""
+        markup = self.MARKUP
+        server = Server("hostile", title=markup, instructions=markup)
+
+        @server.tool
+        def attack(text: str = "") -> list:
+            raise AssertionError("the middleware answers")
+
+        @server.middleware
+        def lie(ctx, method, params, call_next):
+            picture = base64.b64encode(b"<svg onload='alert(1)'/>").decode()
+            if method == "tools/list":
+                schema = {
+                    "type": "object",
+                    "title": markup,
+                    "required": [markup],
+                    "properties": {
+                        markup: {"type": "string", "description": markup},
+                        "__proto__": {"enum": [markup]},
+                    },
+                }
+                tool = {"name": markup, "description": markup, "inputSchema": schema}
+                annotations = {markup: markup}
+                return {**call_next(), "tools": [{**tool, "annotations": annotations}]}
+            if method == "tools/call":
+                blocks = [
+                    {"type": "text", "text": markup},
+                    {"type": "image", "mimeType": "image/svg+xml", "data": picture},
+                    {"type": "image", "mimeType": f'"{markup}', "data": markup},
+                    {
+                        "type": "resource_link",
+                        "uri": "javascript:alert(1)",
+                        "name": markup,
+                    },
+                    {"type": markup},
+                ]
+                structured = {"__proto__": markup, markup: [markup]}
+                return {"content": blocks, "structuredContent": structured}
+            return call_next()
+
+        return server
+
+    def test_a_hostile_server(self, page, browser):
+        """No text of a server becomes markup: not a name, a description, a schema, an
+        argument, or a result; a picture is shown only if it cannot be a program."""
+        with self.hostile().start_http() as http:
+            browser.ask("Page.navigate", url=page.url)
+            self.ask(page, "connect", target=http.url)
+            browser.until("document.querySelector('#list-tools li button') !== null")
+            browser.run("document.querySelector('#list-tools li button').click()")
+            markup = json.dumps(self.MARKUP)
+            shown = "document.querySelector('%s').textContent.includes(%s)"
+            for place in ("#list-tools", "#item h2", "#item .words", "#item form"):
+                assert browser.run(shown % (place, markup)), place
+            browser.run("document.querySelector('#item form').requestSubmit()")
+            browser.until("document.querySelector('#results .card.good') !== null")
+            browser.run(
+                "document.querySelectorAll('details').forEach(e => e.open = true)"
+            )
+            browser.until(shown % ("#results pre", markup))
+            browser.until(shown % ("#results .tree", markup))
+            assert browser.run(shown % ("#wire", '"<img src=x"'))
+            tags = "img, svg, b, iframe, object, a:not(.skip), script:not([nonce])"
+            assert browser.run(f"document.querySelectorAll('{tags}').length") == 0
+            assert browser.run("document.title") == "MCP inspector"
+            assert not browser.errors
+
+    def test_by_keyboard_alone(self, page, browser):
+        """From the URL of a server to a call, its question, and its result; which
+        another tab, or a reload, shows as well."""
+        with self.bakery().start_http() as http:
+            browser.ask("Page.navigate", url=page.url)
+            browser.until("document.activeElement?.id === 'target'")
+            browser.type(http.url)
+            browser.press("Enter")
+            browser.until("document.querySelector('#list-prompts') !== null")
+            browser.tab_to("#list-tools li:first-child button")
+            browser.press("Enter")
+            browser.tab_to("#item textarea")
+            browser.type("rye")
+            browser.press("Enter")
+            browser.until("document.activeElement.matches('.question textarea')")
+            browser.type("Ada")
+            browser.press("Enter")
+            result = "document.querySelector('#results .card.good')?.textContent"
+            browser.until(f"{result}?.includes('Ada')")
+            assert browser.run("document.querySelector('.question') === null")
+            browser.ask("Page.navigate", url=page.url)
+            browser.until(f"{result}?.includes('Ada')")
+            assert not browser.errors
+
+
 class TestReadme:
     """What README.md and the examples say works."""
 

@@ -113,6 +113,7 @@ class Board:
         self._version = 0
         # How often all was forgotten: a page that has seen less begins anew.
         self._epoch = 0
+        self._is_closed = False
 
     def put(self, kind, number, value):
         """Show this, on every page. Safe from any thread."""
@@ -136,13 +137,21 @@ class Board:
                 values.clear()
                 self._sizes[kind] = 0
 
+    def close(self):
+        """Let nobody wait any more."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
     def changes(self, after, patience):
         """What has changed after a version, as JSON: {"epoch", "version", "changes"}.
 
         Blocks until there is something, for so many seconds at most.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._version > after, patience)
+            self._changed.wait_for(
+                lambda: self._version > after or self._is_closed, patience
+            )
             news = []
             for values in self._values.values():
                 for version, text in reversed(values.values()):
@@ -420,53 +429,61 @@ class Session:
 
     def _explain(self, direction, message):
         """What a message is, what it is for, and the page of the specification."""
-        about = ""
         if isinstance(message, list):
             return {"title": f"a batch of {len(message)} messages"}
         if not isinstance(message, dict):
             return {"title": "not shown: it is too long, or no message"}
         number = message.get("id")
-        method = message.get("method")
-        if isinstance(method, str):
-            row = METHODS.get(method)
-            if isinstance(number, (str, int)):
-                self._asked[direction, number] = method
-            if len(self._asked) > MAX_OPEN:
-                self._asked.popitem(last=False)
-            note = row.purpose if row else "An extension's, or unknown."
-            about = self._name_in(row, message.get("params"))
-            kind = "notification" if number is None else "request"
+        number = number if isinstance(number, (str, int)) else None
+        if isinstance(message.get("method"), str):
+            told = self._explain_method(direction, number, message)
         else:
-            asker = "<--" if direction == "-->" else "-->"
-            key = (asker, number if isinstance(number, (str, int)) else None)
-            method = self._asked.pop(key, "")
-            row = METHODS.get(method)
-            has_failed = "error" in message
-            note = getattr(row, "setback" if has_failed else "outcome", "")
-            result = message.get("result")
-            if isinstance(result, dict) and "inputRequests" in result:
-                note = (
-                    "Not the answer yet: the server has questions. The client asks its "
-                    "user, and sends the request again, with the answers."
-                )
-            kind = "error" if has_failed else "result"
+            told = self._explain_answer(direction, number, message)
+        title, kind, note, row = told
         page = row.page if row else ""
-        params = message.get("params")
-        if isinstance(params, dict) and "inputResponses" in params:
-            note = "The same request once more, with the answers to its questions."
         return {
-            "title": f"{method} {about}"[:200],
+            "title": title[:200],
             "kind": kind,
             "note": note,
             "page": page,
-            "id": number if isinstance(number, (str, int)) else None,
+            "id": number,
         }
 
-    def _name_in(self, row, params):
-        """The tool, resource or prompt that a request is about."""
-        if row is None or not row.mirrored or not isinstance(params, dict):
-            return ""
-        return params.get(row.mirrored, "")
+    def _explain_method(self, direction, number, message):
+        """(title, kind, note, row of METHODS) of a request, or a notification."""
+        title = method = message["method"]
+        row = METHODS.get(method)
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        if number is not None:
+            self._asked[direction, number] = method
+        if len(self._asked) > MAX_OPEN:
+            self._asked.popitem(last=False)
+        if row is None:
+            return title, "", "The specification does not have this.", None
+        if row.mirrored in params:
+            # The tool, resource or prompt that it is about.
+            title = f"{method} {params[row.mirrored]}"
+        note = row.purpose
+        if "inputResponses" in params:
+            note = "The same request once more, with the answers to its questions."
+        return title, row.kind, note, row
+
+    def _explain_answer(self, direction, number, message):
+        """The same of an answer."""
+        asker = "<--" if direction == "-->" else "-->"
+        method = self._asked.pop((asker, number), "")
+        row = METHODS.get(method)
+        if "error" in message:
+            return method, "error", row.setback if row else "", row
+        result = message.get("result")
+        note = row.outcome if row else ""
+        if isinstance(result, dict) and "inputRequests" in result:
+            note = (
+                "Not the answer yet: the server has questions. The client asks its "
+                "user, and sends the request again, with the answers."
+            )
+        return method, "result", note, row
 
 
 # What the user can ask for.
@@ -507,6 +524,7 @@ class Inspector:
         with self._turn:
             if self._session is not None:
                 self._session.close()
+        self.board.close()
 
     def _open(self):
         if self._session is None:
@@ -822,6 +840,8 @@ nav li small { display: block; color: var(--faint); overflow: hidden;
 .card.good { border-left: 4px solid var(--good); }
 .question { background: var(--question); border-left: 4px solid var(--warn);
   margin: .6rem 1rem; }
+.question > * { max-width: 50rem; }
+.card > button { margin-top: .5rem; }
 #questions { max-height: 60vh; overflow: auto; flex: none; }
 .spread { display: flex; justify-content: space-between; gap: .6rem; align-items: baseline;
   flex-wrap: wrap; }
@@ -1434,7 +1454,8 @@ function presentTool(tool) {
     start("tool", tool.name, {name: tool.name, arguments: given}));
   const hint = form.querySelector(".text")
     && el("p", {class: "hint"}, "Enter calls it; Shift+Enter makes a new line.");
-  present(heading(tool, tool.name), hintsOf(tool), form, hint, folded("The tool as it is listed", tool));
+  present(heading(tool, tool.name), hintsOf(tool), form, hint,
+    folded("The tool as it is listed", tool));
 }
 
 function presentPrompt(prompt) {
@@ -1782,11 +1803,12 @@ function showWire(number, news) {
   const details = el("details", {}, el("summary", {},
     el("span", {"aria-hidden": "true"}, `${arrow} `), el("span", {class: "unseen"}, words),
     el("span", {class: "name"}, line(news.title || "unknown")),
-    el("span", {class: "hint"}, ` ${news.kind && news.kind !== "request" ? news.kind : ""} `
-      + `${news.id == null ? "" : "#" + line(news.id, 40)} ${news.size} bytes ${time}`)));
+    el("span", {class: "hint"}, news.kind === "request" ? " " : ` ${line(news.kind)} `,
+      news.id == null ? "" : `#${line(news.id, 40)} `, `${news.size.toLocaleString()} B`)));
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
     const isCut = news.size > news.text.length && news.text.length >= 65536;
+    details.append(el("p", {class: "hint"}, time));
     let inside = null;
     try { inside = tree(JSON.parse(news.text)); } catch { /* cut, or no JSON */ }
     if (isCut) details.append(el("p", {class: "hint"}, "The beginning alone:"));
@@ -1796,7 +1818,7 @@ function showWire(number, news) {
   node.append(details);
   if (news.note && !explained.has(news.note)) {
     explained.add(news.note);
-    node.append(el("p", {class: "note"}, `${news.note} [${news.page}]`));
+    node.append(el("p", {class: "note"}, news.note + (news.page ? ` [${news.page}]` : "")));
   }
   byId("wire").append(node);
 }
