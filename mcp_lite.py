@@ -123,7 +123,7 @@ In memory it is the same without the pipe; over HTTP, HttpTransport takes the pl
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
 The rooms, in reading order. Each uses only the rooms above it (a Call alone asks its
-Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first.
+Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10, 13, 14 at first.
      1. Vocabulary      revisions, `_meta` keys, and every limit with its reason
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        JSON-RPC: bytes to messages and back, the check of the envelope
@@ -136,32 +136,33 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10 and 13 at first
     10. Signatures      functions as tools: docstrings, arguments, results, URIs
     11. Framing         bytes to lines, events, HTTP heads; headers that mirror
     12. Protocol        one conversation without I/O, locks or clocks: what may come now
-    13. Threads         workers, timers, signals, waits that end, budgets, the log
-    14. Connection      the conversation with threads; the seams Transport and Endpoint
-    15. Questions       what a server may ask, which answers will do; requestState
-    16. Context         what a handler sees, how it asks the client, where it runs
-    17. stdio           streams, clean standard streams, a server as a child process
-    18. Transcript      what passes, shown to people, and what it is for
-    19. HTTP streams    one request and its answer; the seam Shell
-    20. HTTP sessions   conversations over HTTP, with a session or for one request
-    21. HTTP admission  who may ask, by the head of a request: host, origin, token
-    22. HTTP endpoint   one endpoint for every revision, and its status codes
-    23. WSGI            the endpoint behind a server of somebody else
-    24. HTTP server     the endpoint behind sockets of our own, with their deadlines
-    25. HTTP requests   a client's way to a server, and one request with its response
-    26. Token store     where tokens are kept: a file, a dict, two functions
-    27. Authorization   how a client is let in: what it shows, how it gets tokens
-    28. HTTP posts      a client's session, a message on its way, a stream it reads
-    29. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    30. Offers          what a server offers, and to whom; what is around its handlers
-    31. Features        the handlers of requests; who is told of changes
-    32. Server          what you register with, and run
-    33. Calls           a call with its rounds, a subscription; hearing and answering
-    34. Targets         URLs, scripts and commands, as what reaches a server
-    35. Client          probing, calling, paging
-    36. Many servers    config files, and several servers as one
-    37. Bridge          another server, offered in another era, on another transport
-    38. Command line    python3 mcp_lite.py ...: servers from a terminal
+    13. Budgets         what may be kept, or wait, in bytes; lines that go out
+    14. Threads         workers, timers, signals, waits that end, the log
+    15. Connection      the conversation with threads; the seams Transport and Endpoint
+    16. Questions       what a server may ask, which answers will do; requestState
+    17. Context         what a handler sees, how it asks the client, where it runs
+    18. stdio           streams, clean standard streams, a server as a child process
+    19. Transcript      what passes, shown to people, and what it is for
+    20. HTTP streams    one request and its answer; the seam Shell
+    21. HTTP sessions   conversations over HTTP, with a session or for one request
+    22. HTTP admission  who may ask, by the head of a request: host, origin, token
+    23. HTTP endpoint   one endpoint for every revision, and its status codes
+    24. WSGI            the endpoint behind a server of somebody else
+    25. HTTP server     the endpoint behind sockets of our own, with their deadlines
+    26. HTTP requests   a client's way to a server, and one request with its response
+    27. Token store     where tokens are kept: a file, a dict, two functions
+    28. Authorization   how a client is let in: what it shows, how it gets tokens
+    29. HTTP posts      a client's session, a message on its way, a stream it reads
+    30. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    31. Offers          what a server offers, and to whom; what is around its handlers
+    32. Features        the handlers of requests; who is told of changes
+    33. Server          what you register with, and run
+    34. Calls           a call with its rounds, a subscription; hearing and answering
+    35. Targets         URLs, scripts and commands, as what reaches a server
+    36. Client          probing, calling, paging
+    37. Many servers    config files, and several servers as one
+    38. Bridge          another server, offered in another era, on another transport
+    39. Command line    python3 mcp_lite.py ...: servers from a terminal
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -6024,7 +6025,223 @@ class Protocol:
 
 
 ###############################################################################
-# 13. Threads #################################################################
+# 13. Budgets #################################################################
+###############################################################################
+# What may be kept, or wait, for somebody: counted in bytes, and bounded. A Budget counts
+# what is there, a Share goes with what it was taken for, an Outbox has the lines that
+# wait to be written. Knows nothing of messages.
+class Budget:
+    """What may be had at once, bytes mostly: of a session, of who asks, of them all.
+
+    What is taken here counts as taken from the `parent`, too. A `fair` one gets no more
+    than it leaves there: alone, it has a half of its parent's; the more others want,
+    the less; and for who comes next there is always something left. A whole tree has
+    one lock, that of its root. It, and no other, may be taken while another one is
+    held: nothing else is done under it.
+    """
+
+    taken = 0
+    _closed = False
+
+    def __init__(
+        self, limit: int, parent: Budget | None = None, *, fair: bool = False
+    ) -> None:
+        self.limit = limit
+        self.parent = parent
+        self.fair = fair
+        self._lock: threading.Lock = parent._lock if parent else threading.Lock()
+
+    def take(self, size: int) -> bool:
+        """Count what is to be kept. False, and nothing is counted, if it is too much,
+        here or further up."""
+        with self._lock:
+            if not self._has_room_locked(size):
+                return False
+            self._add_locked(size)
+        return True
+
+    def has_room(self, size: int) -> bool:
+        """Whether so much could be taken now."""
+        with self._lock:
+            return self._has_room_locked(size)
+
+    def overdraw(self, size: int) -> None:
+        """Count what is kept in any case; until it is gone, nothing can be taken."""
+        with self._lock:
+            self._add_locked(size)
+
+    def give_back(self, size: int) -> None:
+        """Count as gone what was taken before."""
+        with self._lock:
+            self._add_locked(-size)
+
+    def give_back_all(self) -> None:
+        """Count all that was taken here as gone: whoever kept it has ended."""
+        with self._lock:
+            self._add_locked(-self.taken)
+
+    def close(self) -> None:
+        """The same, and for good: nothing is counted here any more."""
+        with self._lock:
+            if self.taken:
+                self._add_locked(-self.taken)
+            self._closed = True
+
+    def _has_room_locked(self, size: int) -> bool:
+        budget: Budget | None = self
+        while budget is not None:
+            wanted = budget.taken + size
+            parent = budget.parent
+            if wanted > budget.limit:
+                return False
+            if budget.fair and parent and wanted > parent.limit - parent.taken:
+                return False
+            budget = parent
+        return True
+
+    def _add_locked(self, size: int) -> None:
+        if self._closed:
+            return
+        budget: Budget | None = self
+        while budget is not None:
+            budget.taken += size
+            budget = budget.parent
+
+
+class SharedBudget(Budget):
+    """A Budget for what may be dropped, or forgotten: see Share."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        # What was left of shares, by any thread, and not counted as gone yet.
+        self._left: deque[int] = deque()
+
+    def share(self, size: int) -> Share | None:
+        """Take it for something that gives it back by itself. None if it is too much."""
+        while self._left:
+            with suppress(IndexError):
+                self.give_back(self._left.popleft())
+        return Share(self._left, size) if self.take(size) else None
+
+
+class Share:
+    """A part of a SharedBudget, kept beside what it was taken for, and gone with that.
+
+    So it is given back whether that is taken out, dropped, or left in a queue that
+    nobody reads any more.
+    """
+
+    __slots__ = ("_left", "_size")
+
+    def __init__(self, left: deque[int], size: int) -> None:
+        self._left = left
+        self._size = size
+
+    def __del__(self) -> None:
+        # It may run anywhere, also on a thread that has the lock of the budget.
+        self._left.append(self._size)
+
+
+def do_with(share: Share, job: Job) -> None:
+    """A job that has its share as long as it waits, or runs."""
+    job()
+
+
+def put_bounded(
+    inbox: SimpleQueue[Any], kind: str, item: object, size: int, budget: SharedBudget
+) -> int:
+    """Put (kind, item, its share of the budget), never blocking.
+
+    While MAX_QUEUED wait, or there is no room, the oldest that came this way is
+    dropped; and the item itself when none is left. Returns how many were.
+    """
+    dropped = 0
+    share = None
+    while inbox.qsize() >= MAX_QUEUED or not (share := budget.share(size)):
+        dropped += 1
+        try:
+            oldest = inbox.get_nowait()
+        except Empty:
+            return dropped
+        if len(oldest) == 2:
+            # It says how this ends: that stays, and nobody wants what comes after it.
+            inbox.put(oldest)
+            return dropped
+        # With its share, before there is another look.
+        del oldest
+    inbox.put((kind, item, share))
+    return dropped
+
+
+class _Droppable(bytes):
+    """A line that goes first where too many wait."""
+
+
+class Outbox:
+    """Lines that wait to be written: under no lock, and by one thread at a time.
+
+    What others add meanwhile that thread writes next, all in one: so nobody waits for a
+    turn, and a burst is few writes. What changes is guarded by `_lock`, its owner's.
+    """
+
+    # What the lines take, in bytes.
+    size = 0
+    # A thread is writing.
+    _writing = False
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._lines: list[bytes] = []
+
+    def count(self) -> int:
+        """How many lines wait."""
+        return len(self._lines)
+
+    def is_idle(self) -> bool:
+        """Whether all is written."""
+        return not (self._writing or self._lines)
+
+    def add_locked(self, data: bytes, droppable: bool) -> int:
+        """Queue a line. Returns how many were dropped for it, maybe itself."""
+        dropped = 0
+        size = len(data) + LINE_COST
+        if len(self._lines) >= MAX_QUEUED or self.size + size > MAX_UNSENT:
+            kept = [line for line in self._lines if type(line) is bytes]
+            dropped = len(self._lines) - len(kept)
+            self._lines = kept
+            self.size = sum(len(line) + LINE_COST for line in kept)
+            if droppable and self.size + size > MAX_UNSENT:
+                return dropped + 1
+        self._lines.append(_Droppable(data) if droppable else data)
+        self.size += size
+        return dropped
+
+    def clear_locked(self) -> None:
+        """Forget what waits."""
+        self._lines = []
+        self.size = 0
+
+    def flush(self, write: Callable[[list[bytes]], None]) -> None:
+        """Have write(lines) write what waits; or leave it to the thread that is writing
+        just now. It answers for itself."""
+        while self._lines:
+            with self._lock:
+                # Another thread may have taken it since.
+                if self._writing or not self._lines:
+                    return
+                lines = self._lines
+                self._lines = []
+                self.size = 0
+                self._writing = True
+            try:
+                write(lines)
+            finally:
+                with self._lock:
+                    self._writing = False
+
+
+###############################################################################
+# 14. Threads #################################################################
 ###############################################################################
 # Threads that come when there is work and go when there is none, waits that end in
 # time, and the way to Python's logging. Knows nothing of messages.
@@ -6066,32 +6283,6 @@ def renew_deadline(until: float, seconds: float) -> float:
     """A deadline; if it is over, one in so many seconds from now."""
     now = time.monotonic()
     return until if now < until else now + seconds
-
-
-def put_bounded(
-    inbox: SimpleQueue[Any], kind: str, item: object, size: int, budget: SharedBudget
-) -> int:
-    """Put (kind, item, its share of the budget), never blocking.
-
-    While MAX_QUEUED wait, or there is no room, the oldest that came this way is
-    dropped; and the item itself when none is left. Returns how many were.
-    """
-    dropped = 0
-    share = None
-    while inbox.qsize() >= MAX_QUEUED or not (share := budget.share(size)):
-        dropped += 1
-        try:
-            oldest = inbox.get_nowait()
-        except Empty:
-            return dropped
-        if len(oldest) == 2:
-            # It says how this ends: that stays, and nobody wants what comes after it.
-            inbox.put(oldest)
-            return dropped
-        # With its share, before there is another look.
-        del oldest
-    inbox.put((kind, item, share))
-    return dropped
 
 
 def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
@@ -6556,73 +6747,6 @@ def _do_and_tell(job: Job, outcome: SimpleQueue[Any]) -> None:
         outcome.put((None, error))
 
 
-class _Droppable(bytes):
-    """A line that goes first where too many wait."""
-
-
-class Outbox:
-    """Lines that wait to be written: under no lock, and by one thread at a time.
-
-    What others add meanwhile that thread writes next, all in one: so nobody waits for a
-    turn, and a burst is few writes. What changes is guarded by `_lock`, its owner's.
-    """
-
-    # What the lines take, in bytes.
-    size = 0
-    # A thread is writing.
-    _writing = False
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-        self._lines: list[bytes] = []
-
-    def count(self) -> int:
-        """How many lines wait."""
-        return len(self._lines)
-
-    def is_idle(self) -> bool:
-        """Whether all is written."""
-        return not (self._writing or self._lines)
-
-    def add_locked(self, data: bytes, droppable: bool) -> int:
-        """Queue a line. Returns how many were dropped for it, maybe itself."""
-        dropped = 0
-        size = len(data) + LINE_COST
-        if len(self._lines) >= MAX_QUEUED or self.size + size > MAX_UNSENT:
-            kept = [line for line in self._lines if type(line) is bytes]
-            dropped = len(self._lines) - len(kept)
-            self._lines = kept
-            self.size = sum(len(line) + LINE_COST for line in kept)
-            if droppable and self.size + size > MAX_UNSENT:
-                return dropped + 1
-        self._lines.append(_Droppable(data) if droppable else data)
-        self.size += size
-        return dropped
-
-    def clear_locked(self) -> None:
-        """Forget what waits."""
-        self._lines = []
-        self.size = 0
-
-    def flush(self, write: Callable[[list[bytes]], None]) -> None:
-        """Have write(lines) write what waits; or leave it to the thread that is writing
-        just now. It answers for itself."""
-        while self._lines:
-            with self._lock:
-                # Another thread may have taken it since.
-                if self._writing or not self._lines:
-                    return
-                lines = self._lines
-                self._lines = []
-                self.size = 0
-                self._writing = True
-            try:
-                write(lines)
-            finally:
-                with self._lock:
-                    self._writing = False
-
-
 class Crew:
     """Workers that many conversations share, each by a Lane of its own.
 
@@ -6729,123 +6853,6 @@ class Lane:
         """Take no more jobs, and block until all are done; returns whether they are."""
         self.crew.leave(self, self.drops)
         return wait_until(lambda: not (self.jobs or self.budget.taken), seconds)
-
-
-class Budget:
-    """What may be had at once, bytes mostly: of a session, of who asks, of them all.
-
-    What is taken here counts as taken from the `parent`, too. A `fair` one gets no more
-    than it leaves there: alone, it has a half of its parent's; the more others want,
-    the less; and for who comes next there is always something left. A whole tree has
-    one lock, that of its root. It, and no other, may be taken while another one is
-    held: nothing else is done under it.
-    """
-
-    taken = 0
-    _closed = False
-
-    def __init__(
-        self, limit: int, parent: Budget | None = None, *, fair: bool = False
-    ) -> None:
-        self.limit = limit
-        self.parent = parent
-        self.fair = fair
-        self._lock: threading.Lock = parent._lock if parent else threading.Lock()
-
-    def take(self, size: int) -> bool:
-        """Count what is to be kept. False, and nothing is counted, if it is too much,
-        here or further up."""
-        with self._lock:
-            if not self._has_room_locked(size):
-                return False
-            self._add_locked(size)
-        return True
-
-    def has_room(self, size: int) -> bool:
-        """Whether so much could be taken now."""
-        with self._lock:
-            return self._has_room_locked(size)
-
-    def overdraw(self, size: int) -> None:
-        """Count what is kept in any case; until it is gone, nothing can be taken."""
-        with self._lock:
-            self._add_locked(size)
-
-    def give_back(self, size: int) -> None:
-        """Count as gone what was taken before."""
-        with self._lock:
-            self._add_locked(-size)
-
-    def give_back_all(self) -> None:
-        """Count all that was taken here as gone: whoever kept it has ended."""
-        with self._lock:
-            self._add_locked(-self.taken)
-
-    def close(self) -> None:
-        """The same, and for good: nothing is counted here any more."""
-        with self._lock:
-            if self.taken:
-                self._add_locked(-self.taken)
-            self._closed = True
-
-    def _has_room_locked(self, size: int) -> bool:
-        budget: Budget | None = self
-        while budget is not None:
-            wanted = budget.taken + size
-            parent = budget.parent
-            if wanted > budget.limit:
-                return False
-            if budget.fair and parent and wanted > parent.limit - parent.taken:
-                return False
-            budget = parent
-        return True
-
-    def _add_locked(self, size: int) -> None:
-        if self._closed:
-            return
-        budget: Budget | None = self
-        while budget is not None:
-            budget.taken += size
-            budget = budget.parent
-
-
-class SharedBudget(Budget):
-    """A Budget for what may be dropped, or forgotten: see Share."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
-        # What was left of shares, by any thread, and not counted as gone yet.
-        self._left: deque[int] = deque()
-
-    def share(self, size: int) -> Share | None:
-        """Take it for something that gives it back by itself. None if it is too much."""
-        while self._left:
-            with suppress(IndexError):
-                self.give_back(self._left.popleft())
-        return Share(self._left, size) if self.take(size) else None
-
-
-class Share:
-    """A part of a SharedBudget, kept beside what it was taken for, and gone with that.
-
-    So it is given back whether that is taken out, dropped, or left in a queue that
-    nobody reads any more.
-    """
-
-    __slots__ = ("_left", "_size")
-
-    def __init__(self, left: deque[int], size: int) -> None:
-        self._left = left
-        self._size = size
-
-    def __del__(self) -> None:
-        # It may run anywhere, also on a thread that has the lock of the budget.
-        self._left.append(self._size)
-
-
-def do_with(share: Share, job: Job) -> None:
-    """A job that has its share as long as it waits, or runs."""
-    job()
 
 
 class _Log:
@@ -6972,7 +6979,7 @@ def _hand_to_logging(name: str, level: int, text: str, error: Any) -> None:
 
 
 ###############################################################################
-# 14. Connection ##############################################################
+# 15. Connection ##############################################################
 ###############################################################################
 # A Protocol with threads around it. Bytes come in by `feed`, on whichever thread reads;
 # requests are served by workers; bytes go out by `flush`, one thread at a time writing
@@ -7837,7 +7844,7 @@ class Connection:
 
 
 ###############################################################################
-# 15. Questions ###############################################################
+# 16. Questions ###############################################################
 ###############################################################################
 # What a server may ask its client (client/ in the specification): which capability it
 # needs, what a form may be, which answers will do, as both sides check them. And the
@@ -8405,7 +8412,7 @@ def _is_object_of_objects(value: object) -> bool:
 
 
 ###############################################################################
-# 16. Context #################################################################
+# 17. Context #################################################################
 ###############################################################################
 # What a handler sees of its request, how it asks the client, and where it runs.
 #
@@ -9096,7 +9103,7 @@ class _HostedCall:
 
 
 ###############################################################################
-# 17. stdio ###################################################################
+# 18. stdio ###################################################################
 ###############################################################################
 # Byte streams with a message a line (basic/transports/stdio.md): this process's own,
 # any pair, a child's. Knows how to move bytes and how to end; what they mean is the
@@ -9770,7 +9777,7 @@ class Child(StreamTransport):
 
 
 ###############################################################################
-# 18. Transcript ##############################################################
+# 19. Transcript ##############################################################
 ###############################################################################
 # Shows a conversation to whoever debugs it, or learns from it: Client(trace=),
 # Server(trace=). It is told what passes on the wire, and changes nothing there.
@@ -10428,7 +10435,7 @@ def _append_line(path: str, line: str) -> None:
 
 
 ###############################################################################
-# 19. HTTP streams ############################################################
+# 20. HTTP streams ############################################################
 ###############################################################################
 # One HTTP request and its answer: the Shell that carries both, the seam to sockets and
 # WSGI; the Exchange that they are; the Stream that an answer is part of, and that lasts
@@ -11144,7 +11151,7 @@ class Replay:
 
 
 ###############################################################################
-# 20. HTTP sessions ###########################################################
+# 21. HTTP sessions ###########################################################
 ###############################################################################
 # Conversations over HTTP: that of a session, with its streams and what is kept for it,
 # and that of one request. Which request belongs to which is not decided here. A handler
@@ -11490,7 +11497,7 @@ def _told_version(message: object) -> Any:
 
 
 ###############################################################################
-# 21. HTTP admission ##########################################################
+# 22. HTTP admission ##########################################################
 ###############################################################################
 # Who may make a request, by its head alone: what Host and Origin say, and its token;
 # and the options that decide it. What is wrong with one of those is told when a server
@@ -11758,7 +11765,7 @@ def check_path(option: str, path: object) -> None:
 
 
 ###############################################################################
-# 22. HTTP endpoint ###########################################################
+# 23. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
@@ -12458,7 +12465,7 @@ class HttpEndpoint:
 
 
 ###############################################################################
-# 23. WSGI ####################################################################
+# 24. WSGI ####################################################################
 ###############################################################################
 # The shell around the endpoint for a server of somebody else, by PEP 3333. What a
 # request means is not decided here.
@@ -12582,7 +12589,7 @@ class _WsgiShell(Shell):
 
 
 ###############################################################################
-# 24. HTTP server #############################################################
+# 25. HTTP server #############################################################
 ###############################################################################
 # The shell around the endpoint for a server of our own, with its sockets, threads and
 # deadlines. What a request means is not decided here.
@@ -13276,7 +13283,7 @@ def _url_host(host: str) -> str:
 
 
 ###############################################################################
-# 25. HTTP requests ###########################################################
+# 26. HTTP requests ###########################################################
 ###############################################################################
 # A client's way to a server: proxies, redirects, a pool of connections that are kept
 # alive, one request with its response, and what to say when it fails. What is said
@@ -14021,7 +14028,7 @@ def read_refusal(
 
 
 ###############################################################################
-# 26. Token store #############################################################
+# 27. Token store #############################################################
 ###############################################################################
 # What is kept of a login, and where: in a file for all processes, in a dict, or where two
 # functions of the user's put it. How it was got is not known here.
@@ -14222,7 +14229,7 @@ def _file_lock(path: str, left: Callable[[], float]) -> Iterator[None]:
 
 
 ###############################################################################
-# 27. Authorization ###########################################################
+# 28. Authorization ###########################################################
 ###############################################################################
 # How a client is let in (basic/authorization/): what each HTTP request shows; what is
 # done when that is refused; how tokens are got. It knows HTTP, but no message of the
@@ -15176,7 +15183,7 @@ def authorizer_for(
 
 
 ###############################################################################
-# 28. HTTP posts ##############################################################
+# 29. HTTP posts ##############################################################
 ###############################################################################
 # What an HTTP client is at work on: the session that a server knows it by, a message on
 # its way, why one was not taken, a stream that is read. What follows is not known here.
@@ -15343,7 +15350,7 @@ def _read_body(response: HTTPResponse, budget: Budget) -> bytes:
 
 
 ###############################################################################
-# 29. HTTP client #############################################################
+# 30. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
@@ -15989,7 +15996,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 30. Offers ##################################################################
+# 31. Offers ##################################################################
 ###############################################################################
 # What users have registered with a server: what it offers stands in its Registry; and
 # how the functions are called that are around the handlers of requests.
@@ -16305,7 +16312,7 @@ def _check_others(middleware: str, row: Method, params: object) -> None:
 
 
 ###############################################################################
-# 31. Features ################################################################
+# 32. Features ################################################################
 ###############################################################################
 # What a server does: what its clients say is answered by its ServerEndpoint, by one
 # handler for each method of the table. Neither that nor the Registry refers to the
@@ -16889,7 +16896,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 32. Server ##################################################################
+# 33. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -17822,7 +17829,7 @@ class Server:
 
 
 ###############################################################################
-# 33. Calls ###################################################################
+# 34. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -18650,7 +18657,7 @@ def _objects_in(result: Json, member: str) -> list[Json]:
 
 
 ###############################################################################
-# 34. Targets #################################################################
+# 35. Targets #################################################################
 ###############################################################################
 # What Client may be given: for a server, and what that means, a URL with its headers, a
 # command with its environment, or a Server in this process; and its options. Then what
@@ -18997,7 +19004,7 @@ class _Conversation:
 
 
 ###############################################################################
-# 35. Client ##################################################################
+# 36. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
@@ -19947,7 +19954,7 @@ def _send_opening(
 
 
 ###############################################################################
-# 36. Many servers ############################################################
+# 37. Many servers ############################################################
 ###############################################################################
 # Config files as desktop clients and editors have them, and several servers as one.
 # What is quoted in these files, or comes before a closing bracket, tells what it is.
@@ -20352,7 +20359,7 @@ class ClientGroup:
 
 
 ###############################################################################
-# 37. Bridge ##################################################################
+# 38. Bridge ##################################################################
 ###############################################################################
 # A server that hands on what it is asked to another one, of any era, on any transport: a
 # middleware, and clients of that other server.
@@ -20781,7 +20788,7 @@ def _fit_to(ctx: Context, result: Json) -> Json:
 
 
 ###############################################################################
-# 38. Command line ############################################################
+# 39. Command line ############################################################
 ###############################################################################
 # `python3 mcp_lite.py COMMAND ...`: servers tried out, and served, from a terminal. The
 # result alone goes to stdout; all else, what fails too, to stderr. Made of public parts.
