@@ -8137,6 +8137,56 @@ def _check_roots(roots: list[Json]) -> list[Json]:
     ]
 
 
+def check_given_answer(method: str, params: Json, answer: Json, version: str) -> Json:
+    """A callback's answer, as it is sent. Raises TypeError when it is not what the
+    question wants, or this revision does not have it."""
+    try:
+        answer = check_answer("from a callback", method, params, answer)
+    except InvalidParams as error:
+        raise TypeError(error.message) from None
+    # Of a message, if it is one; no other answer has content of this kind.
+    content: Any = answer["content"] if "role" in answer else []
+    blocks = content if isinstance(content, list) else [content]
+    for block in blocks:
+        since = SAMPLING_SINCE[block["type"]]
+        if isinstance(content, list):
+            since = max(since, _LISTS_SINCE)
+        if since > version:
+            raise TypeError(f"content: {show(content)} is not in {version}")
+    return answer
+
+
+def encode_roots(roots: Any) -> list[Json] | None:
+    """Roots as on the wire; None if there are none to declare.
+
+    Raises ValueError or TypeError for what is no list, and as encode_root does.
+    """
+    if roots is None:
+        return None
+    if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
+        raise ValueError(f"roots: expected a list, got {show(roots)}")
+    return [encode_root(root) for root in roots]
+
+
+def encode_root(root: Any) -> Json:
+    """A root as on the wire, from a path, a URI, or {"uri", "name"}.
+
+    Raises ValueError for a URI that is none of a file, TypeError for what is no path.
+    """
+    if isinstance(root, dict):
+        return {**root, "uri": check_file_uri("roots: uri", root.get("uri"))}
+    if not isinstance(root, (str, os.PathLike)):
+        raise TypeError(f"roots: expected paths, URIs or dicts, got {show(root)}")
+    text = os.fspath(root)
+    # One letter before the colon would be a Windows drive.
+    if isinstance(text, str) and re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
+        return {"uri": check_file_uri("roots", text)}
+    import pathlib
+
+    path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
+    return {"uri": path.as_uri(), "name": path.name or str(path)}
+
+
 def _object(*required: str, **properties: Json) -> Json:
     """The schema of an object."""
     return {"type": "object", "required": list(required), "properties": properties}
@@ -18466,7 +18516,7 @@ class ClientEndpoint(Endpoint):
         try:
             with answering(connection):
                 answer: Json = getattr(self, row.handler)(params)
-            return _check_given_answer(method, params, answer, version)
+            return check_given_answer(method, params, answer, version)
         except McpError:
             raise
         except BaseException as error:
@@ -18522,56 +18572,6 @@ class ClientEndpoint(Endpoint):
         }
         content = {**defaults, **(answer.get("content") or {})}
         return {"action": action, "content": content}
-
-
-def _check_given_answer(method: str, params: Json, answer: Json, version: str) -> Json:
-    """A callback's answer, as it is sent. Raises TypeError when it is not what the
-    question wants, or this revision does not have it."""
-    try:
-        answer = check_answer("from a callback", method, params, answer)
-    except InvalidParams as error:
-        raise TypeError(error.message) from None
-    # Of a message, if it is one; no other answer has content of this kind.
-    content: Any = answer["content"] if "role" in answer else []
-    blocks = content if isinstance(content, list) else [content]
-    for block in blocks:
-        since = SAMPLING_SINCE[block["type"]]
-        if isinstance(content, list):
-            since = max(since, _LISTS_SINCE)
-        if since > version:
-            raise TypeError(f"content: {show(content)} is not in {version}")
-    return answer
-
-
-def encode_roots(roots: Any) -> list[Json] | None:
-    """Roots as on the wire; None if there are none to declare.
-
-    Raises ValueError or TypeError for what is no list, and as encode_root does.
-    """
-    if roots is None:
-        return None
-    if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
-        raise ValueError(f"roots: expected a list, got {show(roots)}")
-    return [encode_root(root) for root in roots]
-
-
-def encode_root(root: Any) -> Json:
-    """A root as on the wire, from a path, a URI, or {"uri", "name"}.
-
-    Raises ValueError for a URI that is none of a file, TypeError for what is no path.
-    """
-    if isinstance(root, dict):
-        return {**root, "uri": check_file_uri("roots: uri", root.get("uri"))}
-    if not isinstance(root, (str, os.PathLike)):
-        raise TypeError(f"roots: expected paths, URIs or dicts, got {show(root)}")
-    text = os.fspath(root)
-    # One letter before the colon would be a Windows drive.
-    if isinstance(text, str) and re.match(r"[A-Za-z][A-Za-z0-9+.\-]+:", text):
-        return {"uri": check_file_uri("roots", text)}
-    import pathlib
-
-    path = pathlib.Path(os.path.abspath(os.path.expanduser(text)))
-    return {"uri": path.as_uri(), "name": path.name or str(path)}
 
 
 class KnownTools:
