@@ -228,8 +228,13 @@ class Session:
         self._about.update(state=state, why=why)
         self.put("connection", 0, self._about)
 
+    def _fail(self, error):
+        """The connection is lost; unless it was closed here, show why."""
+        if not self._is_closed:
+            self._show("over", told(error))
+
     def run(self):
-        """Connect, list what there is, and hear of changes until the end."""
+        """Connect, and list what there is: once more with each change, until the end."""
         client = self.client
         try:
             client.connect()
@@ -240,25 +245,41 @@ class Session:
                 instructions=client.instructions,
             )
             self._show("open")
+            self.set_log_level("info")
+            # Before the lists are read, so that no change is missed.
+            changes = self._listen()
             for kind in LISTS:
                 self.refresh(kind)
-            if "logging" in client.server_capabilities:
-                client.set_log_level("info")
+            self._follow(changes)
         except Exception as error:
-            self._show("over", told(error))
+            self._fail(error)
             client.close()
-            return
+
+    def _listen(self):
         try:
-            for event in client.listen():
+            return self.client.listen()
+        except (McpError, TimeoutError) as error:
+            self._log("debug", f"no changes will be heard of: {told(error)}", None)
+            return ()
+
+    def _follow(self, changes):
+        """Read again what has changed. Raises ConnectionError at the end."""
+        try:
+            for event in changes:
                 changed = event["method"].split("/")[1]
                 for kind in (changed, "templates" if changed == "resources" else ""):
                     if kind in LISTS:
                         self.refresh(kind)
         except ConnectionError as error:
-            self._show("over", told(error))
-        except Exception as error:
-            # It has no changes to tell.
-            self._log("debug", told(error), "inspector")
+            # Over HTTP that may be the end of this one stream.
+            self.client.ping()
+            self._log("debug", f"no changes are heard of any more: {told(error)}", None)
+
+    def set_log_level(self, level):
+        """Ask for log messages, where there are any."""
+        if "logging" in self.client.server_capabilities:
+            with suppress(McpError, TimeoutError):
+                self.client.set_log_level(level)
 
     def refresh(self, kind):
         """Read a list again."""
@@ -303,7 +324,7 @@ class Session:
             ended = {"state": "failed", "error": told(error)}
             ended["data"] = bounded(getattr(error, "data", None))
             if isinstance(error, ConnectionError):
-                self._show("over", told(error))
+                self._fail(error)
         ended["seconds"] = time.monotonic() - then
         with self._lock:
             self._running.pop(number, None)
@@ -574,19 +595,15 @@ class Inspector:
         kind = asked["kind"]
         if kind not in LISTS:
             raise ValueError(f"kind: expected one of {sorted(LISTS)}")
-        in_background(self._refresh, self._open(), kind)
+        in_background(self._without_end, self._open().refresh, kind)
 
-    def _refresh(self, session, kind):
-        # A connection that is lost is shown by what follows.
-        with suppress(ConnectionError):
-            session.refresh(kind)
+    def _without_end(self, job, argument):
+        # A connection that is lost is shown by who follows it.
+        with suppress(ConnectionError, ValueError):
+            job(argument)
 
     def api_level(self, asked):
-        in_background(self._set_level, self._open().client, asked["level"])
-
-    def _set_level(self, client, level):
-        with suppress(McpError, ConnectionError, TimeoutError, ValueError):
-            client.set_log_level(level)
+        in_background(self._without_end, self._open().set_log_level, asked["level"])
 
     def api_complete(self, asked):
         """Suggestions for an argument; none where the server is slow, or has none."""
@@ -883,7 +900,7 @@ header .row { margin: 0; }
   body { height: auto; overflow: auto; }
   .columns { display: block; }
   .columns > * { border-right: 0; border-bottom: 1px solid var(--line); }
-  #wire { max-height: 60vh; }
+  nav, #wire { max-height: 60vh; }
 }
 """
 
@@ -940,6 +957,7 @@ MARKUP = """<!doctype html>
   <nav aria-label="What the server offers">
     <label>Filter <input id="filter" type="search" autocomplete="off"></label>
     <div id="lists"></div>
+    <button type="button" id="again">Read the lists again</button>
   </nav>
   <main id="main" tabindex="-1">
     <section id="item" aria-label="What is chosen"></section>
@@ -1656,6 +1674,7 @@ function showConnection(_, news) {
   }
   status.replaceChildren(words, news.why ? el("div", {class: "error"}, plain(news.why)) : "");
   status.className = news.state;
+  byId("again").disabled = news.state !== "open";
   byId("close").disabled = !["connecting", "open"].includes(news.state);
   const target = byId("target");
   if (news.target && (document.activeElement !== target || !target.value)) {
@@ -1897,6 +1916,9 @@ byId("level").addEventListener("change", () =>
 byId("filter").addEventListener("input", drawLists);
 byId("explain").addEventListener("change", () =>
   byId("wire").classList.toggle("unexplained", !byId("explain").checked));
+byId("again").addEventListener("click", () =>
+  Promise.all(Object.keys(KINDS).map((kind) => api("refresh", {kind})))
+    .catch((error) => announce(error.message)));
 byId("empty").addEventListener("click", () => byId("wire").replaceChildren());
 api("names").then(({names}) => {
   byId("names").replaceChildren(...names.map((value) => el("option", {value})));
