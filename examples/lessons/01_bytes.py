@@ -19,7 +19,7 @@ def server():
         try:
             message = json.loads(line)
         except ValueError:
-            # Nobody knows whose id it would have been.
+            # Nobody knows whose id it would have been. JSON-RPC has fixed the codes.
             error = {"code": -32700, "message": "not JSON"}
             answer({"id": None, "error": error})
             continue
@@ -83,4 +83,5 @@ else:
 # Exercises
 # 1. Let the server print("debug") before it answers. What does the client read? Then
 #    print it to sys.stderr. That is why a server must never print to stdout.
-# 2. Send a message with a line break inside its JSON. How many errors come back?
+# 2. Send a message with a line break inside its JSON, and read() more often. How many
+#    errors come back, and why does JSON need no line breaks, not even within texts?

@@ -2,8 +2,8 @@
 
 Teaches: up to the revision 2025-11-25, `initialize` opens a session: both sides agree on
 a revision, and say what they can (their capabilities). Since 2026-07-28 there is no
-session: every request carries that in its `_meta`. No mcp_lite on this side of the pipe;
-the server is the one of the quickstart, and speaks both.
+session: every request carries that in its `_meta` (lesson 9 shows what for). No mcp_lite
+on this side of the pipe; the server is the one of the quickstart, and speaks both.
 
 Run: python3 examples/lessons/02_handshake.py
 """
@@ -37,7 +37,10 @@ def send(**members):
 def read():
     line = child.stdout.readline().strip()
     print("<--", shorten(line))
-    return json.loads(line)
+    message = json.loads(line)
+    if "error" in message:
+        print("     refused:", message["error"]["message"])
+    return message.get("result", {})
 
 
 print("Too early: without a handshake, and without _meta, nothing is known.")
@@ -50,8 +53,7 @@ meta = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 send(id=2, method="tools/list", params={"_meta": meta})
-tools = read()["result"]["tools"]
-print("     its tools:", [tool["name"] for tool in tools])
+print("     its tools:", [tool["name"] for tool in read().get("tools", [])])
 
 print(
     "\nLegacy: first `initialize`, with the newest revision that the client knows ..."
@@ -62,19 +64,19 @@ params = {
     "clientInfo": {"name": "lesson", "version": "1"},
 }
 send(id=3, method="initialize", params=params)
-session = read()["result"]
+session = read()
 print("     agreed on:", session["protocolVersion"])
-print("     it offers:", sorted(session["capabilities"]))
+print("     it offers (its capabilities):", sorted(session["capabilities"]))
 print("... then the client says that it has understood, and the session is open.")
 send(method="notifications/initialized")
 send(id=4, method="tools/list")
-print("     the same tools:", read()["result"]["tools"][0]["name"], "...")
+print("     the same tools:", [tool["name"] for tool in read()["tools"]])
 
 child.stdin.close()
 print("\nThe server left with exit code", child.wait())
 
 # Exercises
-# 1. Ask for the protocolVersion "1999-12-31", in either way. Each era refuses it in a way
-#    of its own: which of them lets the client go on?
+# 1. Ask for the protocolVersion "1999-12-31", in either way. One era refuses it, and says
+#    what it could be; the other one has a counter-offer. What must the client do then?
 # 2. Leave out clientCapabilities in the modern request. What is the error's code, and
-#    where does the specification have it (basic/index.md)?
+#    where does the specification (of 2026-07-28, basic/index) want it?

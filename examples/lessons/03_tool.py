@@ -49,7 +49,10 @@ def errors_in(arguments, schema):
 
 
 def call(function, arguments):
-    """A result as the wire has it. What is wrong is told to the model: it may mend it."""
+    """A result as the wire has it. What is wrong is told to the model: it may mend it.
+
+    (Revisions before 2025-11-25 have an error for that: see lesson 4.)
+    """
     errors = list(errors_in(arguments, schema_of(function)))
     if errors:
         return {
@@ -64,8 +67,8 @@ def call(function, arguments):
     }
 
 
-def show(title, value):
-    print(f"{title}:\n{json.dumps(value, indent=2)}\n")
+def show(request, result):
+    print(f"--> {request}\n<-- {json.dumps(result, indent=2)}\n")
 
 
 tool = {
@@ -73,15 +76,13 @@ tool = {
     "description": forecast.__doc__,
     "inputSchema": schema_of(forecast),
 }
-show("What tools/list says of the function", tool)
-show(
-    'A call with {"city": "Oslo", "days": 2}',
-    call(forecast, {"city": "Oslo", "days": 2}),
-)
-show('A call with {"days": "two"}', call(forecast, {"days": "two"}))
+show("tools/list", {"tools": [tool]})
+for arguments in ({"city": "Oslo", "days": 2}, {"days": "two"}):
+    show(f"tools/call forecast {json.dumps(arguments)}", call(forecast, arguments))
 
 # Exercises
-# 1. Call it with {"city": "Oslo", "days": true}. Why does that pass here? (To Python, a
-#    bool is an int. To JSON, true is no number.) Mend errors_in().
+# 1. Call it with {"city": "Oslo", "days": True}. Why does that pass here? (To Python, a
+#    bool is an int. To JSON, true is no number.) Mend errors_in(). What does it say of 1
+#    where a float is wanted?
 # 2. Give `forecast` a parameter with the hint typing.Literal["C", "F"], and have
 #    schema_of() make an "enum" of it.

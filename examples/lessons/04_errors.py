@@ -2,7 +2,8 @@
 
 Teaches: an error of the protocol says that the request could not be done at all: it is
 for the program, and has a code. A tool that ran and failed is a *result* with isError:
-that is for the model, which may read it and try again with other arguments.
+that is for the model, which may read it and try again with other arguments. From here
+on mcp_lite has the conversation, and explains it, each thing once.
 
 Run: python3 examples/lessons/04_errors.py
 """
@@ -23,32 +24,26 @@ server = Server("shop", version="1")
 def price(item: str, count: int = 1) -> int:
     """The price of some items, in cents."""
     if item == "anvil":
-        return 1 // 0  # a bug
+        return 1 // 0  # a bug: its traceback goes to the log of who runs the server
     if item != "tea":
         # For the model: what is wrong, and what would be right.
         raise ToolError(f"no {item} here; there is tea")
     return 300 * count
 
 
-def show(direction, line):
-    """A transcript: what goes over the wire."""
-    text = line.decode("utf-8")
-    print("   ", direction, text if len(text) < 220 else text[:210] + " ...")
-
-
 def call(what, *arguments, **named):
     print(f"\n{what}")
     try:
-        print("    value:", client.call(*arguments, **named))
+        print("*** value:", client.call(*arguments, **named))
     except ToolError as error:
-        print("    ToolError, for the model:", error)
+        print("*** ToolError, for the model:", error)
     except McpError as error:
-        print(f"    {type(error).__name__}, code {error.code}, for you:", error)
+        print(f"*** {type(error).__name__}, code {error.code}, for you:", error)
 
 
 print("The handshake of a session:")
-with Client(server, version="2025-06-18", trace=show) as client:
-    call("It does well", "price", item="tea", count=2)
+with Client(server, version="2025-06-18", trace="explain") as client:
+    call("It does well (and must be what the list promises)", "price", item="tea")
     call("It fails, and says so: a result with isError", "price", item="coal")
     call("It has a bug: the same, but nobody meant to say it", "price", item="anvil")
     call("There is no such tool: an error", "prize", item="tea")
@@ -58,15 +53,12 @@ print("\n" + "-" * 72)
 print(
     "In the newest revision, every request says who asks. Bad arguments are a result:"
 )
-with Client(server, trace=show) as client:
-    call(
-        "... but here the model reads what was wrong, and may try again",
-        "price",
-        item=7,
-    )
+with Client(server, trace="explain") as client:
+    call("... but here the model reads what was wrong", "price", item=7)
 
 # Exercises
 # 1. Server("shop", mask_errors=True) hides what the bug said. From whom, and why would
 #    you want that? Where do you read it instead?
-# 2. Which code has the error of an unknown resource, client.read("no://where"), in each
-#    of the two revisions? (The first has a code of its own for it.)
+# 2. Give the shop a resource: @server.resource("shop://hours"). Which code has then the
+#    error of an unknown one, client.read("no://where"), in each of the two revisions? And
+#    what is the error without any resource?

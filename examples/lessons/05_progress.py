@@ -3,6 +3,7 @@
 Teaches: while a request is in flight, notifications may go both ways. The server tells
 how far it is, under the token that the client has put into the request; the client says
 that it has lost interest, and then nothing more comes for that request.
+(What begins with *** is said by the programs; the rest is the transcript.)
 
 Run: python3 examples/lessons/05_progress.py
 """
@@ -18,8 +19,9 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 from mcp_lite import Cancelled, Client, Context, Server, Timeout  # noqa: E402
 
 server = Server("bakery", version="1")
-begun = threading.Event()
-ended = threading.Event()
+told = threading.Semaphore(0)
+begun = threading.Semaphore(0)
+ended = threading.Semaphore(0)
 
 
 @server.tool
@@ -27,52 +29,49 @@ def bake(ctx: Context, loaves: int) -> str:
     """Bake loaves."""
     for n in range(loaves):
         ctx.progress(n + 1, loaves, f"loaf {n + 1}")
+        told.acquire(timeout=10)  # the client has heard it, before this call is over
     return "done"
 
 
 @server.tool
 def rest(ctx: Context) -> str:
     """Let the dough rest, for an hour."""
-    begun.set()
+    begun.release()
     try:
         ctx.sleep(3600)  # raises Cancelled when the client has lost interest
     except Cancelled as error:
-        print("    the tool hears of it:", error)
+        print("*** the tool hears of it:", error)
         raise
     finally:
-        ended.set()  # tidy up here
+        ended.release()  # tidy up here
     return "rested"
 
 
-def show(direction, line):
-    print("   ", direction, line.decode("utf-8"))
+def hear(done, total, text):
+    print(f"*** {text}: {done} of {total}")
+    told.release()
 
 
-with Client(server, version="2025-06-18", trace=show) as client:
+with Client(server, version="2025-06-18", trace="explain") as client:
     print("\nA call that wants to know how far it is has a progressToken:")
-    client.call_tool(
-        "bake",
-        {"loaves": 2},
-        on_progress=lambda done, total, text: print(f"    {text}: {done} of {total}"),
-    )
+    client.call_tool("bake", {"loaves": 2}, on_progress=hear)
 
     print("\nA call that is given up. Nothing is answered:")
     call = client.start_call("rest")
-    begun.wait(10)
+    begun.acquire(timeout=10)
     call.cancel("the shop is closed")
-    ended.wait(10)
+    ended.acquire(timeout=10)
 
     print("\nA call that takes too long is given up by itself:")
-    begun.clear()
-    ended.clear()
     try:
-        client.call_tool("rest", timeout=0.2)
+        client.call_tool("rest", timeout=0.5)
     except Timeout as error:
-        print("    Timeout:", error)
-    ended.wait(10)
+        ended.acquire(timeout=10)
+        print("*** Timeout:", error)
 
 # Exercises
 # 1. Make `rest` deaf: time.sleep(3) in place of ctx.sleep. Who waits now, and for what?
 #    A thread cannot be stopped: what does the client get, and when?
-# 2. Give the client total_timeout=1 and a tool that tells of its progress for ever. Then
-#    leave total_timeout out. What is each limit good for?
+# 2. Write a tool that tells for ever of more and more progress. Call it with an
+#    on_progress, from a Client(timeout=1), then with total_timeout=3, too. What is each
+#    limit good for?

@@ -28,38 +28,34 @@ FORM = {
 @server.tool
 def book(ctx: Context, city: str) -> str:
     """Book a journey."""
-    print("    * the function begins")
+    print("*** the function begins")
     number = ctx.once("number", reserve)  # once, however often the function runs
     answer = ctx.elicit(f"To {city}, on which day?", FORM)
     if answer["action"] != "accept":  # or "decline", or "cancel": ask no more
         return "not booked"
-    print("    * the function goes on")
+    print("*** the function goes on")
     return f"number {number}: {city}, {answer['content']['day']}"
 
 
 def reserve():
-    print("    * a place is reserved")
+    print("*** a place is reserved")
     return 7
 
 
 def ask_the_user(params):
-    print("    * the user is asked:", params["message"])
+    print("*** the user is asked:", params["message"])
     return {"action": "accept", "content": {"day": "Friday"}}
-
-
-def show(direction, line):
-    text = line.decode("utf-8")
-    if "book" in text or "elicitation" in text or "Friday" in text:
-        print("   ", direction, text if len(text) < 420 else text[:410] + " ...")
 
 
 for version, era in (("2025-06-18", "Legacy"), ("2026-07-28", "Modern")):
     print(f"\n{era}, {version}")
-    with Client(server, version=version, trace=show, on_elicit=ask_the_user) as client:
-        print("    value:", client.call("book", city="Oslo"))
+    options = {"version": version, "trace": "explain", "on_elicit": ask_the_user}
+    with Client(server, **options) as client:
+        print("*** value:", client.call("book", city="Oslo"))
 
 # Exercises
 # 1. Take ctx.once away: number = reserve(). In which era is a place reserved twice?
-# 2. Look at the requestState that the client sends back: it holds what was answered
-#    before. Change a letter of it in a client of your own (lesson 2 shows how). Why does
-#    the server notice? See Signer in mcp_lite.py, and basic/patterns/mrtr.md.
+# 2. With "trace": "json" you see the requestState, which the client sends back: decode it
+#    by base64. It says that the place is reserved, so a client would like to write it. Send
+#    one of your own: client.request("tools/call", {"name": "book", "arguments": {"city":
+#    "Oslo"}, "requestState": "x"}). Why is it refused? See Signer in mcp_lite.py.

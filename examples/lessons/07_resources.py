@@ -35,29 +35,23 @@ def note(name: str) -> str:
     return notes[name]
 
 
-def show(direction, line):
-    text = line.decode("utf-8")
-    print("   ", direction, text if len(text) < 200 else text[:190] + " ...")
-
-
 for version in ("2025-06-18", "2026-07-28"):
     print(f"\n{version}")
     notes["today"] = "buy tea"
-    with Client(server, version=version, trace=show) as client:
-        print("Resources, and templates of resources:")
-        print("    *", [each["uri"] for each in client.list_resources()])
-        print(
-            "    *", [each["uriTemplate"] for each in client.list_resource_templates()]
-        )
-        print("Reading:")
-        print("    *", client.read("note://today"))
-        print("Listening: when it changes, it is read again.")
+    with Client(server, version=version, trace="explain") as client:
+        print("\nResources, and templates of resources:")
+        print("***", [each["uri"] for each in client.list_resources()])
+        templates = client.list_resource_templates()
+        print("***", [each["uriTemplate"] for each in templates])
+        print("\nReading what the template makes of a name:")
+        print("***", client.read("note://today"))
+        print("\nListening: when it changes, it is read again.")
         with client.listen(uris=["note://today"]) as changes:
             notes["today"] = "drink tea"
             server.resource_updated("note://today")
             change = next(changes)
-            print("    *", change["method"], change["params"]["uri"])
-            print("    *", client.read(change["params"]["uri"]))
+            print("***", change["method"], change["params"]["uri"])
+            print("***", client.read(change["params"]["uri"]))
 
 # Exercises
 # 1. Listen for list changes (client.listen() without uris) and call server.add_resource

@@ -3,7 +3,6 @@
 Teaches: over HTTP every message is a POST to one URL. Headers mirror what a gateway wants
 to know. The answer is JSON, or a stream of events when there is more to tell. In a
 session a stream that broke can be taken up again after the last event that was read.
-The client is http.client here: the standard library's, no more.
 
 Run: python3 examples/lessons/08_http.py
 """
@@ -14,7 +13,7 @@ import os
 import sys
 import threading
 
-# mcp_lite.py is two folders up.
+# mcp_lite.py is two folders up. The client is made by hand.
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 
@@ -25,99 +24,77 @@ go_on = threading.Event()
 
 
 @server.tool
-def count(ctx: Context, to: int) -> str:
-    """Count."""
-    for n in range(to):
-        ctx.progress(n + 1, to)
-        if n == 0:
-            go_on.wait(10)  # until the lesson has let the connection break
+def count(ctx: Context) -> str:
+    """Count to two."""
+    ctx.progress(1, 2)
+    go_on.wait(10)  # until the lesson has let the connection break
+    ctx.progress(2, 2)
     return "counted"
 
 
-def post(headers, **message):
-    """One POST. Returns the response, whose body is still to be read."""
-    connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=10)
-    body = json.dumps({"jsonrpc": "2.0", **message})
+def ask(verb, headers, **message):
+    """One HTTP request. Returns the response, whose body is still to be read."""
+    shown = {name: value[:12] for name, value in headers.items()}
+    body = json.dumps({"jsonrpc": "2.0", **message}) if message else ""
+    print("-->", verb, shown, "\n   ", body)
     headers = {"Accept": "application/json, text/event-stream", **headers}
-    print("--> POST /mcp", {k: v for k, v in headers.items() if k.startswith("M")})
-    print("   ", body)
-    connection.request(
-        "POST", "/mcp", body, {"Content-Type": "application/json", **headers}
-    )
+    headers["Content-Type"] = "application/json"
+    connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=10)
+    connection.request(verb, "/mcp", body, headers)
     response = connection.getresponse()
-    print("<--", response.status, response.getheader("Content-Type"))
+    print("<--", response.status, response.getheader("Content-Type", ""))
     return response
 
 
 def read_event(response):
-    """The next event of a stream: lines of "name: value", up to an empty one."""
+    """Read an event, lines of "name: value", up to its data; returns its id."""
     event = {}
-    while True:
-        line = response.readline().decode("utf-8").rstrip("\n")
-        if not line:
-            return event
-        name, _, value = line.partition(": ")
-        event[name] = value
+    while "data" not in event:
+        name, _, event[name] = response.readline().decode().strip().partition(": ")
+    print("   ", event["data"])
+    return event["id"]
 
 
 with server.start_http() as url:
     print("Modern: the request stands alone, and its headers say what is in it.")
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
+    key = "io.modelcontextprotocol/"
+    meta = {f"{key}protocolVersion": "2026-07-28", f"{key}clientCapabilities": {}}
+    tools = {"method": "tools/list", "params": {"_meta": meta}}
     headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
-    response = post(headers, id=1, method="tools/list", params={"_meta": meta})
+    response = ask("POST", headers, id=1, **tools)
     print("   ", response.read().decode()[:150], "...")
 
     print("\nHeaders that contradict the body are refused: gateways rely on them.")
     headers["Mcp-Method"] = "ping"
-    response = post(headers, id=2, method="tools/list", params={"_meta": meta})
-    print("   ", json.loads(response.read())["error"])
+    print("   ", ask("POST", headers, id=2, **tools).read().decode())
 
-    print("\nLegacy: the answer to `initialize` names the session in a header.")
-    info = {"name": "lesson", "version": "1"}
-    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
-    response = post({}, id=3, method="initialize", params=params)
-    response.read()
+    print("\nLegacy: `initialize` gives the session an id, a header from now on.")
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    params["clientInfo"] = {"name": "lesson", "version": "1"}
+    response = ask("POST", {}, id=3, method="initialize", params=params)
     session = {"Mcp-Session-Id": response.getheader("Mcp-Session-Id")}
     session["MCP-Protocol-Version"] = "2025-06-18"
-    print("    the session's id has", len(session["Mcp-Session-Id"]), "characters")
-    post(session, method="notifications/initialized").read()
+    ask("POST", session, method="notifications/initialized")
 
     print("\nA call with progress is answered by a stream of events:")
-    params = {"name": "count", "arguments": {"to": 2}, "_meta": {"progressToken": "p"}}
-    response = post(session, id=4, method="tools/call", params=params)
-    event = read_event(response)
-    while "progress" not in event.get("data", ""):
-        event = read_event(response)
-    print("   ", event["data"])
-    last = event["id"]
+    params = {"name": "count", "_meta": {"progressToken": "p"}}
+    response = ask("POST", session, id=4, method="tools/call", params=params)
+    last = read_event(response)
     response.close()
-    print("    ... and here the connection breaks. The call goes on without it.")
+    print("    ... and here the connection breaks. The tool goes on without it.")
     go_on.set()
 
     print("\nResuming: a GET with the id of the last event that was read.")
-    connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=10)
-    headers = {**session, "Accept": "text/event-stream", "Last-Event-ID": last}
-    connection.request("GET", "/mcp", headers=headers)
-    response = connection.getresponse()
-    print("<--", response.status, response.getheader("Content-Type"))
-    while "result" not in event.get("data", ""):
-        event = read_event(response)
-        if event.get("data"):
-            print("   ", event["data"])
-    connection.close()
+    response = ask("GET", {**session, "Last-Event-ID": last})
+    read_event(response)
+    read_event(response)
 
     print("\nThe end of a session is a DELETE; then it is unknown.")
-    connection.request("DELETE", "/mcp", headers=session)
-    print("<--", connection.getresponse().status)
-    connection.close()
-    response = post(session, id=5, method="ping")
-    print("   ", json.loads(response.read())["error"]["message"])
+    ask("DELETE", session)
+    print("   ", ask("POST", session, id=5, method="ping").read().decode())
 
 # Exercises
-# 1. Send the modern request with the header Origin: http://evil.example. Why does a
-#    server on this machine refuse what a browser would send from there?
-# 2. Break the connection of a *modern* call. What happens to the tool, and why is that
-#    right without a session?
+# 1. Send the modern request with the header Origin: http://evil.example. Any web page can
+#    have a browser send a POST to 127.0.0.1: why does a server on this machine refuse it?
+# 2. Break the connection of a *modern* call. What happens to the tool (print ctx.cancelled
+#    after go_on.wait), and why is that right without a session?

@@ -1,25 +1,24 @@
 """Lesson 9: a stateless server behind two processes.
 
-Teaches: why the modern era has no sessions. Any process may answer any request, so a
-gateway may send each to another one. Even a question and its answer may meet different
-processes: what was answered before travels with the request, signed, so all processes
-need the same key, and nothing else.
+Teaches: why the modern era has no sessions. Any process may answer any request, so what
+stands before them may send each to another one. Even a question and its answer may meet
+different processes: what was answered before travels with the request, signed, so all
+processes need the same key, and nothing else. The client is made by hand once more.
 
 Run: python3 examples/lessons/09_two_processes.py
 """
 
 import http.client
-import http.server
+import json
 import os
 import subprocess
 import sys
-import threading
 
 # mcp_lite.py is two folders up.
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 
-from mcp_lite import Client, Context, Server  # noqa: E402
+from mcp_lite import Context, Server  # noqa: E402
 
 
 def serve(name):
@@ -27,75 +26,65 @@ def serve(name):
     server = Server("twins", version="1", state_key="the same in both: keep it secret")
 
     @server.tool
-    def who(ctx: Context) -> str:
-        """Who answers."""
-        answer = ctx.elicit("And who are you?", {"type": "object", "properties": {}})
-        return f"process {name} answers, and got: {answer['action']}"
+    def book(ctx: Context) -> str:
+        """Book a journey."""
+        begun = ctx.once("begun", lambda: name)  # which process has run this
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+        answer = ctx.elicit("Where to?", schema)
+        return f"begun in {begun}, done in {name}: to {answer['content']['city']}"
 
     with server.start_http(stateless=True) as site:
         print(site.port, flush=True)
         sys.stdin.read()
 
 
-class Gateway(http.server.BaseHTTPRequestHandler):
-    """Sends each request to the other process than the one before."""
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+}
+HEADERS = {
+    "Accept": "application/json, text/event-stream",
+    "Content-Type": "application/json",
+    "MCP-Protocol-Version": "2026-07-28",
+    "Mcp-Method": "tools/call",
+    "Mcp-Name": "book",
+}
 
-    ports = []  # of the processes
-    turns = 0
-    protocol_version = "HTTP/1.1"
 
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        turn = Gateway.turns % len(self.ports)
-        Gateway.turns += 1
-        # All that a gateway wants to know is in the headers: it reads no JSON.
-        print(f"    {self.headers.get('Mcp-Method')} goes to process {'AB'[turn]}")
-        behind = http.client.HTTPConnection("127.0.0.1", self.ports[turn], timeout=10)
-        headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
-        behind.request("POST", self.path, body, headers)
-        response = behind.getresponse()
-        answer = response.read()
-        behind.close()
-        self.send_response(response.status)
-        self.send_header("Content-Type", response.getheader("Content-Type"))
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *details):
-        pass
+def call(process, port, number, **answers):
+    """Call the tool, in one of the processes; returns what it says."""
+    print(f"\n--> {number} tools/call book, to process {process}", json.dumps(answers))
+    params = {"name": "book", "arguments": {}, "_meta": META, **answers}
+    message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("POST", "/mcp", json.dumps(message), HEADERS)
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    said = answer.get("result") or answer["error"]
+    said.pop("_meta", None)
+    print("<--", number, json.dumps(said, indent=2))
+    return said
 
 
 def main():
-    children = [
-        subprocess.Popen(
-            [sys.executable, __file__, name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for name in "AB"
-    ]
-    Gateway.ports = [int(child.stdout.readline()) for child in children]
-    gateway = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
-    threading.Thread(target=gateway.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{gateway.server_port}/mcp"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, __file__]
+    children = [subprocess.Popen([*command, name], **pipes) for name in "AB"]
+    first, second = [int(child.stdout.readline()) for child in children]
 
-    def answer(params):
-        print("    * asked:", params["message"])
-        return {"action": "accept", "content": {}}
+    print("The tool begins in one process, and has a question.")
+    asked = call("A", first, 1)
+    for key, question in asked["inputRequests"].items():
+        print(f"\nThe user is asked ({key}):", question["params"]["message"])
 
-    # Which revision to speak is known: nothing has to be found out first.
-    with Client(url, version="2026-07-28", on_elicit=answer) as client:
-        print(
-            "One call with one question: it begins in one process, ends in the other."
-        )
-        print("    value:", client.call("who"))
+    print("The answer goes to the other one, with the state: there the tool is done.")
+    responses = {key: {"action": "accept", "content": {"city": "Oslo"}}}
+    state = asked["requestState"]
+    call("B", second, 2, inputResponses=responses, requestState=state)
 
-    gateway.shutdown()
-    gateway.server_close()
     for child in children:
         child.communicate()  # closes its input: that is its end
-    print("Both processes are gone.")
+    print("\nBoth processes are gone.")
 
 
 if sys.argv[1:]:
@@ -106,5 +95,6 @@ else:
 # Exercises
 # 1. Give each process a state_key of its own (state_key=name * 16). Which error comes,
 #    from which of them, and what would an attacker gain if it did not?
-# 2. Have the client speak 2025-06-18 through the gateway. What fails, and which header
-#    would the gateway have to look at, to make it work?
+# 2. With sessions: start_http() without stateless=True, POST `initialize` to A as lesson 8
+#    does, and then tools/list to B. What fails, and which header would a gateway have to
+#    look at, to make it work?

@@ -27,10 +27,11 @@ META = json.dumps(
 )
 
 
-def attack(title, line):
+def send(title, line):
     print(f"\n{title}, {len(line)} bytes")
     print("-->", line[:100] + (b" ..." if len(line) > 100 else b""))
-    # A peer may answer before it has read all: somebody else must write meanwhile.
+    # This server reads a line to its end before it answers. If one did not, both pipes
+    # might be full, and both sides wait: then one thread must write, another one read.
     child.stdin.write(line + b"\n")
     child.stdin.flush()
     answer = json.loads(child.stdout.readline())
@@ -50,24 +51,27 @@ digits = '{"pattern": "x", "limit": 1%s}' % ("0" * 9000)
 cursor = f'{{"cursor": "../../etc/passwd", "_meta": {META}}}'
 list_page = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {cursor}}}'
 
-attack("No UTF-8", b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}')
-attack("A hundred thousand arrays within each other", b"[" * 100_000)
-attack("Small on the wire, large in memory", b"[" + b"[]," * 2_000_000 + b"[]]")
-attack("An id that would be kept, and sent back", call("search", "{}", long_id))
-attack("A number that is none", call("search", '{"pattern": "x", "limit": NaN}'))
-attack("A number of thousands of digits", call("search", digits))
-attack("A name that a terminal would obey", call("\\u001b[31mred", "{}"))
-attack("Arguments of another shape", call("search", '[1, {"2": 3}]'))
-attack("A cursor that nobody gave", list_page.encode())
+send("No UTF-8", b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}')
+send("A hundred thousand arrays within each other", b"[" * 100_000)
+send("Small on the wire, large in memory", b"[" + b"[]," * 2_000_000 + b"[]]")
+send("An id that would be kept, and sent back", call("search", "{}", long_id))
+send("A number that is none", call("search", '{"pattern": "x", "limit": NaN}'))
+send("A number of thousands of digits", call("search", digits))
+send(
+    "A name that a terminal would obey, if somebody printed it",
+    call("\\u001b[31mred", "{}"),
+)
+send("Arguments of another shape", call("search", '[1, {"2": 3}]'))
+send("A cursor that nobody gave", list_page.encode())
 
-print("\nAnd after all that, an honest question is answered:")
-attack("A good call", call("search", '{"pattern": "^def text_files", "limit": 1}'))
+print("\nAnd after all that, an honest question is answered.")
+send("A good call", call("search", '{"pattern": "^def text_files", "limit": 1}'))
 child.stdin.close()
 print("\nThe server left with exit code", child.wait())
 
 # Exercises
 # 1. Which of these would harm a server that you have written? Try the third one with
 #    json.loads() and look at the memory that it takes.
-# 2. The regular expression of `search` is the caller's: pattern "(a+)+$" against a long
-#    line of a's takes years. mcp_lite bounds the patterns of *schemas* (room 5). What
-#    would you do about this tool?
+# 2. The regular expression of `search` is the caller's: re.search("(a+)+$", "a" * n + "b")
+#    takes seconds for n = 24, twice as long for 25, and years for 50. mcp_lite bounds the
+#    patterns of *schemas* (its room Patterns). What would you do about this tool?
