@@ -50,7 +50,7 @@ def read_event(response):
     """Read an event, lines of "name: value", up to its data; returns its id."""
     event = {}
     while "data" not in event:
-        name, _, event[name] = response.readline().decode().strip().partition(": ")
+        name, _, event[name] = next(response).decode().strip().partition(": ")
     print("   ", event["data"])
     return event["id"]
 
