@@ -853,14 +853,6 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
     return UNPRINTABLE.sub(escape, text)
 
 
-def say(text: str) -> None:
-    """Tell who runs this program, on stderr: if there is one, and it is read."""
-    # Without one, print() would go to stdout.
-    if sys.stderr is not None:
-        with suppress(OSError, ValueError):
-            print(printable(text), file=sys.stderr, flush=True)
-
-
 def show(value: object, limit: int = 60) -> str:
     """A value as an error text quotes it: the beginning of its JSON, printable.
 
@@ -9831,6 +9823,7 @@ class Child(StreamTransport):
 ###############################################################################
 # Shows a conversation to whoever debugs it, or learns from it: Client(trace=),
 # Server(trace=). It is told what passes on the wire, and changes nothing there.
+
 # What members of a message tell, besides its method: where they are; what they mean, {}
 # being the value; and the page.
 _MEMBER_NOTES = (
@@ -10192,10 +10185,10 @@ class Talk:
 
     def _put(self, direction: str, line: bytes) -> None:
         transcript = self._transcript
-        show = partial(transcript.show_message, direction, line)
+        job = partial(transcript.show_message, direction, line)
         if transcript.form in READABLE_FORMS:
-            show = partial(self._show, direction, line, time.time(), time.monotonic())
-        transcript.put(show, len(line))
+            job = partial(self._show, direction, line, time.time(), time.monotonic())
+        transcript.put(job, len(line))
 
     def asked(
         self,
@@ -10252,10 +10245,10 @@ class Talk:
         told = printable(told[: 4 * MAX_ABOUT])
         told = ", ".join([told, *(": ".join(each) for each in headers.items())])
         version = headers.get("MCP-Protocol-Version", "")
-        show = partial(
+        job = partial(
             self._show_event, direction, keys, told, request_id, version, time.time()
         )
-        self._transcript.put(show, len(told))
+        self._transcript.put(job, len(told))
 
     # On the thread that shows
     def _show_event(
@@ -11207,6 +11200,7 @@ class Replay:
 # and that of one request. Which request belongs to which is not decided here. A handler
 # runs on the thread that brought its request; on a worker, if it came in a batch or
 # over HTTP+SSE.
+
 # "404 Not Found and a JSON-RPC error with code -32601", "400 Bad Request" for a missing
 # capability: the errors that have a status even as a handler's answer to a modern
 # request. Any other is 200 there, and has a status only when the request was refused.
@@ -11552,6 +11546,7 @@ def _told_version(message: object) -> Any:
 # Who may make a request, by its head alone: what Host and Origin say, and its token;
 # and the options that decide it. What is wrong with one of those is told when a server
 # starts, to who starts it, and not to a client, some day.
+
 # What pages of an allowed origin may read of an answer, beside its body.
 _READABLE = "Mcp-Session-Id, WWW-Authenticate"
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
@@ -11652,7 +11647,8 @@ class Admission:
         except OSError as error:
             # With an errno it comes from the system: a file that may not be read, say.
             if isinstance(error, PermissionError) and error.errno is None:
-                raise self._scope_challenge(str(error)) from None
+                problem = {"error": "insufficient_scope"}
+                raise self._challenge(403, problem, str(error)) from None
             self._log.error(f"verify: {error_text(error)}", error)
             raise HttpError(
                 503, "tokens cannot be verified now", {"Retry-After": "10"}
@@ -11661,9 +11657,6 @@ class Admission:
         if not isinstance(claims, dict) or not claims:
             raise self._challenge(401, {"error": "invalid_token"})
         return claims
-
-    def _scope_challenge(self, scope: str) -> HttpError:
-        return self._challenge(403, {"error": "insufficient_scope"}, scope)
 
     def _challenge(
         self, status: int, problem: dict[str, str], scope: str = ""
@@ -13217,7 +13210,8 @@ def listen_http(
         _check_listening(sock)
         if (host, port) != ("127.0.0.1", 0):
             raise ValueError("host, port: the socket in sock= has its own")
-        host = _host_of(sock)
+        address = sock.getsockname()
+        host = "" if isinstance(address, (str, bytes)) else str(address[0])
     endpoint.admission.allow_host(host)
     scheme = "http" if ssl_context is None else "https"
     url = f"{scheme}://{_url_place(sock, host)}{path}"
@@ -13310,12 +13304,6 @@ def _check_tls(context: object) -> None:
             raise ValueError(f"ssl_context: without a certificate: {remedy}") from None
 
 
-def _host_of(sock: Socket) -> str:
-    """Where a socket listens; "" for a Unix socket."""
-    address = sock.getsockname()
-    return "" if isinstance(address, (str, bytes)) else str(address[0])
-
-
 def _url_place(sock: Socket, host: str) -> str:
     """Where a socket listens, as its URL has it."""
     address = sock.getsockname()
@@ -13323,13 +13311,9 @@ def _url_place(sock: Socket, host: str) -> str:
         # One that has no file begins with a NUL: it is shown as systemd has it.
         path = os.fsdecode(address).replace("\0", "@")
         return f"unix:{path}:"
-    return f"{_url_host(host)}:{address[1]}"
-
-
-def _url_host(host: str) -> str:
-    """A host to listen on as a URL has it; for every address, one that is always there."""
+    # For every address, one that is always there.
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{host}]" if ":" in host else host
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
 
 
 ###############################################################################
@@ -13575,8 +13559,6 @@ class _HttpPool:
         # Whether somebody waits for the answer to a request; for None, whether the
         # transport is open. Turns false before shut_request(), or close(), is called.
         self._is_wanted = is_wanted
-        # What shows the requests, if they are to be shown.
-        self.trace: Talk | None = None
         # No lock guards these: each step is one operation on one of them.
         # Kept alive, the latest last.
         self._idle: list[HTTPConnection] = []
@@ -13724,7 +13706,6 @@ class _RoundTrip:
 
         After `patience` seconds, if there are any, the round trip is shut.
         """
-        trace = self._pool.trace
         sock = self.connection.sock
         began = time.monotonic()
         witness = None
@@ -13736,15 +13717,9 @@ class _RoundTrip:
                 self._timer = start_timer(patience, self._pool.shut, self)
             sock.settimeout(None)
             # Who refuses a large body may answer before it has read it.
-            if trace is not None:
-                place = show_url(self._pool.url._replace(path=target.partition("?")[0]))
-                trace.asked(method, place, headers, self.request_id)
             with suppress(BrokenPipeError, ConnectionResetError):
                 self.connection.request(method, target, body, headers)
             self._response = self.connection.getresponse()
-            if trace is not None:
-                told = dict(self._response.headers.items())
-                trace.answered(self._response.status, told, self.request_id)
         except BaseException as error:
             at_once = time.monotonic() - began < self.AT_ONCE
             was_shut = not self.end()
@@ -13771,8 +13746,6 @@ class _RoundTrip:
         response = self._response
         if response is None:
             return self._pool.give_back(self, False)
-        if self._pool.trace is not None and content_type(response) == EVENT_TYPE:
-            self._pool.trace.happened("the stream ends", "", self.request_id)
         if response.length == 0:
             # All of it was read; http.client may have left that open.
             response.close()
@@ -15259,9 +15232,9 @@ class _ClientSession:
     is one GET, before `initialize`, and no id.
     """
 
-    def __init__(self, session_id: str | None = None, opening: bytes = b"") -> None:
+    def __init__(self, opening: bytes = b"") -> None:
         # None before `initialize` is answered, and where a server gives none.
-        self.id = session_id
+        self.id: str | None = None
         # The `initialize` that opened it, and opens the next one.
         self.opening = opening
         self.get_was_sent = False
@@ -15334,6 +15307,8 @@ class _Post:
         self.opens_session = self.row.handshake and self.request_id is not None
         # Where a redirect leads.
         self.url: SplitResult | None = None
+        # The session that it opens in place of a lost one.
+        self.session: _ClientSession | None = None
         # Its session was lost, and it is sent again in the next one.
         self.is_renewed = False
         # The thread that writes sends it: nothing else is written meanwhile.
@@ -15476,7 +15451,6 @@ class HttpTransport(Transport):
 
     def start(self, connection: Connection) -> None:
         self.connection = connection
-        self._pool.trace = connection.trace
         self._until = time.monotonic() + self._timeout
 
     def details(self) -> str:
@@ -15601,6 +15575,9 @@ class HttpTransport(Transport):
             try:
                 yield response, secrets
             finally:
+                is_stream = content_type(response) == EVENT_TYPE
+                if is_stream and self.connection.trace is not None:
+                    self.connection.trace.happened("the stream ends", "", request_id)
                 trip.end()
         except (McpError, HttpFailure):
             raise
@@ -15635,10 +15612,16 @@ class HttpTransport(Transport):
         if proxy is not None and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
             headers.update(proxy.headers)
+        trace = self.connection.trace
         response = None
         while response is None:
             trip = self._pool.begin(request_id)
+            if trace is not None:
+                trace.asked(method, show_url(url), headers, request_id)
             response = trip.send(method, target, headers, body, patience)
+        if trace is not None:
+            told = dict(response.headers.items())
+            trace.answered(response.status, told, request_id)
         return trip, response
 
     # One message
@@ -15688,12 +15671,14 @@ class HttpTransport(Transport):
     def _post_once(self, post: _Post) -> _Rejection | None:
         """POST a message, and feed what comes back; or return why it is not taken."""
         url = post.url or self._url
-        session = self._session
+        session = post.session or self._session
         if post.opens_session:
             session.opening = post.line
         stream = _EventStream(session, post.request_id, self._budget)
-        # A request's caller knows when to give up; nobody does for a notification.
-        patience = self._patience() if post.request_id is None else None
+        # A request's caller knows when to give up; but a notification has none, and the
+        # one that has lost its session does not see this.
+        has_caller = post.request_id is not None and post.session is None
+        patience = None if has_caller else self._patience()
         headers = {**self._post_headers(post), **session.headers()}
         with self._round_trip(
             "POST", url, headers, post.line, post.request_id, patience
@@ -15833,7 +15818,6 @@ class HttpTransport(Transport):
         session = _ClientSession(opening=lost.opening)
         self._judge_session(self._shake_hands(session, url))
         self._session = session
-        self._url = url
         line = encode_message(call_message("notifications/initialized", None))
         if self.connection.trace is not None:
             self.connection.trace.sent(line)
@@ -15844,25 +15828,16 @@ class HttpTransport(Transport):
         """Send a session's opening again, all of it on this thread: the workers may all
         be waiting. Returns the result, or raises what came in its place."""
         post = _Post(session.opening)
-        stream = _EventStream(session, post.request_id, self._budget)
+        post.session = session
+        post.url = url
         waiter = Waiter("initialize")
         if self.connection.trace is not None:
             self.connection.trace.sent(post.line)
         self.connection.hold(waiter, post.request_id)
         try:
-            with self._round_trip(
-                "POST",
-                url,
-                self._post_headers(post),
-                post.line,
-                post.request_id,
-                self._timeout,
-            ) as (response, _):
-                if response.status >= 300:
-                    raise ConnectionError(f"lost the session: HTTP {response.status}")
-                session.take_id(response)
-                body = self._read_answer(response, stream)
-            self._feed(body)
+            rejection = self._post_once(post)
+            if rejection is not None:
+                raise rejection.to_error()
             kind_and_answer = waiter.inbox.get_nowait()
         except Empty:
             raise ConnectionError("lost the session: no answer to initialize") from None
@@ -17641,7 +17616,9 @@ class Server:
             grace = options.pop("grace", GRACE_SECONDS)
             check_seconds("grace", grace)
             with StopSignals() as stop, self.start_http(**options) as http:
-                say(f"{self.name}: {http.url} (Ctrl-C ends it)")
+                with suppress(OSError, ValueError):
+                    told = f"{self.name}: {http.url} (Ctrl-C ends it)"
+                    write_to_stderr(printable(told))
                 http.serve_until(stop, grace)
             return
         if transport != "stdio":
@@ -18270,10 +18247,8 @@ class ClientEndpoint(Endpoint):
         # That a session's server may ask outside of calls. Guarded by the connection's
         # lock.
         self._spare_questions = 0
-        # The latest list of them; and again, as long as nothing was heard of a change.
-        # How many changes were heard of.
+        # The latest list of them; and how many changes were heard of.
         self.tools: KnownTools | None = None
-        self.unchanged_tools: KnownTools | None = None
         self.tools_changes = 0
         # A list was read, or was not to be had. Until then, first calls wait here to be
         # sent; who takes the one `errand` reads the list for all of them.
@@ -18298,7 +18273,6 @@ class ClientEndpoint(Endpoint):
         self._callbacks[connection] = callbacks
         self._spare_questions = self._max_questions
         self.tools = None
-        self.unchanged_tools = None
         self.knows_mirrors = False
         self.errand = [True]
 
@@ -18401,7 +18375,6 @@ class ClientEndpoint(Endpoint):
         kind = _CHANGED_LISTS.get(method)
         if kind == "tools":
             self.tools_changes += 1
-            self.unchanged_tools = None
         if kind is not None:
             # A session's server that started without any has some now.
             self.server_capabilities.setdefault(kind, {"listChanged": True})
@@ -18577,7 +18550,11 @@ class ClientEndpoint(Endpoint):
 class KnownTools:
     """What a list of tools says of them, as far as calls want to know that."""
 
-    def __init__(self, tools: list[Json], fresh_until: float, log: _Log) -> None:
+    def __init__(
+        self, tools: list[Json], fresh_until: float, log: _Log, changes: int = 0
+    ) -> None:
+        # How many changes had been heard of when this began to be read.
+        self.changes = changes
         # Those that may be called.
         self.valid: list[Json] = []
         # By a tool's name: what headers mirror of its arguments.
@@ -19721,11 +19698,8 @@ class Client:
         for page in self._read_pages("tools/list", deadline):
             tools += page["tools"]
             until = min(until, fresh_until(page))
-        known = KnownTools(tools, until, self._log)
+        known = KnownTools(tools, until, self._log, changes)
         endpoint.tools = known
-        # Unless they have changed while they were read.
-        if endpoint.tools_changes == changes:
-            endpoint.unchanged_tools = known
         endpoint.knows_mirrors = True
         return known.valid
 
@@ -19882,10 +19856,11 @@ class Client:
 
     def _check_result(self, tool: str, result: Json, deadline: float) -> None:
         """Raise InternalError for a result that the tool's outputSchema forbids."""
-        known = self._endpoint.unchanged_tools
-        if known is None and "structuredContent" in result:
+        endpoint = self._endpoint
+        known = endpoint.tools
+        is_current = known is not None and known.changes == endpoint.tools_changes
+        if not is_current and "structuredContent" in result:
             known = self._known_anew(deadline)
-        known = known or self._endpoint.tools
         if known is None:
             # No list was read, and text alone is not worth another request.
             return

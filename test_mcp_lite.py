@@ -9947,6 +9947,17 @@ class TestTranscript:
         assert all(type(line) is bytes and b"\n" not in line for _, line in here)
         assert all(json.loads(line)["jsonrpc"] == "2.0" for _, line in here)
 
+    def test_http_is_told_alike_by_way_of_a_proxy(self, capsys, monkeypatch):
+        """What is shown is the URL of the server, whatever the request has to say."""
+        for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
+            monkeypatch.delenv(name, raising=False)
+        with web_server(modern_site()) as (url, seen):
+            monkeypatch.setenv("http_proxy", url.replace("/mcp", ""))
+            with Client("http://far.invalid/mcp?x=1", trace=True):
+                pass
+        assert seen[0]["path"] == "http://far.invalid/mcp?x=1"
+        assert " POST http://far.invalid/mcp, " in capsys.readouterr().err
+
     def test_http_is_told_without_secrets(self, capsys):
         """Methods, statuses, sessions, streams and the protocol's headers; of tokens,
         session ids and queries nothing, on either side.
@@ -23492,7 +23503,7 @@ class TestSoak:
         with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
             url, version="2025-11-25"
         ) as client:
-            with pytest.raises(HttpFailure, match="lost the session: HTTP 503"):
+            with pytest.raises(HttpFailure, match="HTTP 503"):
                 client.call("x")
             assert client.call("x") == "s3"
 
