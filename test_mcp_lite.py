@@ -23776,6 +23776,8 @@ class TestLessons:
             "value: 300",
             "ToolError, for the model: no coal here; there is tea",
             "ToolError, for the model: price: ZeroDivisionError",
+            "*** and in the log of the server: price failed",
+            "Traceback",
             "NotFound, code -32602, for you: Unknown tool: prize",
             "InvalidParams, code -32602, for you: price: item: expected string, got 7",
             "ToolError, for the model: price: item: expected string, got 7",

@@ -3,12 +3,15 @@
 Teaches: an error of the protocol says that the request could not be done at all: it is
 for the program, and has a code. A tool that ran and failed is a *result* with isError:
 that is for the model, which may read it and try again with other arguments. From here
-on mcp_lite has the conversation, and explains it, each thing once.
+on mcp_lite has the conversation, and explains it, each thing once; what begins with ***
+is said by the programs.
 
 Run: python3 examples/lessons/04_errors.py
 """
 
+import logging.handlers
 import os
+import queue
 import sys
 
 # mcp_lite.py is two folders up.
@@ -18,13 +21,16 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
 from mcp_lite import Client, McpError, Server, ToolError  # noqa: E402
 
 server = Server("shop", version="1")
+# What the server tells to nobody but those who run it.
+log = queue.Queue()
+logging.getLogger("mcp_lite").addHandler(logging.handlers.QueueHandler(log))
 
 
 @server.tool
 def price(item: str, count: int = 1) -> int:
     """The price of some items, in cents."""
     if item == "anvil":
-        return 1 // 0  # a bug: its traceback goes to the log of who runs the server
+        return 1 // 0  # a bug
     if item != "tea":
         # For the model: what is wrong, and what would be right.
         raise ToolError(f"no {item} here; there is tea")
@@ -46,6 +52,7 @@ with Client(server, version="2025-06-18", trace="explain") as client:
     call("It does well (and must be what the list promises)", "price", item="tea")
     call("It fails, and says so: a result with isError", "price", item="coal")
     call("It has a bug: the same, but nobody meant to say it", "price", item="anvil")
+    print("*** and in the log of the server:", log.get(timeout=10).getMessage())
     call("There is no such tool: an error", "prize", item="tea")
     call("Arguments that do not fit: in this revision, an error ...", "price", item=7)
 

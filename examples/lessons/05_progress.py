@@ -3,7 +3,6 @@
 Teaches: while a request is in flight, notifications may go both ways. The server tells
 how far it is, under the token that the client has put into the request; the client says
 that it has lost interest, and then nothing more comes for that request.
-(What begins with *** is said by the programs; the rest is the transcript.)
 
 Run: python3 examples/lessons/05_progress.py
 """
