@@ -178,6 +178,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
                                        of tools before a first call
     ...-errands      Connection, for   what Ctrl-C must not interrupt:  close()
                      the main thread   sending, giving up
+    server-errands   Server, for the   telling its clients of a change  with that
+                     main thread
     callbacks        Client, when      on_log and on_notification, in   idle, or close()
                      needed            order
     stderr           Child             reads its lines, keeps the last  end of stderr
@@ -1341,6 +1343,8 @@ class Method:
     asks_user = False
     # Notifications only. When too many wait, these are dropped first.
     droppable = False
+    # It says only that something is not what it was: one that waits says it for all.
+    tells_change = False
     # It is a log message.
     logs = False
     # It ends the request that it is about, which this member names; whether who says it
@@ -1727,6 +1731,7 @@ METHODS: dict[str, Method] = {
         _notification(
             "server",
             "notifications/tools/list_changed",
+            tells_change=True,
             purpose=(
                 "The tools have changed: who keeps a list of them asks for it again."
             ),
@@ -1735,6 +1740,7 @@ METHODS: dict[str, Method] = {
         _notification(
             "server",
             "notifications/resources/list_changed",
+            tells_change=True,
             purpose=(
                 "The resources have changed: who keeps a list of them asks for it"
                 " again."
@@ -1744,6 +1750,7 @@ METHODS: dict[str, Method] = {
         _notification(
             "server",
             "notifications/resources/updated",
+            tells_change=True,
             purpose=(
                 "A resource has changed that the client wanted to hear of: it may"
                 " read it again."
@@ -1753,6 +1760,7 @@ METHODS: dict[str, Method] = {
         _notification(
             "server",
             "notifications/prompts/list_changed",
+            tells_change=True,
             purpose=(
                 "The prompts have changed: who keeps a list of them asks for it again."
             ),
@@ -1780,6 +1788,7 @@ METHODS: dict[str, Method] = {
             "client",
             "notifications/roots/list_changed",
             until=LAST_LEGACY,
+            tells_change=True,
             purpose="The folders have changed: the server may ask for them again.",
             page="client/roots",
         ),
@@ -6165,8 +6174,14 @@ def put_bounded(
     return dropped
 
 
-class _Droppable(bytes):
+class Droppable(bytes):
     """A line that goes first where too many wait."""
+
+
+class ChangeLine(bytes):
+    """A line that says that something has changed. While it waits, it says so of what
+    changes next, too, and is not queued again: so the changes that nobody reads take no
+    more room than what has changed."""
 
 
 class Outbox:
@@ -6184,6 +6199,9 @@ class Outbox:
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
         self._lines: list[bytes] = []
+        # Of those, the changes behind which nothing waits that may show how it was
+        # before: an answer.
+        self._changes: set[bytes] = set()
 
     def count(self) -> int:
         """How many lines wait."""
@@ -6193,43 +6211,67 @@ class Outbox:
         """Whether all is written."""
         return not (self._writing or self._lines)
 
-    def add_locked(self, data: bytes, droppable: bool) -> int:
+    def add_locked(self, data: bytes) -> int:
         """Queue a line. Returns how many were dropped for it, maybe itself."""
+        droppable = type(data) is Droppable
+        if type(data) is ChangeLine:
+            if data in self._changes:
+                return 0
+            self._changes.add(data)
+        elif not droppable:
+            self._changes.clear()
         dropped = 0
         size = len(data) + LINE_COST
         if len(self._lines) >= MAX_QUEUED or self.size + size > MAX_UNSENT:
-            kept = [line for line in self._lines if type(line) is bytes]
+            kept = [line for line in self._lines if type(line) is not Droppable]
             dropped = len(self._lines) - len(kept)
             self._lines = kept
             self.size = sum(len(line) + LINE_COST for line in kept)
             if droppable and self.size + size > MAX_UNSENT:
                 return dropped + 1
-        self._lines.append(_Droppable(data) if droppable else data)
+        self._lines.append(data)
         self.size += size
         return dropped
 
     def clear_locked(self) -> None:
         """Forget what waits."""
-        self._lines = []
-        self.size = 0
+        self._take_locked()
 
-    def flush(self, write: Callable[[list[bytes]], None]) -> None:
+    def _take_locked(self) -> list[bytes]:
+        lines = self._lines
+        self._lines = []
+        self._changes.clear()
+        self.size = 0
+        return lines
+
+    def flush(
+        self,
+        write: Callable[[list[bytes]], None],
+        may_write: Callable[[int], bool] | None = None,
+    ) -> bool:
         """Have write(lines) write what waits; or leave it to the thread that is writing
-        just now. It answers for itself."""
+        just now. It answers for itself.
+
+        False if something is left because may_write(its size) has said no.
+        """
         while self._lines:
+            size = self.size
+            if may_write is not None and not may_write(size):
+                return self._writing
             with self._lock:
                 # Another thread may have taken it since.
                 if self._writing or not self._lines:
-                    return
-                lines = self._lines
-                self._lines = []
-                self.size = 0
+                    return True
+                if may_write is not None and self.size > size:
+                    continue
+                lines = self._take_locked()
                 self._writing = True
             try:
                 write(lines)
             finally:
                 with self._lock:
                     self._writing = False
+        return True
 
 
 ###############################################################################
@@ -6570,19 +6612,21 @@ class Workers:
         # It rings at first: to be started is to be called.
         bell = threading.Lock()
         while self._is_called(bell):
-            self.between()
+            self._do(self.between)
             while (job := self._next(bell)) is not None:
-                try:
-                    job()
-                except BaseException as error:
-                    # A job answers for itself: what escapes it is a fault of ours.
-                    self._report(
-                        f"{self.name}: a job failed: {error_text(error)}", error
-                    )
+                self._do(job)
                 # An idle worker keeps nothing alive.
                 del job
                 if not self._on_its_way:
-                    self.between()
+                    self._do(self.between)
+
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except BaseException as error:
+            # A job answers for itself: what escapes it is a fault of ours, or of the
+            # transport that between() writes to. No worker goes for that.
+            self._report(f"{self.name}: a job failed: {error_text(error)}", error)
 
     def _is_called(self, bell: threading.Lock) -> bool:
         """Wait until the bell rings. False when this worker may go."""
@@ -7029,6 +7073,10 @@ class Transport:
         """Whether a write of so many bytes is sure not to block its thread."""
         return True
 
+    def takes_at_once(self, size: int) -> bool:
+        """The same, of any thread, also one that reads. It need not know."""
+        return False
+
     def read(self) -> bytes:
         """Block for the next bytes; b"" is the end. Raises OSError or ValueError."""
         raise NotImplementedError
@@ -7307,7 +7355,7 @@ class Connection:
             answers = batch.encode_if_complete()
             if answers is not None:
                 self._queue_locked(answers, batch.stream, is_answer=True)
-        self.helpers.nudge()
+        self._flush_soon()
         return ready
 
     def _act(self, event: object, batch: Batch | None = None) -> list[Request]:
@@ -7326,7 +7374,7 @@ class Connection:
             return [request]
         # Here and now, so that what follows in the stream finds it done.
         self.endpoint.serve_request(self, request)
-        self.helpers.nudge()
+        self._flush_soon()
         return []
 
     def _act_on_answer(self, answer: Answer, batch: Batch | None) -> list[Request]:
@@ -7464,7 +7512,7 @@ class Connection:
         if not self._end(request, message, cancelled=True):
             return False
         self._stop(request)
-        self.helpers.nudge()
+        self._flush_soon()
         return True
 
     def _is_ended(self, request: Request) -> bool:
@@ -7519,14 +7567,13 @@ class Connection:
         data: bytes,
         stream: Any,
         *,
-        droppable: bool = False,
         is_answer: bool = False,
     ) -> int:
         """Queue a line. Returns how many were dropped for it.
 
         Over HTTP: it goes to this stream, if there is one, and as an answer ends it.
         """
-        return self._outbox.add_locked(data, droppable)
+        return self._outbox.add_locked(data)
 
     def notify(
         self,
@@ -7547,14 +7594,15 @@ class Connection:
         if request is not None and not row.is_in(request.version):
             return
         data = encode_message(call_message(method, params))
-        self.errands.run(
-            partial(self._send, data, row.droppable, request, block, progress)
-        )
+        if row.droppable:
+            data = Droppable(data)
+        elif row.tells_change:
+            data = ChangeLine(data)
+        self.errands.run(partial(self._send, data, request, block, progress))
 
     def _send(
         self,
         data: bytes,
-        droppable: bool = False,
         request: Request | None = None,
         block: bool = True,
         progress: float | None = None,
@@ -7577,7 +7625,7 @@ class Connection:
             if register is not None and not register():
                 return False
             stream = None if request is None else request.stream
-            dropped = self._queue_locked(data, stream, droppable=droppable)
+            dropped = self._queue_locked(data, stream)
         if dropped:
             self.log.warning(f"{dropped} notifications dropped: the reader is slow")
         if self._outbox.size > 8 * MAX_UNSENT:
@@ -7588,12 +7636,21 @@ class Connection:
         if block and self.transport.may_write(len(data) + 1):
             self.flush()
         else:
-            self.helpers.nudge()
+            self._flush_soon()
         return True
 
     def flush(self) -> None:
         """Write what is queued; or leave it to the thread that is writing just now."""
         self._outbox.flush(self._write)
+
+    def _flush_soon(self) -> None:
+        """The same, but never block: have a helper do it where that is not sure."""
+        if not self._flush_at_once():
+            self.helpers.nudge()
+
+    def _flush_at_once(self) -> bool:
+        """Write what is sure not to block. False if something else is left to write."""
+        return self._outbox.flush(self._write, self.transport.takes_at_once)
 
     def _write(self, lines: list[bytes]) -> None:
         if self.state != self.OPEN:
@@ -7634,9 +7691,7 @@ class Connection:
         data = encode_message(call_message(waiter.method, params, request_id))
         register = partial(self._register_locked, waiter, request_id, sent=True)
         try:
-            if self.errands.run(
-                partial(self._send, data, request=about, register=register)
-            ):
+            if self.errands.run(partial(self._send, data, about, register=register)):
                 return waiter
         except BaseException as error:
             # Ctrl-C may come when it has left, and the peer must hear of that.
@@ -9205,6 +9260,16 @@ class StreamTransport(Transport):
     def may_write(self, size: int) -> bool:
         return self._patient
 
+    def takes_at_once(self, size: int) -> bool:
+        # POSIX: a pipe that is ready takes PIPE_BUF bytes at once. A socket that is has
+        # room for more.
+        try:
+            descriptor = self._writer.fileno()
+        except (AttributeError, OSError, ValueError):
+            return False
+        is_small = size <= 4096 and os.name == "posix"
+        return is_small and is_ready(descriptor, writing=True)
+
     def hung_up(self) -> bool:
         return is_broken(self._writer)
 
@@ -9748,9 +9813,7 @@ class Child(StreamTransport):
         return True
 
     def may_write(self, size: int) -> bool:
-        # POSIX: a pipe that is ready takes PIPE_BUF bytes at once.
-        is_small = size <= 4096 and os.name == "posix"
-        return is_small and is_ready(self._writer, writing=True)
+        return self.takes_at_once(size)
 
     def _read_stderr(self) -> None:
         """Read it all, so that the child never waits for that."""
@@ -10934,9 +10997,17 @@ class Stream:
         # (number, message, what it takes of a budget)
         self._sent: deque[_Event] = _NONE_SENT if replay is None else deque()
         self._waiting: deque[_Event] = deque()
+        # The changes among those that nobody writes yet, as in an Outbox.
+        self._changes: set[bytes] = set()
 
     def add_locked(self, message: bytes) -> int:
         """Queue a message. Returns how many were dropped for it, unsent."""
+        if type(message) is ChangeLine:
+            if message in self._changes:
+                return 0
+            self._changes.add(message)
+        elif type(message) is not Droppable:
+            self._changes.clear()
         dropped = 0
         size = len(message)
         if size <= SHORT_BODY and not self._waiting and self._is_last_heard():
@@ -10945,6 +11016,7 @@ class Stream:
         has_room = not size or self._take_locked(size)
         while self._waiting and (not has_room or len(self._waiting) >= MAX_QUEUED):
             self._budget.give_back(self._waiting.popleft()[2])
+            self._changes.clear()
             dropped += 1
             has_room = has_room or self._budget.take(size)
         if not has_room:
@@ -11025,6 +11097,7 @@ class Stream:
                 ):
                     return
                 events = list(self._waiting)
+                self._changes.clear()
                 self._prelude = b""
                 self._writing = True
 
@@ -11341,7 +11414,6 @@ class HttpConnection(Connection):
         data: bytes,
         stream: Stream | None,
         *,
-        droppable: bool = False,
         is_answer: bool = False,
     ) -> int:
         if stream is None:
@@ -11350,7 +11422,8 @@ class HttpConnection(Connection):
             return 1  # nobody could hear it
         if is_answer and stream is not self.listening:
             stream.state = stream.COMPLETE
-        self._dirty.append(stream)
+        if stream not in self._dirty:
+            self._dirty.append(stream)
         return stream.add_locked(data)
 
     def flush(self) -> None:
@@ -11360,6 +11433,10 @@ class HttpConnection(Connection):
                 self._dirty.pop().flush()
         except IndexError:
             pass  # another thread took the last
+
+    def _flush_at_once(self) -> bool:
+        # A write may block. Where nobody listens, there is none.
+        return not any(stream.exchange for stream in list(self._dirty))
 
     def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
         """As a Connection does. Some errors have a status, if no event went before."""
@@ -16530,10 +16607,24 @@ class ServerEndpoint(Endpoint):
 
     def _tell(self, change: Change, uri: str | None = None) -> None:
         params = None if uri is None else {"uri": uri}
-        hearers: list[Session | Subscription] = [*self._sessions, *self._subscriptions]
-        for each in hearers:
-            if each.hears(change, uri) and not self._is_hidden(each, uri):
+        known: list[Session | Subscription] = [*self._sessions, *self._subscriptions]
+        hearers = [
+            each
+            for each in known
+            if each.hears(change, uri) and not self._is_hidden(each, uri)
+        ]
+
+        def tell_all() -> None:
+            for each in hearers:
                 each.tell(change.method, params)
+
+        if hearers:
+            # One for all: those of each connection would be as many threads.
+            errands = Errands("mcp-server-errands")
+            try:
+                errands.run(tell_all)
+            finally:
+                errands.close(TIDY_SECONDS)
 
     def _is_hidden(self, hearer: Session | Subscription, uri: str | None) -> bool:
         """Whether a hearer may not see a resource. Who subscribed in a session could."""
