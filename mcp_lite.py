@@ -19043,7 +19043,7 @@ def check_client_options(options: Json) -> None:
 
 def _python() -> str:
     """This Python; inside a host program, sys.executable may be the host."""
-    if "python" in os.path.basename(sys.executable or "").lower():
+    if re.search("python|pypy", os.path.basename(sys.executable or "").lower()):
         return sys.executable
     return "python3"
 
