@@ -4679,6 +4679,11 @@ class Signature:
 
         hidden = (each.name for each in parameters if each.name not in arguments)
         self.context: str | None = next(hidden, None)
+        if _Parameter("ctx", object, REQUIRED) in parameters:
+            raise TypeError(
+                f"{self.name}: ctx: without a hint it is one more argument; `ctx: "
+                "Context` is the request"
+            )
 
         description, entries = parse_doc(getattr(fn, "__doc__", None) or "", arguments)
         self.description = description or None
@@ -9030,6 +9035,49 @@ class MainThread:
         # Also if it was closed just now.
         if self._closed:
             self.close()
+
+    def call(self, fn: Job, timeout: float | None = None) -> Any:
+        """Have the main thread call fn(), and block for what it returns.
+
+        fn: a part of a longer work; its server has no run_on then, so that the rest of
+            it holds up nobody
+        timeout: seconds until the main thread must have come to it; None: no such limit
+
+        Raises what fn raises, Timeout, and ConnectionClosed where there is no main
+        thread any more.
+        """
+        outcome: SimpleQueue[Any] = SimpleQueue()
+        waits = [True]
+
+        def job(refused: Exception | None = None) -> None:
+            try:
+                waits.pop()
+            except IndexError:
+                return  # it was given up
+            try:
+                if refused is not None:
+                    raise refused
+                outcome.put((fn(), None))
+            except BaseException as error:
+                outcome.put((None, error))
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+
+        self(job)
+        try:
+            value, error = get_within(outcome, timeout)
+        except Empty:
+            try:
+                waits.pop()
+            except IndexError:
+                value, error = get_within(outcome, None)  # it runs
+            else:
+                raise Timeout(
+                    f"the main thread did not come to it in {timeout:g} s"
+                ) from None
+        if error is not None:
+            raise error
+        return value
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
         """Run what waits, on this thread, and return how many that were.
@@ -13918,8 +13966,10 @@ def describe_response(response: HTTPResponse, body: bytes, is_first: bool) -> st
     """
     told = f"HTTP {response.status} {response.reason[:100]}".strip()
     remedy = _REMEDIES.get(response.status, "")
-    if response.status < 300:
-        kind = content_type(response)
+    kind = content_type(response)
+    if response.status == 200 and kind == EVENT_TYPE:
+        told += ", but the stream ended before the answer came: has the server ended?"
+    elif response.status < 300:
         told += " without an answer" + (f", but {show(kind)}" if kind else "")
         remedy = _WRONG_PATH
     location = response.headers.get("Location", "")
@@ -14114,8 +14164,8 @@ def read_refusal(
     that the user has given, and with those that authorize it."""
     status = response.status
     challenge = challenge_in(response.headers)
-    body = response.read(MAX_ERROR).decode("utf-8", "replace")
-    told = hide(error_words(challenge, body.strip()), secrets)
+    said = _words_of(response.read(MAX_ERROR))
+    told = hide(error_words(challenge, said), secrets)
     if status == 403 and "scope" in challenge:
         told += f" (it wants the scope {show(challenge['scope'])})"
     if "authorization" in map(str.lower, given):
@@ -18944,6 +18994,11 @@ def split_command(text: str) -> list[str]:
     is_file = os.path.exists(path)
     if path.endswith(".py") and (is_file or " " not in path):
         return _with_python([path])
+    if is_file and path.endswith(".json"):
+        raise ValueError(
+            f"target: {text} is a config file; ClientGroup takes it, or load_config, "
+            "which tells its targets by name"
+        )
     if text and (is_file or os.name != "posix"):
         return [path]
     import shlex
@@ -20278,6 +20333,8 @@ class ClientGroup:
         """The client of a server. Raises why there is none, or KeyError."""
         if server in self.errors and server not in self.clients:
             raise self.errors[server]
+        if server not in self.clients:
+            raise KeyError(f"{server}: no such server{suggest(server, self.clients)}")
         return self.clients[server]
 
     def list_tools(self) -> list[Json]:
@@ -20411,7 +20468,9 @@ class ClientGroup:
             self._list(kind)
         if (kind, name) not in self._owners:
             known = [each for of, each in self._owners if of == kind]
-            raise NotFound(f"{kind} {show(name)}: unknown{suggest(name, known)}")
+            absent = ", ".join(self.errors.keys() - self.clients.keys())
+            told = f"; not connected: {absent}" if absent else ""
+            raise NotFound(f"{kind} {show(name)}: unknown{suggest(name, known)}{told}")
         return self._owners[kind, name]
 
     def _read(self, uri: str, read: Callable[[Client, str], Any]) -> Any:
@@ -21271,8 +21330,17 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
         value = json.loads(text)
     except ValueError:
         return text
-    is_wanted = not validate({name: value}, {**schema, "required": []})
-    return value if is_wanted and not isinstance(value, str) else text
+    if isinstance(value, str):
+        return text
+    # Of a wrong value, its own fault is to be told, not that it is text.
+    alone = {**schema, "required": []}
+    is_wanted = not validate({name: value}, alone) or not _takes_text(name, schema)
+    return value if is_wanted else text
+
+
+def _takes_text(name: str, schema: Json) -> bool:
+    member = object_or_empty(object_or_empty(schema.get("properties")).get(name))
+    return "string" in str(member.get("type", "string"))
 
 
 def _blobs_in(result: Json) -> Iterator[tuple[bytes, str]]:
@@ -21397,7 +21465,7 @@ def _run(options: Any) -> None:
 
     spec = importlib.util.spec_from_file_location("served", path)
     if spec is None or spec.loader is None or not os.path.exists(path):
-        raise ValueError(f"FILE: {show(path)} is no Python file")
+        raise ValueError(f"FILE: {show(path)}: there is no such Python file")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     sys.argv = [path]

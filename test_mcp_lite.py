@@ -5795,6 +5795,20 @@ class TestServerInProcess:
         register(Tools().method)
         register(Tools.of_class)
 
+    def test_a_context_without_its_hint_is_told(self):
+        """It would be one more argument, which nobody gives."""
+        server = Server("s")
+
+        @server.tool
+        def fine(ctx=None) -> str:
+            return "an argument"
+
+        with pytest.raises(TypeError, match="lost: ctx: without a hint.*ctx: Context"):
+
+            @server.tool
+            def lost(ctx):
+                pass
+
     def test_functions_without_a_name(self):
         """A resource has its URI; a tool or a prompt must be given one."""
         server = Server("s")
@@ -9427,6 +9441,13 @@ class TestClient:
         assert text in str(caught.value)
         assert re.match("target|url|headers", str(caught.value))
         assert "s3cret" not in trace + repr(caught.value)
+
+    def test_a_config_file_is_no_target(self, tmp_path):
+        """It is told what takes it."""
+        path = tmp_path / "mcp.json"
+        path.write_text("{}")
+        with pytest.raises(ValueError, match="is a config file; ClientGroup takes it"):
+            Client(str(path))
 
     @pytest.mark.parametrize(
         "options, text",
@@ -18524,6 +18545,16 @@ class TestManyServers:
             assert list(group.errors) == ["my server"]
         assert capsys.readouterr().err.startswith("[my server] gone\n")
 
+    def test_who_is_not_there_is_named(self):
+        """By what looks for a tool of a server that failed, or for a server."""
+        server = Server("good")
+        server.add_tool(lambda: 1, name="one")
+        with ClientGroup({"good": server, "bad": ["/no/such/program"]}) as group:
+            with pytest.raises(NotFound, match="bad_two.*; not connected: bad"):
+                group.call("bad_two")
+            with pytest.raises(KeyError, match="goud: no such server; did you mean go"):
+                group["goud"]
+
     def test_errors_that_are_wanted(self):
         """raise_errors raises the first one, and nothing stays behind."""
         server = Server("good")
@@ -18940,6 +18971,28 @@ server.run()
         result = json.loads(self.prints("call", script, "paint", "--json"))
         assert result["content"][0]["mimeType"] == "image/png"
 
+    @pytest.mark.parametrize(
+        "schema, text, value",
+        [
+            ({"type": "string"}, "012", "012"),
+            ({"type": "string"}, "5", "5"),
+            ({"type": "string", "minLength": 3}, "5", "5"),
+            ({"type": "integer", "minimum": 1}, "0", 0),
+            ({"type": "integer"}, "x", "x"),
+            ({"type": ["string", "null"]}, "null", None),
+            ({"type": ["string", "null"]}, "5", "5"),
+            ({"enum": [1, 2]}, "2", 2),
+            ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "7", 7),
+            ({"$ref": "#/$defs/n"}, "7", 7),
+            ({"type": "array"}, "1,2", "1,2"),
+            ({}, "true", True),
+        ],
+    )
+    def test_what_a_pair_means(self, schema, text, value):
+        """JSON where the tool takes that, else the text; a wrong value is as wrong."""
+        whole = {"properties": {"n": schema}, "$defs": {"n": {"type": "integer"}}}
+        assert mcp_lite._coerce("n", text, whole) == value
+
     def test_read_and_prompt(self, script, tmp_path):
         """A text as it is, bytes as they are, a prompt's messages."""
         assert self.prints("read", script, "config://app") == "a text\nof two lines\n"
@@ -18988,6 +19041,7 @@ server.run()
             (["call", "SERVER", "nosuch"], 5, 'tool "nosuch": unknown'),
             (["call", "SERVER", "fail", "why=no\n\x1bway"], 5, r"no\n\x1bway"),
             (["call", "SERVER", "forecast"], 5, "city: required"),
+            (["run", "nofile.py"], 1, '"nofile.py": there is no such Python file'),
             (["call", "SERVER", "stay", "--timeout", "1"], 5, "no answer within 1"),
         ],
     )
@@ -19020,7 +19074,6 @@ server.run()
         assert done.returncode == 1
         assert b"did you mean demo?" in done.stderr
         server = Server("who")
-        server.add_tool(lambda ctx: ctx.auth["sub"], name="who", description="Who?")
         (tmp_path / "token").write_text(" t0ken\n")
 
         def who(ctx: Context) -> str:
@@ -19491,6 +19544,49 @@ class TestInsideHosts:
         assert main.run_pending(wait=SECONDS) == 1
         assert ran == [threading.current_thread()]
         thread.join(SECONDS)
+
+    def test_a_part_of_a_longer_work(self):
+        """call() has the main thread do it, and gives what comes of it; a tool that
+        takes long holds up nobody, as its server has no run_on."""
+        main = MainThread()
+        server = Server("host")
+
+        @server.tool
+        def build(ctx: Context) -> list:
+            names = [main.call(lambda: threading.current_thread().name)]
+            with pytest.raises(KeyError, match="none"):
+                main.call(lambda: {}["none"])
+            return [*names, threading.current_thread().name]
+
+        with Client(server) as client:
+            call = client.start_call("build")
+            pump(main, call.done)
+            here, worker = call.value()
+        assert here == threading.current_thread().name != worker
+        assert main.call(lambda: "at once") == "at once"
+
+    def test_a_main_thread_that_does_not_come(self):
+        """call() gives up after its timeout, or when it is closed; then it is not run."""
+        main = MainThread()
+        ran = []
+
+        def ask(timeout):
+            with pytest.raises((Timeout, ConnectionClosed)) as caught:
+                main.call(lambda: ran.append(1), timeout)
+            told.append(caught.value)
+
+        told = []
+        for timeout in (0.01, None):
+            thread = threading.Thread(target=ask, args=(timeout,))
+            thread.start()
+            if timeout is None:
+                eventually(lambda: main._jobs.qsize() == 1)
+                main.close()
+            thread.join(SECONDS)
+            assert main.run_pending() == (timeout is not None)
+        assert [type(each) for each in told] == [Timeout, ConnectionClosed]
+        assert "did not come to it in 0.01 s" in str(told[0])
+        assert ran == []
 
     def test_it_goes_back_to_the_host(self):
         """After `max_seconds`, which start with the first job,
