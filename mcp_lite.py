@@ -18851,10 +18851,10 @@ def read_target(target: Any) -> Any:
 def _kind_of(value: object) -> str:
     """What stands in an error text for what may be a secret."""
     kind = type(value)
-    # Of another copy of this file, say, it is another Server.
-    if kind.__module__ not in (__name__, "builtins"):
-        return f"{kind.__module__}.{kind.__name__}"
-    return kind.__name__
+    name = kind.__name__
+    # The Server of another copy of this file is another one.
+    is_another = globals().get(name, kind) is not kind
+    return f"{kind.__module__}.{name}" if is_another else name
 
 
 def _read_members(target: Mapping[str, Any]) -> Any:
