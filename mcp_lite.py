@@ -5441,19 +5441,22 @@ def parse_head(lines: list[bytes]) -> Head:
     first = _REQUEST_LINE.fullmatch(lines[0])
     if first is None:
         raise HttpError(400, f"not a request of HTTP/1: {lines[0][:60]!r}")
-    method, target, version = (part.decode("ascii") for part in first.groups())
-
+    method, target, version = map(bytes.decode, first.groups())
     fields = _parse_fields(lines[1:-1])
     if version == "1.1" and "host" not in fields:
         raise HttpError(400, "Host: required, but missing")
     path = _parse_target(target, fields.get("host", ""))
-    options = re.split("[ \t]*,[ \t]*", fields.get("connection", "").lower())
-    last = version == "1.0" or "close" in options
+    last = version == "1.0"
+    if "connection" in fields:
+        options = re.split("[ \t]*,[ \t]*", fields["connection"].lower())
+        last = last or "close" in options
     return Head(method, path, version, fields, _parse_size(version, fields), last)
 
 
 def _parse_target(target: str, host: str) -> str:
     """The path of a request, maybe with a query; or "*", which is about the server."""
+    if target.startswith("/"):
+        return target
     absolute = _ABSOLUTE_TARGET.fullmatch(target)
     path = target
     if absolute is not None:
@@ -5464,7 +5467,7 @@ def _parse_target(target: str, host: str) -> str:
         path = absolute[2]
         if not path.startswith("/"):
             path = "/" + path
-    if not path.startswith("/") and path != "*":
+    if absolute is None and path != "*":
         raise HttpError(400, f"expected a path, got {show(target)}")
     return path
 
@@ -12900,8 +12903,21 @@ class _SocketShell(Shell, _RequestHandler):
             self.rfile.read(len(known))
             self._behind_head = len(came) - len(known)
             return self._head
+        size = came.find(b"\r\n\r\n") + 4
+        if 4 <= size <= MAX_HEAD:
+            # All of it is there.
+            self._behind_head = len(came) - size
+            lines = self.rfile.read(size).splitlines(keepends=True)
+        else:
+            self._behind_head = 0
+            lines = self._read_lines()
+        head = parse_head(lines)
+        self._head_bytes = b"".join(lines)
+        return head
+
+    def _read_lines(self) -> list[bytes]:
+        """The lines of a head of which not all has come."""
         self._allow(HEAD_SECONDS)
-        self._behind_head = 0
         lines: list[bytes] = []
         line = b""
         left = MAX_HEAD
@@ -12914,17 +12930,17 @@ class _SocketShell(Shell, _RequestHandler):
             if not line.endswith(b"\r\n"):
                 raise HttpError(400, f"no end of line: {line[:60]!r}")
             lines.append(line)
-        head = parse_head(lines)
-        self._head_bytes = b"".join(lines)
-        return head
+        return lines
 
     def read_body(self, keep: Callable[[int], None]) -> bytes:
         """Read the body, all of it."""
         head = self._head
         max_body = self.server.endpoint.max_body
         size = head.size
-        if size is not None and size <= self._behind_head and size <= max_body:
-            # It has come with its head: there is nothing to wait for.
+        # How much of it may be taken as it is there.
+        here = min(self._behind_head, max_body)
+        if size is not None and size <= here and "expect" not in head.fields:
+            # It is here with its head: there is nothing to wait for.
             keep(size)
             self._left = 0
             return self.rfile.read(size)
