@@ -24470,8 +24470,12 @@ class TestInspector:
                     },
                 }
                 tool = {"name": markup, "description": markup, "inputSchema": schema}
-                annotations = {markup: markup}
-                return {**call_next(), "tools": [{**tool, "annotations": annotations}]}
+                tool["annotations"] = {markup: markup}
+                # Within each, all of them again.
+                members = {f"m{n}": {"$ref": "#"} for n in range(40)}
+                endless = {"type": "object", "properties": members}
+                tools = [tool, {"name": "endless", "inputSchema": endless}]
+                return {**call_next(), "tools": tools}
             if method == "tools/call":
                 blocks = [
                     {"type": "text", "text": markup},
@@ -24510,6 +24514,8 @@ class TestInspector:
             browser.until(shown % ("#results pre", markup))
             browser.until(shown % ("#results .tree", markup))
             assert browser.run(shown % ("#wire", '"<img src=x"'))
+            browser.run("document.querySelectorAll('#list-tools button')[1].click()")
+            assert browser.run(shown % ("#item h2", '"endless"'))
             tags = "img, svg, b, iframe, object, a:not(.skip), script:not([nonce])"
             assert browser.run(f"document.querySelectorAll('{tags}').length") == 0
             assert browser.run("document.title") == "MCP inspector"

@@ -809,7 +809,7 @@ h3 { font-size: .95rem; margin: 0; }
 p { margin: .3rem 0; }
 #target { flex: 1 1 20rem; }
 #status { margin: .4rem 0 0; overflow-wrap: anywhere; }
-#status::before { content: "\\25CF "; color: var(--faint); }
+#status::before { content: "\\25CF\\00A0"; color: var(--faint); }
 #status.open::before { color: var(--good); }
 #status.connecting::before { color: var(--warn); }
 #status.over::before { color: var(--bad); }
@@ -817,6 +817,8 @@ p { margin: .3rem 0; }
 #options > div { display: grid; gap: .6rem; margin-top: .5rem;
   grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); }
 label, .label { display: block; font-weight: 600; font-size: .9rem; }
+#options label:not(.check) { display: flex; flex-direction: column; gap: .2rem; }
+::placeholder { font-weight: 400; color: var(--faint); opacity: 1; }
 label.check { font-weight: 400; display: inline-flex; gap: .4rem; align-items: center; }
 .hint { color: var(--faint); font-size: .85rem; font-weight: 400;
   white-space: pre-wrap; overflow-wrap: anywhere; }
@@ -932,18 +934,18 @@ MARKUP = """<!doctype html>
             <option>auto</option><option>2024-11-05</option><option>2025-03-26</option>
             <option>2025-06-18</option><option>2025-11-25</option><option>2026-07-28</option>
           </select></label>
-        <label>Seconds that a request may take
+        <label>Timeout, in seconds
           <input id="timeout" inputmode="decimal" value="60" size="6"></label>
-        <label>Logs from this level on
+        <label>Logs, from this level on
           <select id="level">
             <option>debug</option><option selected>info</option><option>notice</option>
             <option>warning</option><option>error</option><option>critical</option>
           </select></label>
-        <label>Headers, of a URL <textarea id="headers" rows="2" spellcheck="false"
-          placeholder="Authorization: Bearer ..."></textarea></label>
-        <label>Environment, of a command <textarea id="env" rows="2" spellcheck="false"
+        <label>Headers, of a URL <textarea id="headers" rows="1" spellcheck="false"
+          placeholder="Name: value"></textarea></label>
+        <label>Environment, of a command <textarea id="env" rows="1" spellcheck="false"
           placeholder="KEY=value"></textarea></label>
-        <label>Roots, that it may work on <textarea id="roots" rows="2" spellcheck="false"
+        <label>Roots, that it may work on <textarea id="roots" rows="1" spellcheck="false"
           placeholder="/home/me/project"></textarea></label>
         <label class="check"><input type="checkbox" id="login"> Log in, in the browser,
           if the URL wants it</label>
@@ -992,6 +994,7 @@ const MAX_ROWS = 200;  // members of a JSON value, or items of a list, the same
 const MAX_CARDS = 50;
 const MAX_WIRE = 500;
 const MAX_DEPTH = 5;  // of forms within forms
+const MAX_FIELDS = 500;  // of a form with all those in it; then, JSON will do
 const byId = (id) => document.getElementById(id);
 const isObject = (value) =>
   value !== null && typeof value === "object" && !Array.isArray(value);
@@ -1121,7 +1124,7 @@ function folded(title, value) {
 
 const PICTURE = /^image\/(png|jpeg|gif|webp|avif|bmp)$/;
 const SOUND = /^audio\/[a-z0-9.+-]{1,40}$/;
-const BASE64 = /^[A-Za-z0-9+\/\s]*={0,2}\s*$/;
+const BASE64 = /^[A-Za-z0-9+\/]*={0,2}$/;
 
 function media(kind, data) {
   if (typeof data !== "string" || !BASE64.test(data)) return null;
@@ -1222,6 +1225,7 @@ function outcome(result) {
 // ---- Forms from schemas. A field has a node, and read(): undefined is "left out".
 
 let fields = 0;
+let lastOfForm = 0;
 
 function resolve(schema, root) {
   let found = schema;
@@ -1321,7 +1325,7 @@ function bare(schema, required, root, depth) {
     if (items) return checkboxes(items, schema);
   }
   if (type === "object" && isObject(schema.properties) && depth < MAX_DEPTH
-      && !own(schema, "default")) {
+      && fields < lastOfForm && !own(schema, "default")) {
     const members = membersOf(schema, root, depth + 1);
     return {group: el("div", {}, members.nodes), read: () => {
       const value = members.read();
@@ -1406,6 +1410,7 @@ function membersOf(schema, root, depth = 0) {
 // A form: fields, and the same as JSON, for what no field can say.
 function formOf(schema, submitText, onsubmit, ...others) {
   const root = objectOf(schema);
+  lastOfForm = fields + MAX_FIELDS;
   const members = membersOf(resolve(root, root), root);
   const json = el("textarea", {rows: 4, "aria-label": "As JSON", spellcheck: "false"});
   const asJson = el("details", {}, el("summary", {}, "As JSON"), json,
@@ -1840,6 +1845,7 @@ function showWire(number, news) {
     node.append(el("p", {class: "note"}, news.note + (news.page ? ` [${news.page}]` : "")));
   }
   byId("wire").append(node);
+  if (byId("wire").childElementCount > MAX_WIRE) byId("wire").firstChild.remove();
 }
 
 function showLog(_, news) {
@@ -1847,8 +1853,7 @@ function showLog(_, news) {
   const list = byId("logs").querySelector("ol");
   list.append(el("li", {}, el("span", {class: "badge"}, line(news.level)), " ",
     news.logger ? line(news.logger) + ": " : "", plain(news.text)));
-  while (list.childElementCount > MAX_WIRE) list.firstChild.remove();
-  byId("logs").scrollTop = byId("logs").scrollHeight;
+  if (list.childElementCount > MAX_WIRE) list.firstChild.remove();
 }
 
 const SHOW = {connection: showConnection, list: showList, job: showJob,
@@ -1864,9 +1869,8 @@ function show(changes) {
       byId("results").prepend(el("p", {class: "error"}, `${kind} ${number}: ${error}`));
     }
   }
-  const wire = byId("wire");
-  while (wire.childElementCount > MAX_WIRE) wire.firstChild.remove();
-  if (byId("follow").checked) wire.scrollTop = wire.scrollHeight;
+  if (!byId("follow").checked) return;
+  for (const each of [byId("wire"), byId("logs")]) each.scrollTop = each.scrollHeight;
 }
 
 // ---- Polling. A tab that nobody sees asks for nothing: a browser has few connections.
