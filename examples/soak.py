@@ -41,10 +41,10 @@ from mcp_lite import MissingCapability, Server, Timeout, ToolError  # noqa: E402
 PATIENCE = 30.0
 # Seconds until a run is warm: from then on its memory should not grow.
 WARM = 30.0
-# MiB by which the last quarter of a warm run may exceed the one before: the foes make
-# it go up and down;
+# MiB by which the last quarter of a run may exceed the one before, if both are warm:
+# the foes make it go up and down;
 GROWTH = 16.0
-# and that of a shorter run.
+# and if they are not.
 COLD_GROWTH = 64.0
 VERSIONS = (*mcp_lite.LEGACY_VERSIONS, mcp_lite.NEWEST, "auto")
 FORM = {
@@ -1051,9 +1051,8 @@ def main():
     soak.http.close()
     wait_until_gone(soak, threads, opened)
 
-    is_warm = soak.seconds >= WARM
     expected = set(OPERATIONS)
-    if is_warm:
+    if soak.seconds >= WARM:
         # A short run may be over before a slow reader has all of its answer.
         expected.add("slow readers")
     for place in expected - soak.answered:
@@ -1062,7 +1061,7 @@ def main():
         calls=soak.calls,
         losses=len(soak.losses),
         growth=growth_of(samples),
-        most=GROWTH if is_warm else COLD_GROWTH,
+        most=GROWTH if soak.seconds >= 2 * WARM else COLD_GROWTH,
         threads=(threads, threading.active_count()),
         opened=(opened, descriptors()),
         left=what_is_left(soak),
