@@ -8591,8 +8591,9 @@ class Context:
         self._connection = connection
         self._request = request
         self._signer = signer
-        # Key -> value.
+        # Key -> value; and the thread that is about to find it.
         self._once: Json = {}
+        self._finding: dict[str, int] = {}
         # Numbers the questions without a key.
         self._next_number = itertools.count(1).__next__
 
@@ -8853,8 +8854,17 @@ class Context:
         let it be no secret.
         """
         self.load_answers()
-        if key not in self._once:
-            self._once[key] = json.loads(encode_json(to_plain(fn())))
+        me = threading.get_ident()
+        # Two threads of a handler may want it: one finds it, and the other one waits.
+        while key not in self._once and self._finding.setdefault(key, me) != me:
+            self.check_cancelled()
+            wait_until(lambda: key not in self._finding, WAIT_SLICE)
+        try:
+            if key not in self._once:
+                self._once[key] = json.loads(encode_json(to_plain(fn())))
+        finally:
+            if self._finding.get(key) == me:
+                del self._finding[key]
         return self._once[key]
 
     # How questions are asked
@@ -16213,19 +16223,22 @@ _ARGUMENT = _typed_members({"name": str, "value": str})
 class Registry:
     """What a server offers now.
 
-    Its parts are replaced, never changed, so that who reads them needs no lock. What a
-    caller may not see does not exist for it: so what looks something up for a request
+    Who reads its parts needs no lock: they are changed under it, in one step each, and
+    whoever goes through one of them goes through a copy, list(part), which is one step,
+    too. What a caller may not see does not exist for it: so what looks something up for a request
     takes its `ctx`.
     """
 
     def __init__(self, run_on: Callback = None, extensions: Json | None = None) -> None:
         self._run_on = run_on
-        # Held by who replaces them.
+        # Held by who changes them.
         self._lock = threading.Lock()
         # Kind -> name or URI -> Offer.
         self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in OFFER_KINDS}
         # The kinds of which not all may see all.
         self.selective: frozenset[str] = frozenset()
+        # Which these are: kind -> names.
+        self._hidden: dict[str, set[str]] = {kind: set() for kind in OFFER_KINDS}
         # What is declared for them, of the kinds that there are, or were: it is a
         # promise, which the last one that goes does not break.
         self.capabilities: Json = {"logging": {}}
@@ -16242,7 +16255,13 @@ class Registry:
         encode_message(offer.wire)
         with self._lock:
             before = self.offers[kind].get(name)
-            self._replace_locked(kind, {**self.offers[kind], name: offer})
+            is_selective = offer.visible is not None
+            # In this order: nobody takes what is new for what all may see.
+            if is_selective:
+                self._note_selective_locked(kind, name, True)
+            self.offers[kind][name] = offer
+            if not is_selective:
+                self._note_selective_locked(kind, name, False)
             declared = OFFER_KINDS[kind].capabilities
             self.capabilities = {**self.capabilities, **declared}
         return before
@@ -16250,14 +16269,13 @@ class Registry:
     def remove(self, kind: str, name: str) -> None:
         """Stop offering it. Raises KeyError for what is not offered."""
         with self._lock:
-            left = dict(self.offers[kind])
-            del left[name]
-            self._replace_locked(kind, left)
+            del self.offers[kind][name]
+            self._note_selective_locked(kind, name, False)
 
     def put_completer(self, ref: str, argument: str, fn: Callable[..., Any]) -> None:
         """Have fn(ctx, text, other arguments) complete an argument from now on."""
         with self._lock:
-            self.completers = {**self.completers, (ref, argument): fn}
+            self.completers[ref, argument] = fn
 
     def put_method(self, name: str, extension: str, fn: Callable[..., Any]) -> None:
         """Have fn(ctx, params) serve a method of an extension from now on. Without one,
@@ -16269,18 +16287,17 @@ class Registry:
         with self._lock:
             self.methods = {**self.methods, name: (row, fn)}
 
-    def _replace_locked(self, kind: str, offers: dict[str, Offer]) -> None:
-        kinds = {each for each in self.selective if each != kind}
-        if any(offer.visible is not None for offer in offers.values()):
-            kinds.add(kind)
-        # In this order: nobody takes what is new for what all may see.
-        self.selective |= kinds
-        self.offers = {**self.offers, kind: offers}
-        self.selective = frozenset(kinds)
+    def _note_selective_locked(self, kind: str, name: str, is_selective: bool) -> None:
+        """Keep account of what not all may see."""
+        if is_selective:
+            self._hidden[kind].add(name)
+        else:
+            self._hidden[kind].discard(name)
+        self.selective = frozenset([each for each in OFFER_KINDS if self._hidden[each]])
 
     def see(self, ctx: Context, kind: str) -> dict[str, Offer]:
-        """What a caller may see of a kind, asked where run_on says."""
-        offers = self.offers[kind]
+        """What a caller may see of a kind now, asked where run_on says."""
+        offers = dict(self.offers[kind])
         if kind not in self.selective:
             return offers
         seen: dict[str, Offer]
@@ -16323,7 +16340,7 @@ class Registry:
         fixed = self.offers["resources"].get(uri)
         if fixed is not None:
             yield fixed, {}
-        for resource in self.offers["resourceTemplates"].values():
+        for resource in list(self.offers["resourceTemplates"].values()):
             values = resource.template.match(uri)
             if values is not None:
                 yield resource, values
@@ -18292,7 +18309,9 @@ class Listening:
         self._uris = uris
         # Nothing is sent for it: it waits for the end of the connection.
         self._connection.hold(self._waiter)
+        leaving = self._client._endpoint.leaving
         for uri in uris:
+            wait_until(lambda: not set(leaving) & set(uris), self._client.timeout)
             self._client.request("resources/subscribe", {"uri": uri})
 
     def _open_modern(self, kinds: list[str], uris: list[str]) -> None:
@@ -18348,9 +18367,20 @@ class Listening:
             return
         self._end(Answer(self._waiter, None, None))
         for uri in self._uris:
+            self._leave(uri)
+
+    def _leave(self, uri: str) -> None:
+        """Have a session's server forget a URI, unless another one listens to it."""
+        leaving = self._client._endpoint.leaving
+        # In this order, and _open_legacy in the other one: we see who comes, or who
+        # comes sees that we are about to leave, and waits for that.
+        leaving.append(uri)
+        try:
             if not any(uri in other._uris for other in list(self._listenings)):
                 with suppress(ConnectionError):
                     self._client.request("resources/unsubscribe", {"uri": uri})
+        finally:
+            leaving.remove(uri)
 
     def __enter__(self) -> Listening:
         return self
@@ -18400,6 +18430,8 @@ class ClientEndpoint(Endpoint):
         self._callbacks: dict[Connection, Workers] = {}
         # Those that are open. Each adds and removes itself, on any thread.
         self.listenings: list[Listening] = []
+        # The URIs that they are just unsubscribing from, each as often as that is done.
+        self.leaving: list[str] = []
         self._max_questions = max_questions
         # That a session's server may ask outside of calls. Guarded by the connection's
         # lock.
@@ -19273,7 +19305,7 @@ class Client:
             extensions=extensions,
         )
         # What subscribe() has opened, by URI.
-        self._subscriptions: dict[str, Listening] = {}
+        self._subscriptions: dict[str, list[Listening]] = {}
         # Held only to set up the conversation, and to take it.
         self._lock = threading.Lock()
 
@@ -20052,18 +20084,21 @@ class Client:
 
         uri: the resource's
         """
-        if self._subscriptions.get(uri) not in self._endpoint.listenings:
+        # Two threads that subscribe at once have one each, and unsubscribe() ends both.
+        begun = self._subscriptions.setdefault(uri, [])
+        if not any(each in self._endpoint.listenings for each in list(begun)):
             # on_notification hears all that comes.
-            self._subscriptions[uri] = Listening(self, [], [uri], do_nothing)
+            begun.append(Listening(self, [], [uri], do_nothing))
 
     def unsubscribe(self, uri: str) -> None:
         """Stop what subscribe() began.
 
         uri: the resource's
         """
-        listening = self._subscriptions.pop(uri, None)
-        if listening is not None:
-            listening.close()
+        begun = self._subscriptions.get(uri, [])
+        with suppress(IndexError):
+            while True:
+                begun.pop().close()
 
     def listen(
         self,

@@ -5006,6 +5006,62 @@ class TestEverywhere:
                 thread.join(SECONDS)
             assert found == [True] * 8
 
+    def test_one_that_begins_to_listen_while_another_ends_is_not_deaf(self, server):
+        """In a session, a server knows only whether a resource is subscribed to."""
+        leaving = threading.Event()
+        coming = threading.Event()
+
+        @server.middleware
+        def order(ctx, method, params, call_next):
+            if method == "resources/unsubscribe" and not leaving.is_set():
+                leaving.set()
+                coming.wait(0.3)
+            elif method == "resources/subscribe" and leaving.is_set():
+                result = call_next()
+                coming.set()
+                return result
+            return call_next()
+
+        with Client(server, version="2025-11-25") as client:
+            one = client.listen(uris=["x://note"])
+            ending = threading.Thread(target=one.close)
+            ending.start()
+            assert leaving.wait(SECONDS)
+            with client.listen(uris=["x://note"]) as events:
+                ending.join(SECONDS)
+                server.resource_updated("x://note")
+                closer = threading.Timer(2, events.close)
+                closer.start()
+                heard = next(events, None)
+                closer.cancel()
+                closer.join()
+        assert heard is not None
+
+    def test_what_two_threads_subscribed_to_one_unsubscribes(self, server):
+        """Whichever of them came first."""
+        both = threading.Barrier(2)
+
+        @server.middleware
+        def meet(ctx, method, params, call_next):
+            if method == "resources/subscribe":
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    both.wait(SECONDS)
+            return call_next()
+
+        with Client(server, version="2025-11-25") as client:
+            threads = [
+                threading.Thread(target=client.subscribe, args=("x://note",))
+                for _ in range(2)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(SECONDS)
+            client.unsubscribe("x://note")
+            assert client._endpoint.listenings == []
+            (session,) = server._endpoint._sessions
+            assert not session.connection.protocol.subscribed
+
     def test_listening(self, target, version):
         """One iterator for both eras:
         list changes and resource updates, filtered, until it is closed.
@@ -5445,6 +5501,47 @@ class TestServerInProcess:
                 starter.join()
         finally:
             sys.setswitchinterval(interval)
+
+    @pytest.mark.parametrize("visible", [None, lambda ctx: True])
+    def test_registering_takes_no_more_steps_among_many(self, visible):
+        """What is there already is not gone through again."""
+        server = Server("many")
+        numbers = itertools.count()
+
+        def register(count):
+            for _ in range(count):
+                name = f"tool-{next(numbers)}"
+                server.add_tool(lambda: "x", name=name, visible=visible)
+                server.remove_tool(name)
+                server.add_tool(lambda: "x", name=name, visible=visible)
+
+        register(5)
+        few = python_calls(functools.partial(register, 5))
+        register(300)
+        assert python_calls(functools.partial(register, 5)) < 2 * few
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_two_threads_of_a_handler_find_a_value_once(self, version):
+        """The second one gets what the first one has found."""
+        server = Server("s")
+        both = threading.Barrier(2)
+        found = []
+
+        def find():
+            found.append(1)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+            return len(found)
+
+        @server.tool
+        def work(ctx: Context) -> list:
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                jobs = [pool.submit(ctx.once, "key", find) for _ in range(2)]
+                return [job.result(SECONDS) for job in jobs]
+
+        with Client(server, version=version) as client:
+            assert client.call("work") == [1, 1]
+        assert found == [1]
 
     def test_a_fault_of_a_transport_ends_no_worker(self, caplog):
         """What a flush between two jobs raises is logged, and the next job is done."""
