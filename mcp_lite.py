@@ -218,6 +218,7 @@ Budget), during I/O, or while your code runs.
     Budget._lock          what is taken of a tree of budgets; it alone may be taken
                           while another one is held
     Client._lock          the conversation: who takes it from the client ends it
+    Bridge._lock          the clients of the other server
     _Access._turn         who gets tokens for a server
 Three are held for longer. For Pump._reading, held by who reads, and for
 MainThread._running, held by run_pending() so that it is not entered again, nobody ever
@@ -11714,7 +11715,10 @@ class Admission:
         self._scopes = ""
         if resource_metadata is not None:
             self.metadata_url = _check_metadata(resource_metadata)
-            self.metadata = _encode_option("resource_metadata", resource_metadata)
+            try:
+                self.metadata = encode_message(resource_metadata)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"resource_metadata: {error}") from None
             self._scopes = " ".join(resource_metadata.get("scopes_supported", ()))
         self._hosts = {"localhost", "127.0.0.1", "[::1]"}
         self._hosts.update(_parse_allowed("allowed_hosts", allowed_hosts, *_HOSTS))
@@ -11728,14 +11732,12 @@ class Admission:
     def check_place(self, exchange: Exchange) -> None:
         """Raise HttpError unless it is this host that is asked, and no page elsewhere
         that asks."""
-        self._check_host(exchange.headers.get("host", ""))
-        self._check_origin(exchange)
-
-    # "Servers MUST validate the `Origin` header on all incoming connections to prevent
-    # DNS rebinding attacks"; Host says more, and is always there.
-    def _check_host(self, host: str) -> None:
+        # "Servers MUST validate the `Origin` header on all incoming connections to
+        # prevent DNS rebinding attacks"; Host says more, and is always there.
+        host = exchange.headers.get("host", "")
         if _host_name(host) not in self._hosts and "*" not in self._hosts:
             raise HttpError(403, f"host {show(host)} is not allowed; see allowed_hosts")
+        self._check_origin(exchange)
 
     def _check_origin(self, exchange: Exchange) -> None:
         headers = exchange.headers
@@ -11889,14 +11891,6 @@ def _check_metadata(metadata: Json) -> str:
             f"resource_metadata: scopes_supported: expected a list, got {show(scopes)}"
         )
     return parts[1] + _WELL_KNOWN + parts[2].rstrip("/")
-
-
-def _encode_option(option: str, value: Json) -> bytes:
-    """An option as JSON. Raises ValueError if it has none."""
-    try:
-        return encode_message(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{option}: {error}") from None
 
 
 def _parse_verify(verify: object) -> Callable[[str], Json | None] | None:
@@ -16680,15 +16674,9 @@ class ServerEndpoint(Endpoint):
 
     # Changes
 
-    def tell_list_changed(self, kind: str) -> None:
-        """Tell those who want to hear of it that there are other offers of a kind."""
-        self._tell(OFFER_KINDS[kind].change)
-
-    def tell_resource_updated(self, uri: str) -> None:
-        """Tell those who subscribed to this URI that its resource has changed."""
-        self._tell(RESOURCE_UPDATE, uri)
-
-    def _tell(self, change: Change, uri: str | None = None) -> None:
+    def tell(self, change: Change, uri: str | None = None) -> None:
+        """Tell those who want to hear of it that a list has changed; or those who
+        subscribed to this URI, its resource."""
         params = None if uri is None else {"uri": uri}
         known: list[Session | Subscription] = [*self._sessions, *self._subscriptions]
         hearers = [
@@ -17697,7 +17685,7 @@ class Server:
                     f"{tell_place(before.signature.fn)}; remove_{noun}() goes before, "
                     "where that is meant"
                 )
-            self._endpoint.tell_list_changed(kind)
+            self._endpoint.tell(OFFER_KINDS[kind].change)
             return function
 
         return register if fn is None else register(fn)
@@ -17722,7 +17710,7 @@ class Server:
 
     def _remove(self, kind: str, name: str) -> None:
         self._registry.remove(kind, name)
-        self._endpoint.tell_list_changed(kind)
+        self._endpoint.tell(OFFER_KINDS[kind].change)
 
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that subscribed to it that a resource has changed.
@@ -17732,7 +17720,7 @@ class Server:
 
         Its `visible` function is asked on this thread, for those who listen.
         """
-        self._endpoint.tell_resource_updated(check_uri("uri", uri))
+        self._endpoint.tell(RESOURCE_UPDATE, check_uri("uri", uri))
 
     # Running
 
@@ -20355,6 +20343,9 @@ class ClientGroup:
         """
         try:
             self.clients = self._of_each(self._all, self._connect)
+            for name in self.clients:
+                # It may not have come the last time.
+                self.errors.pop(name, None)
             if self._raise_errors and self.errors:
                 raise next(iter(self.errors.values()))
         except BaseException:
@@ -20755,7 +20746,7 @@ class Bridge:
             self.server.resource_updated(str(params.get("uri")))
         for kind, change in LIST_CHANGES.items():
             if method == change.method:
-                self.server._endpoint.tell_list_changed(kind)
+                self.server._endpoint.tell(OFFER_KINDS[kind].change)
 
     # What is handed on
     def _introduce(

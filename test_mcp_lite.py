@@ -18653,6 +18653,18 @@ class TestManyServers:
             with pytest.raises(KeyError, match="goud: no such server; did you mean go"):
                 group["goud"]
 
+    def test_who_comes_the_second_time_is_no_error(self, tmp_path):
+        """connect() after close() tells of those alone that did not come then."""
+        script = tmp_path / "late.py"
+        command = [sys.executable, "-c", f"exec(open({str(script)!r}).read())"]
+        group = ClientGroup({"late": command, "here": Server("s")}, stderr=None)
+        with group:
+            assert list(group.clients) == ["here"] and list(group.errors) == ["late"]
+        script.write_text("from mcp_lite import Server\nServer('late').run()\n")
+        with group:
+            assert list(group.clients) == ["late", "here"]
+            assert group.errors == {}
+
     def test_errors_that_are_wanted(self):
         """raise_errors raises the first one, and nothing stays behind."""
         server = Server("good")
