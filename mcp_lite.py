@@ -14573,7 +14573,7 @@ _STRANGE = (404, b"Nothing here", b"This is not the answer waited for.")
 LoginOptions = namedtuple(
     "LoginOptions",
     "client_name scopes client_id client_secret client_metadata_url issuer redirect "
-    "redirect_uri grant assertion dpop send_resource timeout",
+    "redirect_uri grant assertion dpop send_resource may_log_in timeout",
 )
 # OAuth(grant=), and what it is called on the wire.
 GRANTS = {
@@ -15133,11 +15133,10 @@ class _Access(Authorizer):
     # Renewing
     def begin(self) -> None:
         """Log in, without having been refused."""
-        used = self._store.load(self.url).get("access_token", "")
         # What the server answers to somebody that it does not know.
-        stranger = _Login(self, {}, lambda: True)
-        challenge = challenge_in(stranger.fetch("auth", self.url, _JSON, b"{}").headers)
-        self._renew(used, challenge, lambda: True, self._log_in)
+        answer = _Login(self, {}, lambda: True).fetch("auth", self.url, _JSON, b"{}")
+        used = self._store.load(self.url).get("access_token", "")
+        self._renew(used, challenge_in(answer.headers), lambda: True, self._log_in)
 
     def forget(self) -> None:
         """Log out."""
@@ -15188,6 +15187,10 @@ class _Access(Authorizer):
         return self._log_in(login)
 
     def _log_in(self, login: _Login) -> Json:
+        if not self.options.may_log_in:
+            raise AuthorizationError(
+                f"{self.url}: there is no token that will do", self.url, 401
+            )
         if self._record:
             # If this fails, perhaps our registration is not known there any more.
             client = {**self._record["client"], "redirect_uri": ""}
@@ -15235,6 +15238,7 @@ class OAuth:
         assertion: Callable[[str], str] | None = None,
         dpop: Callable[[Json], str] | None = None,
         send_resource: bool = True,
+        may_log_in: bool = True,
         timeout: float = LOGIN_SECONDS,
         ssl_context: SSLContext | None = None,
     ) -> None:
@@ -15263,6 +15267,8 @@ class OAuth:
             "jwk":} as its header: then tokens are bound to its key (RFC 9449)
         send_resource: whether requests name the server that the token is for; some
             authorization servers refuse that
+        may_log_in: whether to log in where no token in the store will do, nor can be
+            renewed; without it, nobody is asked, nor registered with, but that raises
         timeout: seconds for a login in all, the user's time included
         ssl_context: an ssl.SSLContext, else the client's
         """
@@ -15273,16 +15279,13 @@ class OAuth:
         if client_id is None and (client_secret or grant != "authorization_code"):
             raise ValueError(f"client_id: the grant {grant} needs it, a secret as well")
         # What is shown in place of a user's consent.
-        needed = {
-            "client_credentials": client_secret or assertion,
-            "jwt-bearer": assertion,
-        }
-        if not needed.get(grant, True):
+        shown = client_secret if grant == "client_credentials" else None
+        if grant != "authorization_code" and not (shown or assertion):
             raise ValueError(f"assertion: {grant} needs it, or maybe a client_secret")
         if client_metadata_url is not None:
             _check_option("client_metadata_url", client_metadata_url, False)
-        if redirect is not None:
-            redirect_uri = redirect_uri or UNHEARD_URI
+        if redirect is not None and redirect_uri is None:
+            redirect_uri = UNHEARD_URI
         if redirect_uri is not None:
             _check_option("redirect_uri", redirect_uri, True)
             if redirect is None and not is_near(redirect_uri):
@@ -15302,6 +15305,7 @@ class OAuth:
             assertion,
             dpop,
             send_resource,
+            may_log_in,
             timeout,
         )
         self._store = open_store({} if store is None else store)
@@ -20550,6 +20554,8 @@ _BRIDGED = {
     "resources/subscribe": "_subscribe",
     "subscriptions/listen": "_listen",
 }
+# What of the other server's capabilities is offered: that which is handed on.
+BRIDGED_CAPABILITIES = ("tools", "resources", "prompts", "completions", "logging")
 # What a client must have declared for a question, and how ours comes to ask it.
 _ASKED_BY = {
     "elicitation": ("on_elicit", "elicitation/create"),
@@ -20645,7 +20651,7 @@ class Bridge:
         self.server.middleware(self._serve)
         # Until it is known what the other server declares: what is asked shall reach it.
         self.server._registry.capabilities = {
-            **{name: {} for name in ("tools", "prompts", "completions", "logging")},
+            **{name: {} for name in BRIDGED_CAPABILITIES},
             "resources": {"subscribe": True},
         }
         self._lock = threading.Lock()
@@ -20682,6 +20688,9 @@ class Bridge:
                 raise
             data = {"uri": params["uri"]}
             raise missing(error.message, data, ctx.protocol_version) from None
+        except OSError as error:
+            # The other server's end is no failure of ours.
+            raise InternalError(error_text(error)) from None
         return result
 
     # Reaching the other server
@@ -20725,7 +20734,11 @@ class Bridge:
     def _learn(self, client: Client) -> None:
         """Be what the other server says it is."""
         endpoint = self.server._endpoint
-        capabilities = dict(client.server_capabilities)
+        capabilities = {
+            name: value
+            for name, value in client.server_capabilities.items()
+            if name in BRIDGED_CAPABILITIES
+        }
         if client.protocol_version == OLDEST:
             # Completion had no capability yet.
             capabilities["completions"] = {}
@@ -20983,6 +20996,8 @@ _CONFIG_FILES = (
 )
 _TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps them
 SLOW_START = 2.0  # seconds: beyond, `inspect` calls it odd
+# What a user may type for a boolean.
+_BOOLEANS = {"y": "true", "yes": "true", "n": "false", "no": "false"}
 
 _Command = namedtuple("_Command", "action arguments summary example")
 
@@ -20992,8 +21007,12 @@ def _argument(*names: str, **options: Any) -> tuple[tuple[str, ...], Json]:
 
 
 _TARGET = _argument("target", metavar="TARGET", help="see below")
-_OUTPUT = _argument("-o", "--output", metavar="FILE", help="write the result there")
-_PAIRS = _argument("pairs", nargs="*", metavar="key=value")
+_OUTPUT = _argument(
+    "-o", "--output", metavar="FILE", help="write the result, or what is no text, there"
+)
+_PAIRS = _argument(
+    "pairs", nargs="*", metavar="key=value", help="arguments; what is no text as JSON"
+)
 
 # Where `run` and `bridge` serve.
 _SERVING = (
@@ -21005,23 +21024,51 @@ _SERVING = (
 
 # What every command that reaches a server takes.
 _COMMON = (
-    _argument("--header", action="append", default=[], metavar="K:V"),
-    _argument("--token-file", metavar="FILE", help="a bearer token"),
-    _argument("-e", "--env", action="append", default=[], metavar="K=V"),
-    _argument("--cwd", metavar="FOLDER", help="of the server"),
-    _argument("--config", metavar="FILE", help="where NAMEs of servers are"),
-    _argument("--timeout", type=float, default=60.0, metavar="SECONDS"),
-    _argument("--protocol", default="auto", metavar="REVISION"),
-    _argument("--json", action="store_true", help="the result as it came"),
+    _argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="K:V",
+        help="of each HTTP request; may be given several times",
+    ),
+    _argument("--token-file", metavar="FILE", help="with a bearer token for a URL"),
+    _argument(
+        "-e",
+        "--env",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="a variable of the server's environment; several times",
+    ),
+    _argument("--cwd", metavar="FOLDER", help="where the server runs"),
+    _argument("--config", metavar="FILE", help="where TARGET is the name of a server"),
+    _argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds for an answer, 60 by default; progress starts them again",
+    ),
+    _argument(
+        "--protocol",
+        default="auto",
+        metavar="REVISION",
+        help=f"{OLDEST} to {FIRST_MODERN}; by default the newest that both know",
+    ),
+    _argument("--json", action="store_true", help="the result, or failure, as JSON"),
     _argument(
         "--trace",
         nargs="?",
         const=True,
         metavar="explain|json|FILE",
-        help="all messages",
+        help="show all messages; with what each is for; raw; or append them to FILE",
     ),
-    _argument("--yes", action="store_true", help="accept questions' defaults"),
-    _argument("--quiet", action="store_true", help="no log, no progress"),
+    _argument("--yes", action="store_true", help="answer questions by their defaults"),
+    _argument(
+        "--quiet",
+        action="store_true",
+        help="no log, no progress, nothing of what the server writes to stderr",
+    ),
 )
 _TARGET_HELP = f"""
 TARGET: a URL; a script; a command line in quotes; or the name of a server in a config
@@ -21036,7 +21083,7 @@ def main(argv: list[str] | None = None) -> int:
     # A file that is served imports the same module.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
     arguments = sys.argv[1:] if argv is None else argv
-    is_json = "--json" in arguments
+    is_json = "--json" in itertools.takewhile(lambda each: each != "--", arguments)
     try:
         with suppress(AttributeError, ValueError):
             # Whatever the terminal cannot show is no reason to fail.
@@ -21050,8 +21097,8 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
         text = str(error) or type(error).__name__
-        if exit_code == 3:
-            text += f" (to log in: {_PROGRAM} login URL)"
+        if isinstance(error, AuthorizationError) and arguments[0] != "login":
+            text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
         return _fail(text, exit_code, getattr(error, "code", None), is_json)
 
 
@@ -21156,29 +21203,19 @@ def _client_options(options: Any) -> Json:
         "env": dict(_split_pair(each, "=", "-e") for each in options.env),
         "cwd": options.cwd,
         "version": options.protocol,
-        "auth": _stored_login(),
+        # No browser opens in the midst of a command.
+        "auth": OAuth(store=_TOKENS, may_log_in=False),
         "trace": options.trace,
+        **({"stderr": None} if options.quiet else {}),
         "name": "mcp_lite command line",
     }
-
-
-def _stored_login() -> OAuth | None:
-    """What `login` has kept. No browser opens in the midst of another command."""
-    path = os.path.expanduser(_TOKENS)
-    if not os.path.exists(path):
-        return None
-
-    def refuse(url: str) -> str:
-        raise AuthorizationError("the login is over")
-
-    return OAuth(store=path, redirect=refuse)
 
 
 def _find_target(target: Any, config_file: str | None) -> Any:
     """What TARGET means: see _TARGET_HELP. Raises ValueError."""
     if not isinstance(target, str):
         return target
-    is_path = os.path.exists(target) or target.endswith(".py")
+    is_path = os.path.isfile(target) or target.endswith(".py")
     if "://" in target or " " in target or (is_path and config_file is None):
         return target
     files = [config_file]
@@ -21212,38 +21249,38 @@ def _split_pair(text: str, separator: str, place: str) -> tuple[str, str]:
 
 
 # What comes out
-def _print(text: str) -> None:
-    """Write to stdout; on a terminal, so that nothing can command it."""
-    if sys.stdout.isatty():
-        text = printable(text, keep_lines=True)
+def _write(value: object, path: str | None = None) -> None:
+    """Write a result to stdout, or a file: texts and bytes as they are, else as JSON.
+
+    To a terminal, so that nothing can command it. Raises OSError, ValueError.
+    """
+    if not isinstance(value, (str, bytes)):
+        value = json.dumps(value, indent=2, ensure_ascii=False)
+    if path is not None:
+        data = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
+        with open(path, "wb") as file:
+            file.write(data)
+        _note(f"wrote {path}, {len(data)} bytes")
+        return
     try:
-        print(text)
-        sys.stdout.flush()
+        if isinstance(value, str):
+            is_seen = sys.stdout.isatty()
+            print(printable(value, keep_lines=True) if is_seen else value, flush=True)
+        elif sys.stdout.isatty():
+            raise ValueError(
+                f"{len(value)} bytes that are no text: -o FILE writes them"
+            )
+        else:
+            sys.stdout.buffer.write(value)
+            sys.stdout.flush()
     except BrokenPipeError:
         # Who reads has seen enough, as `head` has; at the exit, nothing is left to fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _print_json(value: object) -> None:
-    _print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _print_value(value: object) -> None:
-    if isinstance(value, str):
-        _print(value)
-    elif value is not None:
-        _print_json(value)
-
-
 def _note(text: str) -> None:
     """Write a line to stderr."""
     print(printable(text), file=sys.stderr)
-
-
-def _save(data: bytes, path: str) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-    _note(f"wrote {path}, {len(data)} bytes")
 
 
 # The commands
@@ -21252,18 +21289,19 @@ def _list(options: Any) -> None:
     with _connected(options) as client:
         lists = {kind: _LISTS[kind][0](client) for kind in kinds}
     if options.json:
-        _print_json(lists[options.kind] if options.kind else lists)
+        _write(lists[options.kind] if options.kind else lists)
         return
     for kind, items in lists.items():
+        indent = ""
         if not options.kind:
-            _print(f"{kind} ({len(items)})")
-        indent = "" if options.kind else "  "
+            indent = "  "
+            _write(f"{kind} ({len(items)})")
         for item in items:
-            name = _LISTS[kind][1](item)
-            about = str(item.get("description") or item.get("title") or "")
-            _print(f"{indent}{name}  {about.partition(chr(10))[0]}".rstrip())
+            about = str(item.get("description") or item.get("title") or "").strip()
+            line = f"{indent}{_LISTS[kind][1](item)}  {about.partition(chr(10))[0]}"
+            _write(line.rstrip())
             if options.schema and kind == "tools":
-                _print_json(item.get("inputSchema"))
+                _write(item.get("inputSchema"))
 
 
 def _show_tool(tool: Json) -> str:
@@ -21282,17 +21320,21 @@ def _show_tool(tool: Json) -> str:
 def _show_type(schema: object) -> str:
     """A schema in a word or two."""
     members = object_or_empty(schema)
-    choices = members.get("anyOf") or members.get("oneOf")
-    if "enum" in members:
-        return " | ".join(map(show, members["enum"]))
-    if isinstance(choices, list):
-        return " | ".join(map(_show_type, choices))
-    if "$ref" in members:
-        return str(members["$ref"]).rpartition("/")[2]
-    kind = members.get("type", "any")
-    if kind == "array" and "items" in members:
-        return f"{_show_type(members['items'])}[]"
-    return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+    kinds = members.get("type", "any")
+    if "const" in members:
+        words = [show(members["const"])]
+    elif "enum" in members:
+        words = list(map(show, members["enum"]))
+    elif "anyOf" in members or "oneOf" in members:
+        words = list(map(_show_type, members.get("anyOf") or members["oneOf"]))
+    elif "$ref" in members:
+        words = [str(members["$ref"]).rpartition("/")[2]]
+    elif kinds == "array" and "items" in members:
+        inner = _show_type(members["items"])
+        words = [f"({inner})[]" if " | " in inner else f"{inner}[]"]
+    else:
+        words = list(map(str, kinds)) if isinstance(kinds, list) else [str(kinds)]
+    return " | ".join(words)
 
 
 def _show_prompt(prompt: Json) -> str:
@@ -21325,27 +21367,36 @@ def _call(options: Any) -> None:
         schema = object_or_empty(tools[options.tool].get("inputSchema"))
         coerced = {name: _coerce(name, text, schema) for name, text in pairs}
         result = client.call_tool(options.tool, {**given, **coerced})
-    value = unwrap_result(result)
-    if result.get("isError"):
-        raise ToolError(value if isinstance(value, str) else json.dumps(value))
-    blobs = list(_blobs_in(result))
-    for n, (data, _) in enumerate(blobs):
-        if options.output:
-            stem, suffix = os.path.splitext(options.output)
-            _save(data, f"{stem}-{n + 1}{suffix}" if n else options.output)
+    value = value_of(result)
+    texts, blobs = _split_content(result)
+    if "structuredContent" not in result:
+        value = "\n".join(texts)
     if options.json:
-        _print_json(result)
-    elif not blobs:
-        _print_value(value)
-    else:
-        for block in result["content"]:
-            if "text" in block:
-                _print(block["text"])
-        if not options.output:
-            told = ", ".join(
-                f"{mime_type} of {len(data)} bytes" for data, mime_type in blobs
-            )
-            _note(f"there is more, which -o FILE writes: {told}")
+        _write(result)
+    elif value is not None and value != "":
+        _write(value, None if blobs else options.output)
+    stem, suffix = os.path.splitext(options.output or "")
+    for n, (data, mime_type) in enumerate(blobs):
+        if options.output:
+            _write(data, f"{stem}-{n + 1}{suffix}" if n else options.output)
+        elif not options.json:
+            _note(f"-o FILE writes what else there is: {mime_type}, {len(data)} bytes")
+
+
+def _split_content(result: Json) -> tuple[list[str], list[tuple[bytes, str]]]:
+    """What can be read of a result, and its bytes with their types."""
+    import base64
+
+    texts = []
+    blobs = []
+    for block in result["content"]:
+        holder = object_or_empty(block.get("resource")) or block
+        data = holder.get("blob", holder.get("data"))
+        if isinstance(data, str):
+            blobs.append((base64.b64decode(data), str(holder.get("mimeType"))))
+        else:
+            texts.append(str(holder.get("text") or json.dumps(block)))
+    return texts, blobs
 
 
 def _read_input(text: str | None) -> Json:
@@ -21385,32 +21436,10 @@ def _takes_text(name: str, schema: Json) -> bool:
     return "string" in str(member.get("type", "string"))
 
 
-def _blobs_in(result: Json) -> Iterator[tuple[bytes, str]]:
-    """The bytes in a result's blocks, with their types."""
-    import base64
-
-    for block in result.get("content") or []:
-        holder = object_or_empty(block.get("resource")) or block
-        data = holder.get("blob", holder.get("data"))
-        if isinstance(data, str):
-            yield base64.b64decode(data), str(holder.get("mimeType"))
-
-
 def _read(options: Any) -> None:
     with _connected(options) as client:
-        if options.json:
-            _print_json(client.read_resource(options.uri))
-            return
-        content = client.read(options.uri)
-    if options.output:
-        data = content.encode("utf-8") if isinstance(content, str) else content
-        _save(data, options.output)
-    elif isinstance(content, str):
-        _print(content)
-    elif sys.stdout.isatty():
-        raise ValueError(f"{len(content)} bytes that are no text: -o FILE writes them")
-    else:
-        sys.stdout.buffer.write(content)
+        read = client.read_resource if options.json else client.read
+        _write(read(options.uri), options.output)
 
 
 def _prompt(options: Any) -> None:
@@ -21418,12 +21447,12 @@ def _prompt(options: Any) -> None:
     with _connected(options) as client:
         result = client.get_prompt(options.prompt, pairs)
     if options.json:
-        _print_json(result)
+        _write(result)
         return
     for message in result["messages"]:
         content = object_or_empty(message.get("content"))
         text = content.get("text") or json.dumps(content, ensure_ascii=False)
-        _print(f"{message.get('role')}: {text}")
+        _write(f"{message.get('role')}: {text}")
 
 
 def _inspect(options: Any) -> None:
@@ -21457,15 +21486,15 @@ def _inspect(options: Any) -> None:
     client._log.flush(TIDY_SECONDS)
     report["odd"] = heard + list(_oddities(lists["tools"], connected - began))
     if options.json:
-        _print_json(report)
+        _write(report)
         return
     for title, value in report.items():
         if isinstance(value, dict):
             value = ", ".join(f"{name}: {show(each)}" for name, each in value.items())
         elif isinstance(value, list):
             value = "\n".join(value)
-        lines = str(value or "none").splitlines()
-        _print(f"{title:14}" + f"\n{'':14}".join(lines))
+        lines = str(value or "none").split("\n")
+        _write(f"{title:14}" + f"\n{'':14}".join(lines))
 
 
 def _oddities(tools: list[Json], seconds: float) -> Iterator[str]:
@@ -21485,13 +21514,29 @@ def _oddities(tools: list[Json], seconds: float) -> Iterator[str]:
                 yield f"tool {name}: {member}: {error}"
 
 
+def _serve(run: Callable[..., Any], options: Any) -> None:
+    if options.http:
+        run("http", host=options.host, port=options.port, path=options.path)
+    else:
+        run()
+
+
 def _run(options: Any) -> None:
     """Load a file; where it would run its server, or at its end, run that as told."""
-    import importlib.util
-
     path, _, name = options.file.rpartition(":")
     if not (name.isidentifier() and os.path.exists(path)):
-        path, name = options.file, ""
+        path = options.file
+        name = ""
+    if not os.path.isfile(path):
+        raise ValueError(f"FILE: {show(path)}: there is no such Python file")
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec")
+    # It is a module as any other, for dataclasses and hints to be found.
+    module = type(sys)("served")
+    module.__file__ = path
+    sys.modules["served"] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.argv = [path]
     served: list[Server] = []
     run = Server.run
 
@@ -21500,29 +21545,18 @@ def _run(options: Any) -> None:
             return
         served.append(server)
         sys.stdout = sys.__stdout__
-        if options.http:
-            run(server, "http", host=options.host, port=options.port, path=options.path)
-        else:
-            run(server)
+        _serve(partial(run, server), options)
 
-    spec = importlib.util.spec_from_file_location("served", path)
-    if spec is None or spec.loader is None or not os.path.exists(path):
-        raise ValueError(f"FILE: {show(path)}: there is no such Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    sys.argv = [path]
     # What it prints meanwhile is not for the wire.
     sys.stdout = sys.stderr
     Server.run = serve  # type: ignore[assignment, method-assign]
     try:
-        spec.loader.exec_module(module)
-        made = vars(module)
-        candidates = [made.get(name)] if name else list(made.values())
-        servers = [each for each in candidates if isinstance(each, Server)]
-        if not servers and not served:
-            raise ValueError(f"FILE: there is no Server in {options.file}")
+        exec(code, vars(module))
+        for each in [vars(module).get(name)] if name else list(vars(module).values()):
+            if isinstance(each, Server):
+                serve(each)
         if not served:
-            serve(servers[0])
+            raise ValueError(f"FILE: there is no Server in {options.file}")
     finally:
         sys.stdout = sys.__stdout__
         Server.run = run  # type: ignore[method-assign]
@@ -21531,23 +21565,26 @@ def _run(options: Any) -> None:
 def _bridge(options: Any) -> None:
     bridge = Bridge(allow=options.allow, deny=options.deny, **_client_options(options))
     try:
-        if options.http:
-            bridge.server.run(
-                "http", host=options.host, port=options.port, path=options.path
-            )
-        else:
-            bridge.server.run()
+        _serve(bridge.server.run, options)
     finally:
         bridge.close()
 
 
 def _login(options: Any) -> None:
-    OAuth(client_name="mcp_lite", store=_TOKENS).login(options.url)
+    import webbrowser
+
+    redirect = None
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        redirect = _Terminal(options).visit
+    OAuth(store=_TOKENS, redirect=redirect).login(options.url)
     _note(f"logged in; the tokens are in {_TOKENS}")
 
 
 def _logout(options: Any) -> None:
     OAuth(store=_TOKENS).logout(options.url)
+    _note("logged out")
 
 
 # Between a server and who sits at the terminal
@@ -21587,9 +21624,15 @@ class _Terminal:
             self._shows_progress = False
 
     def answer(self, params: Json) -> Json:
+        """Answer a question of the server's: Client(on_elicit=)."""
         self.end_progress()
-        if "url" in params:
-            return self._answer_url(params)
+        ask = self._answer_url if "url" in params else self._answer_form
+        try:
+            return ask(params)
+        except EOFError:
+            return {"action": "cancel"}
+
+    def _answer_form(self, params: Json) -> Json:
         schema = object_or_empty(params.get("requestedSchema"))
         fields = object_or_empty(schema.get("properties"))
         content: Json = {
@@ -21599,49 +21642,69 @@ class _Terminal:
         }
         if self._options.yes and not validate(content, schema):
             return {"action": "accept", "content": content}
-        if self._options.yes or not self._is_there:
-            _note(f"declined, for nobody can be asked: {params.get('message')}")
-            return {"action": "decline"}
-        _note(f"The server asks: {params.get('message')}")
+        if not self._is_there:
+            return self._decline(params["message"])
+        _note(f"The server asks: {params['message']}")
         for name, field in fields.items():
-            is_required = name in (schema.get("required") or [])
-            text = self._ask(name, field, is_required)
-            if text:
-                content[name] = _coerce(name, text, schema)
+            self._ask(name, field, schema, content)
         action = self._ask_line("Send this? [Y]es, [n]o, [c]ancel: ").lower()[:1]
-        actions = {"n": "decline", "c": "cancel"}
-        return {"action": actions.get(action, "accept"), "content": content}
+        if action in ("n", "c"):
+            return {"action": "decline" if action == "n" else "cancel"}
+        return {"action": "accept", "content": content}
 
-    def _ask(self, name: str, member: Json, is_required: bool) -> str:
-        about = member.get("description") or member.get("title") or name
-        default = f" [{show(member['default'])}]" if "default" in member else ""
+    def _ask(self, name: str, field: Json, schema: Json, content: Json) -> None:
+        """Ask for a field of a form, until it is what that wants; empty: by default."""
+        about = field.get("description") or field.get("title") or name
+        default = f" [{show(field['default'])}]" if "default" in field else ""
+        is_free = "default" in field or name not in (schema.get("required") or [])
         while True:
-            text = self._ask_line(f"  {about} ({_show_type(member)}){default}: ")
-            if text or default or not is_required:
-                return text
+            text = self._ask_line(f"  {about} ({_show_type(field)}){default}: ")
+            if not text and is_free:
+                return
+            if field.get("type") == "boolean":
+                text = _BOOLEANS.get(text.lower(), text)
+            value = _coerce(name, text, schema)
+            wrong = validate({name: value}, {**schema, "required": []})
+            if not wrong:
+                content[name] = value
+                return
+            _note(f"  {wrong[0]}")
 
     def _answer_url(self, params: Json) -> Json:
         from urllib.parse import urlsplit
 
-        url = str(params["url"])
-        if self._options.yes or not self._is_there:
-            _note(f"declined, for nobody can be asked: {url}")
-            return {"action": "decline"}
-        _note(
-            f"The server asks you to visit {urlsplit(url).hostname}: {params.get('message')}"
-        )
-        _note(f"  {url}")
+        url = urlsplit(params["url"])
+        if not self._is_there or url.scheme not in ("http", "https"):
+            return self._decline(params["url"])
+        _note(f"The server asks you to visit {url.hostname}: {params['message']}")
+        _note(f"  {params['url']}")
         if self._ask_line("Open it in the browser? [y]es, [N]o: ").lower()[:1] != "y":
             return {"action": "decline"}
         import webbrowser
 
-        webbrowser.open(url)
+        webbrowser.open(params["url"])
         return {"action": "accept"}
 
+    def _decline(self, asked: str) -> Json:
+        _note(f"declined, for nobody can be asked: {asked}")
+        return {"action": "decline"}
+
+    def visit(self, url: str) -> str | None:
+        """Have the user log in with a browser elsewhere: OAuth(redirect=)."""
+        _note(f"There is no browser here. Visit, wherever there is one:\n  {url}")
+        text = "Then its address begins with http://localhost. Paste that here: "
+        return self._ask_line(text) if self._is_there else None
+
     def _ask_line(self, text: str) -> str:
-        """A line from the user. Not by input(), whose lock would outlive a Ctrl-C."""
+        """A line from the user. Raises EOFError.
+
+        Not by input(), whose lock would outlive a Ctrl-C.
+        """
         print(printable(text), end="", file=sys.stderr, flush=True)
-        return os.read(0, 4096).decode("utf-8", "replace").strip()
+        line = os.read(0, 4096)
+        if not line:
+            raise EOFError("the input has ended")
+        return line.decode("utf-8", "replace").strip()
 
 
 COMMANDS = {
