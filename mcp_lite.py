@@ -21040,7 +21040,7 @@ _COMMON = (
         metavar="K=V",
         help="a variable of the server's environment; several times",
     ),
-    _argument("--cwd", metavar="FOLDER", help="where the server runs"),
+    _argument("--cwd", metavar="FOLDER", help="where a command as TARGET runs"),
     _argument("--config", metavar="FILE", help="where TARGET is the name of a server"),
     _argument(
         "--timeout",
@@ -21136,12 +21136,8 @@ def _parse_arguments(arguments: list[str]) -> Any:
     if name not in COMMANDS:
         raise ValueError(f"no command is named {show(name)}{suggest(name, COMMANDS)}")
 
-    rest = arguments[1:]
-    words: list[str] = []
-    if "--" in rest:
-        cut = rest.index("--")
-        words = rest[cut + 1 :]
-        rest = rest[:cut]
+    cut = [*arguments, "--"].index("--")
+    words = arguments[cut + 1 :]
     command = COMMANDS[name]
     parser = Parser(
         prog=f"{_PROGRAM} {name}",
@@ -21155,7 +21151,7 @@ def _parse_arguments(arguments: list[str]) -> Any:
             continue
         parser.add_argument(*names, **options)
     try:
-        parsed = parser.parse_intermixed_args(rest)
+        parsed = parser.parse_intermixed_args(arguments[1:cut])
     except SystemExit:
         # --help was all that it was asked for.
         return None
@@ -21192,21 +21188,33 @@ def _connected(options: Any) -> Iterator[Client]:
 
 def _client_options(options: Any) -> Json:
     """How to reach the server, as Client has it."""
+    target = _find_target(options.target, options.config)
     headers = dict(_split_pair(each, ":", "--header") for each in options.header)
     if options.token_file is not None:
         with open(options.token_file, encoding="utf-8") as file:
             headers["Authorization"] = f"Bearer {file.read().strip()}"
+    given = [*headers, *object_or_empty(object_or_empty(target).get("headers"))]
+    auth = None
+    is_stored = os.path.exists(os.path.expanduser(_TOKENS))
+    if is_stored and "authorization" not in map(str.lower, given):
+        # No browser opens in the midst of a command.
+        auth = OAuth(store=_TOKENS, may_log_in=False)
+    quiet: Json = {}
+    if options.quiet:
+        import logging
+
+        quiet = {"stderr": None}
+        logging.lastResort = logging.NullHandler()
     return {
-        "target": _find_target(options.target, options.config),
+        **quiet,
+        "target": target,
         "timeout": options.timeout,
         "headers": {name: value.strip() for name, value in headers.items()},
         "env": dict(_split_pair(each, "=", "-e") for each in options.env),
         "cwd": options.cwd,
         "version": options.protocol,
-        # No browser opens in the midst of a command.
-        "auth": OAuth(store=_TOKENS, may_log_in=False),
+        "auth": auth,
         "trace": options.trace,
-        **({"stderr": None} if options.quiet else {}),
         "name": "mcp_lite command line",
     }
 
@@ -21218,13 +21226,12 @@ def _find_target(target: Any, config_file: str | None) -> Any:
     is_path = os.path.isfile(target) or target.endswith(".py")
     if "://" in target or " " in target or (is_path and config_file is None):
         return target
-    files = [config_file]
+    files = [config_file or ""]
     if config_file is None:
-        paths = map(os.path.expanduser, _CONFIG_FILES)
-        files = [path for path in paths if os.path.exists(path)]
+        files = list(filter(os.path.exists, map(os.path.expanduser, _CONFIG_FILES)))
     names: list[str] = []
     for path in files:
-        config = load_config(str(path))
+        config = load_config(path)
         names += [*config, *config.errors]
         if target in names:
             return config[target]
@@ -21233,7 +21240,7 @@ def _find_target(target: Any, config_file: str | None) -> Any:
 
     if config_file is None and shutil.which(target):
         return target
-    where = ", ".join(map(str, files)) or "any config file"
+    where = ", ".join(files) or "any config file"
     raise ValueError(
         f"TARGET: {show(target)} is no URL, script or command, nor a server in "
         f"{where}{suggest(target, names)}"
@@ -21292,14 +21299,12 @@ def _list(options: Any) -> None:
         _write(lists[options.kind] if options.kind else lists)
         return
     for kind, items in lists.items():
-        indent = ""
         if not options.kind:
-            indent = "  "
             _write(f"{kind} ({len(items)})")
         for item in items:
             about = str(item.get("description") or item.get("title") or "").strip()
-            line = f"{indent}{_LISTS[kind][1](item)}  {about.partition(chr(10))[0]}"
-            _write(line.rstrip())
+            line = f"{_LISTS[kind][1](item)}  {about.partition(chr(10))[0]}".rstrip()
+            _write(line if options.kind else f"  {line}")
             if options.schema and kind == "tools":
                 _write(item.get("inputSchema"))
 
@@ -21470,11 +21475,10 @@ def _inspect(options: Any) -> None:
         lists = {kind: read(client) for kind, (read, _) in _LISTS.items()}
         listed = time.monotonic()
         era = "modern" if client.protocol_version >= FIRST_MODERN else "legacy"
-        capabilities = client.server_capabilities
         report: Json = {
             "server": client.server_info,
             "revision": f"{client.protocol_version} ({era})",
-            "capabilities": capabilities,
+            "capabilities": client.server_capabilities,
             "instructions": client.instructions,
             "offers": {kind: len(items) for kind, items in lists.items()},
             "milliseconds": {
@@ -21523,6 +21527,9 @@ def _serve(run: Callable[..., Any], options: Any) -> None:
 
 def _run(options: Any) -> None:
     """Load a file; where it would run its server, or at its end, run that as told."""
+    os.environ.update(_split_pair(each, "=", "-e") for each in options.env)
+    if options.trace:
+        os.environ["MCP_LITE_TRACE"] = "1" if options.trace is True else options.trace
     path, _, name = options.file.rpartition(":")
     if not (name.isidentifier() and os.path.exists(path)):
         path = options.file

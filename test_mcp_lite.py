@@ -17334,6 +17334,24 @@ class TestAuthorization:
                 with site.lock:
                     site.tokens.clear()
 
+    def test_no_login_begins_where_none_may(self, site):
+        """Tokens are shown and renewed; without any nobody is asked, or registered."""
+        kept = {}
+        with pytest.raises(AuthorizationError, match="no token that will do") as caught:
+            let_in(site, OAuth(store=kept, redirect=visit, may_log_in=False))
+        assert (caught.value.url, caught.value.http_status) == (site.mcp, 401)
+        assert {each[1] for each in site.seen} == {"/mcp"}
+        let_in(site, OAuth(store=kept, redirect=visit))
+        # Now the server takes it for expired.
+        site.tokens.clear()
+        auth = OAuth(store=kept, redirect=visit, may_log_in=False)
+        assert let_in(site, auth) == "let in"
+        grants = [form["grant_type"] for form in site.paths("/token")]
+        assert grants == ["authorization_code", "refresh_token"]
+        assert len(site.paths("/authorize")) == 1
+        with pytest.raises(AuthorizationError, match="no token that will do"):
+            OAuth(may_log_in=False, redirect=visit).login(site.mcp)
+
     def test_time_stands_still_while_the_user_logs_in(self, site):
         """A login may take longer than the timeout of the call that waits for it."""
         waited = threading.Event()
@@ -18901,14 +18919,27 @@ class TestBridge:
 
             eventually(is_another)
 
-    def test_a_server_that_is_not_there(self):
-        """The error says which, and a client may try again."""
+    def test_what_is_not_handed_on_is_not_offered(self):
+        """The other server's capabilities are, but for those that nothing here does."""
+        far = Server("far", extensions={"vendor/thing": {}})
+        far.add_tool(lambda: 1, name="one")
+        for version in ("2025-11-25", MODERN):
+            bridge = mcp_lite.Bridge(far, version=version)
+            with contextlib.closing(bridge), Client(bridge.server) as client:
+                offered = set(client.server_capabilities)
+                assert {"tools", "logging"} <= offered
+                assert offered <= set(mcp_lite.BRIDGED_CAPABILITIES)
+
+    def test_a_server_that_is_not_there(self, caplog):
+        """The error says which, and a client may try again; it is none of the bridge."""
         bridge = mcp_lite.Bridge(["/no/such/program"])
         client = Client(bridge.server)
         for _ in range(2):
             with pytest.raises(McpError, match="/no/such/program"):
                 client.connect()
         bridge.close()
+        client.close()
+        assert "Traceback" not in caplog.text
 
     def test_from_a_url_to_a_url(self):
         """HTTP on both sides, the old HTTP+SSE on one of them; many clients at once."""
@@ -19080,6 +19111,53 @@ server.run()
         assert path.read_bytes() == b"\x89PNG"
         result = json.loads(self.prints("call", script, "paint", "--json"))
         assert result["content"][0]["mimeType"] == "image/png"
+        # --json of the server's own is not ours.
+        told = self.prints("call", "work", "--", *command, "--json")
+        assert told == "done\n"
+
+    def test_results_of_several_parts(self, tmp_path):
+        """Texts and links are shown, a line each; bytes go to files, by -o."""
+        script = tmp_path / "parts.py"
+        script.write_text(
+            f"import sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import EmbeddedResource, Image, ResourceLink, Server\n"
+            "server = Server('parts')\n"
+            "@server.tool\n"
+            "def parts():\n"
+            "    png = Image(b'\\x89PNG', mime_type='image/png')\n"
+            "    link = ResourceLink('x://y', 'y')\n"
+            "    return ['a', png, EmbeddedResource('x://z', 'z'), link, png]\n"
+            "server.run()\n"
+        )
+        done = self.run("call", str(script), "parts")
+        assert done.returncode == 0
+        *texts, link = done.stdout.decode().splitlines()
+        assert texts == ["a", "z"]
+        assert json.loads(link)["uri"] == "x://y"
+        assert done.stderr.count(b"image/png, 4 bytes") == 2
+        path = str(tmp_path / "out.png")
+        done = self.run("call", str(script), "parts", "-o", path)
+        assert done.stdout.startswith(b"a\nz\n")
+        for name in ("out.png", "out-2.png"):
+            assert (tmp_path / name).read_bytes() == b"\x89PNG"
+
+    def test_what_is_written_to_a_file(self, script, tmp_path):
+        """Any result: a text, a value as JSON, a resource."""
+        path = tmp_path / "out"
+        for arguments, wanted in (
+            (["call", script, "work"], "done"),
+            (["read", script, "config://app"], "a text\nof two lines"),
+        ):
+            assert self.prints(*arguments, "-o", str(path)) == ""
+            assert path.read_text() == wanted
+        assert self.prints("call", script, "forecast", "city=x", "-o", str(path)) == ""
+        assert len(json.loads(path.read_text())) == 3
+
+    def test_quiet(self, script):
+        """Nothing but failures is on stderr: no log, nothing of the server's own."""
+        assert b"nearly there" in self.run("call", script, "work").stderr
+        done = self.run("call", script, "work", "--quiet", "--protocol", "2025-06-18")
+        assert (done.stdout, done.stderr) == (b"done\n", b"")
 
     @pytest.mark.parametrize(
         "schema, text, value",
@@ -19200,7 +19278,47 @@ server.run()
             assert told == "ada, blue\n"
             done = self.run("list", http.url)
         assert done.returncode == 3
-        assert b"login URL" in done.stderr
+        assert f"login {http.url}" in done.stderr.decode()
+
+    def test_whose_token_is_shown(self, tmp_path):
+        """The stored one, unless the command has its own; none is asked for."""
+        server = Server("who")
+
+        def who(ctx: Context) -> str:
+            """Who?"""
+            return ctx.auth["sub"]
+
+        server.add_tool(who)
+        verify = {"stored": {"sub": "ada"}, "given": {"sub": "bob"}}.get
+        home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
+        with server.start_http(verify=verify) as http:
+            record = {
+                "issuer": "http://127.0.0.1:9",
+                "resource": http.url,
+                "token_endpoint": "http://127.0.0.1:9/token",
+                "scopes": [],
+                "client": {
+                    "client_id": "x",
+                    "token_endpoint_auth_method": "none",
+                    "redirect_uri": "",
+                },
+                "token_type": "bearer",
+                "access_token": "stored",
+            }
+            store = mcp_lite.open_store(str(tmp_path / ".mcp_lite_tokens.json"))
+            store.save(http.url, record)
+            call = ["call", http.url, "who"]
+            assert self.prints(*call, **home) == "ada\n"
+            header = ["--header", "authorization: Bearer given"]
+            assert self.prints(*call, *header, **home) == "bob\n"
+            assert (
+                self.run(*call, "--header", "Authorization: x", **home).returncode == 3
+            )
+            assert self.run("logout", http.url, **home).returncode == 0
+            done = self.run(*call, **home)
+        assert done.returncode == 3
+        line = done.stderr.decode().splitlines()[-1]
+        assert line.endswith(f"(to log in: python3 mcp_lite.py login {http.url})")
 
     def test_questions(self, script):
         """Without a terminal they are declined; --yes takes their defaults."""
@@ -19209,55 +19327,124 @@ server.run()
         answer = json.loads(self.prints("call", script, "ask", "--yes"))
         assert answer == {"action": "accept", "content": {"name": "Bob"}}
 
+    @staticmethod
+    def at_terminal(*arguments, answers=(), **env):
+        """What a command shows at a terminal, where each answer follows its question."""
+        import pty
+
+        parent, child = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "mcp_lite.py"), *arguments],
+            stdin=child,
+            stdout=child,
+            stderr=child,
+            env={**os.environ, "HOME": "/nonexistent", **env},
+        )
+        os.close(child)
+        answers = list(answers)
+        told = b""
+        heard = 0
+        while True:
+            try:
+                data = os.read(parent, 4096)
+            except OSError:
+                break
+            if not data:
+                break
+            told += data
+            if answers and answers[0][0] in told[heard:]:
+                heard = len(told)
+                os.write(parent, answers.pop(0)[1])
+        assert process.wait(SECONDS) == 0, told
+        os.close(parent)
+        assert not answers, told
+        return told.decode()
+
+    FORM = """
+from mcp_lite import Context, Server
+server = Server("form")
+@server.tool
+def ask(ctx: Context) -> dict:
+    return ctx.elicit("Sure?", {"type": "object", "required": ["sure"], "properties": {
+        "sure": {"type": "boolean"},
+        "color": {"type": "string", "oneOf": [
+            {"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
+        "many": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+    }})
+@server.tool
+def visit(ctx: Context) -> dict:
+    return ctx.elicit_url("Pay", "http://shop.example:8000/pay?x=1")
+server.run()
+"""
+
+    @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
+    def test_answers_that_will_not_do(self, tmp_path):
+        """A field is asked for until it is what the form wants; Ctrl-D cancels all."""
+        script = tmp_path / "form.py"
+        script.write_text(f"import sys; sys.path.insert(0, {HERE!r})\n{self.FORM}")
+        sure = b"sure (boolean): "
+        told = self.at_terminal(
+            *["call", str(script), "ask", "--yes"],
+            answers=[
+                (sure, b"\n"),
+                (sure, b"perhaps\n"),
+                (sure, b"Yes\n"),
+                (b'color ("r" | "g"): ', b"b\n"),
+                (b"color", b"g\n"),
+                (b'many (("a" | "b")[]): ', b'["b"]\n'),
+                (b"Send this?", b"\n"),
+            ],
+        )
+        assert 'sure: expected boolean, got "perhaps"' in told
+        answer = json.loads(told[told.index("{") :])
+        content = {"sure": True, "color": "g", "many": ["b"]}
+        assert answer == {"action": "accept", "content": content}
+        told = self.at_terminal("call", str(script), "ask", answers=[(sure, b"\x04")])
+        assert '"action": "cancel"' in told
+
+    @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
+    def test_urls_are_opened_by_who_wants_it(self, tmp_path):
+        """Host and URL are shown; nothing but a yes opens the browser."""
+        script = tmp_path / "form.py"
+        script.write_text(f"import sys; sys.path.insert(0, {HERE!r})\n{self.FORM}")
+        log = tmp_path / "visited"
+        code = "import sys; print(sys.argv[1], file=open(sys.argv[2], 'a'))"
+        (tmp_path / "browser.py").write_text(code)
+        browser = f"{sys.executable} {tmp_path / 'browser.py'} %s {log}"
+        for answer, action in ((b"\n", "decline"), (b"y\n", "accept")):
+            assert not log.exists()
+            told = self.at_terminal(
+                *["call", str(script), "visit"],
+                answers=[(b"[y]es, [N]o: ", answer)],
+                BROWSER=browser,
+            )
+            assert "visit shop.example: Pay" in told
+            assert "  http://shop.example:8000/pay?x=1\r\n" in told
+            assert f'"action": "{action}"' in told
+        assert log.read_text() == "http://shop.example:8000/pay?x=1\n"
+        done = self.run("call", str(script), "visit", "--yes", BROWSER=browser)
+        assert b'"decline"' in done.stdout
+        assert log.read_text().count("\n") == 1
+
     @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
     def test_on_a_terminal(self, script):
         """Forms field by field, progress as a bar, and nothing that commands it."""
-        import pty
-
-        def at_terminal(*arguments, answers=()):
-            parent, child = pty.openpty()
-            process = subprocess.Popen(
-                [sys.executable, os.path.join(HERE, "mcp_lite.py"), *arguments],
-                stdin=child,
-                stdout=child,
-                stderr=child,
-                env={**os.environ, "HOME": "/nonexistent"},
-            )
-            os.close(child)
-            answers = list(answers)
-            told = b""
-            while True:
-                try:
-                    data = os.read(parent, 4096)
-                except OSError:
-                    break
-                if not data:
-                    break
-                told += data
-                if answers and answers[0][0] in told:
-                    told += b"<" + answers[0][0] + b">"
-                    os.write(parent, answers.pop(0)[1] + b"\n")
-            assert process.wait(SECONDS) == 0, told
-            os.close(parent)
-            assert not answers
-            return told.decode()
-
-        told = at_terminal(
+        told = self.at_terminal(
             "call",
             script,
             "ask",
             answers=[
-                (b'name (string) ["Bob"]: ', b""),
-                (b"age (integer): ", b"41"),
-                (b"Send this?", b"y"),
+                (b'name (string) ["Bob"]: ', b"\n"),
+                (b"age (integer): ", b"41\n"),
+                (b"Send this?", b"y\n"),
             ],
         )
         assert "The server asks: Who?" in told
         assert '"age": 41' in told
         assert '"name": "Bob"' in told
-        told = at_terminal("call", script, "work")
+        told = self.at_terminal("call", script, "work")
         assert "[########################] 3/3 at work" in told
-        told = at_terminal("call", script, "echo", "text=\x1b[31mred")
+        told = self.at_terminal("call", script, "echo", "text=\x1b[31mred")
         assert "\x1b[31m" not in told.replace("\x1b[K", "")
 
     @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
@@ -19299,6 +19486,27 @@ server.run()
                 assert client.call("work") == "done"
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=SECONDS)
+        (tmp_path / "typed.py").write_text(
+            "from __future__ import annotations\n"
+            "import dataclasses, os\n"
+            "from mcp_lite import Server\n"
+            "@dataclasses.dataclass\n"
+            "class Point:\n"
+            "    x: int\n"
+            "typed = Server(os.environ['NAME_OF_IT'])\n"
+            "@typed.tool\n"
+            "def shift(point: Point) -> int:\n"
+            "    return point.x + 1\n"
+            "if __name__ == '__main__':\n"
+            "    raise SystemExit('it is not the program')\n"
+        )
+        trace = tmp_path / "trace"
+        command = [sys.executable, path, "run", str(tmp_path / "typed.py")]
+        command += ["-e", "NAME_OF_IT=typed", "--trace", str(trace)]
+        with Client(command) as client:
+            assert client.server_info["name"] == "typed"
+            assert client.call("shift", point={"x": 1}) == 2
+        assert "tools/call" in trace.read_text()
         done = self.run("run", str(tmp_path / "nothing.py"))
         assert (done.returncode, done.stdout) == (1, b"")
         assert b"nothing.py" in done.stderr
