@@ -21199,14 +21199,12 @@ def _client_options(options: Any) -> Json:
     if is_stored and "authorization" not in map(str.lower, given):
         # No browser opens in the midst of a command.
         auth = OAuth(store=_TOKENS, may_log_in=False)
-    quiet: Json = {}
     if options.quiet:
         import logging
 
-        quiet = {"stderr": None}
         logging.lastResort = logging.NullHandler()
     return {
-        **quiet,
+        **({"stderr": None} if options.quiet else {}),
         "target": target,
         "timeout": options.timeout,
         "headers": {name: value.strip() for name, value in headers.items()},
@@ -21240,10 +21238,9 @@ def _find_target(target: Any, config_file: str | None) -> Any:
 
     if config_file is None and shutil.which(target):
         return target
-    where = ", ".join(files) or "any config file"
     raise ValueError(
         f"TARGET: {show(target)} is no URL, script or command, nor a server in "
-        f"{where}{suggest(target, names)}"
+        f"{', '.join(files) or 'any config file'}{suggest(target, names)}"
     )
 
 
@@ -21344,10 +21341,10 @@ def _show_type(schema: object) -> str:
 
 def _show_prompt(prompt: Json) -> str:
     arguments = map(object_or_empty, prompt.get("arguments") or [])
-    names = [
+    marked = [
         f"{each.get('name')}{'' if each.get('required') else '?'}" for each in arguments
     ]
-    return f"{prompt['name']}({', '.join(names)})"
+    return f"{prompt['name']}({', '.join(marked)})"
 
 
 _LISTS: dict[str, tuple[Callable[[Client], list[Json]], Callable[[Json], str]]] = {
@@ -21404,10 +21401,8 @@ def _split_content(result: Json) -> tuple[list[str], list[tuple[bytes, str]]]:
     return texts, blobs
 
 
-def _read_input(text: str | None) -> Json:
+def _read_input(text: str) -> Json:
     """What --input gives: an object in JSON, or - for stdin. Raises ValueError."""
-    if text is None:
-        return {}
     if text == "-":
         text = sys.stdin.read()
     try:
@@ -21431,9 +21426,9 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
     if isinstance(value, str):
         return text
     # Of a wrong value, its own fault is to be told, not that it is text.
-    alone = {**schema, "required": []}
-    is_wanted = not validate({name: value}, alone) or not _takes_text(name, schema)
-    return value if is_wanted else text
+    if not _takes_text(name, schema):
+        return value
+    return text if validate({name: value}, {**schema, "required": []}) else value
 
 
 def _takes_text(name: str, schema: Json) -> bool:
@@ -21731,7 +21726,9 @@ COMMANDS = {
             _TARGET,
             _argument("tool", metavar="TOOL"),
             _PAIRS,
-            _argument("--input", metavar="JSON", help="more arguments; -: from stdin"),
+            _argument(
+                "--input", default="{}", metavar="JSON", help="more; -: from stdin"
+            ),
             _OUTPUT,
         ),
         "call a tool",
