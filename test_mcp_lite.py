@@ -23069,7 +23069,9 @@ class TestFaults:
         assert [m["id"] for m in found] == ([1, 2] if closed == "2" else [])
         # All else went well.
         if closed == "2":
-            assert "input" in found[0]["result"]["content"][0]["text"]
+            told = found[0]["result"]["content"][0]["text"]
+            # What Python says: "input(): lost sys.stderr", since 3.14 without its name.
+            assert "lost sys." in told
 
     @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
     def test_a_stderr_that_nobody_reads(self, tmp_path):
