@@ -18369,7 +18369,8 @@ class Listening:
         leaving.append(uri)
         try:
             if not any(uri in other._uris for other in list(self._listenings)):
-                with suppress(ConnectionError):
+                # Who leaves has no use for a refusal.
+                with suppress(ConnectionError, McpError, Timeout):
                     self._client.request("resources/unsubscribe", {"uri": uri})
         finally:
             leaving.remove(uri)

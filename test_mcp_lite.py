@@ -5006,6 +5006,25 @@ class TestEverywhere:
                 thread.join(SECONDS)
             assert found == [True] * 8
 
+    def test_who_leaves_hears_no_refusal(self):
+        """A server that refuses to unsubscribe does not fail the end of listening."""
+        server = Server("s")
+        server.add_resource("x://y", lambda: "text")
+        refused = []
+
+        @server.middleware
+        def refuse(ctx, method, params, call_next):
+            if method == "resources/unsubscribe":
+                refused.append(params["uri"])
+                raise McpError(-32000, "stay")
+            return call_next()
+
+        with Client(server, version="2025-06-18") as client:
+            with client.listen(uris=["x://y"]):
+                pass
+            assert refused == ["x://y"]
+            assert client.read("x://y") == "text"
+
     def test_one_that_begins_to_listen_while_another_ends_is_not_deaf(self, server):
         """In a session, a server knows only whether a resource is subscribed to."""
         leaving = threading.Event()
