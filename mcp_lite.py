@@ -13767,6 +13767,7 @@ class _HttpPool:
         sock = self._busy.pop(trip, None)
         if sock is not None:
             shut(sock)
+            trip.is_cut = True
 
     def shut_request(self, request_id: RequestId) -> None:
         """Cut off what is under way for a request."""
@@ -13778,6 +13779,9 @@ class _HttpPool:
         """Keep the connection of a round trip for the next one, or close it. False if
         the round trip was shut."""
         was_shut = self._busy.pop(trip, None) is None
+        if was_shut:
+            # Closed sooner, its descriptor could be another one's when it is shut.
+            wait_until(lambda: trip.is_cut, TIDY_SECONDS)
         if was_shut or not is_reusable:
             trip.connection.close()
             return not was_shut
@@ -13826,6 +13830,8 @@ class _RoundTrip:
         self._was_kept = was_kept
         self._response: HTTPResponse | None = None
         self._timer: threading.Timer | None = None
+        # Who has shut it is done with its socket.
+        self.is_cut = False
 
     def send(
         self,

@@ -15445,6 +15445,40 @@ class TestHttpClient:
         assert len(ran) == len(set(ran)) and answered
         assert not set(lost) & set(answered)
 
+    def test_what_is_being_shut_is_not_closed_yet(self, monkeypatch):
+        """Its descriptor would be another connection's, which is then cut off."""
+        call = modern_site(
+            tools_call=lambda seen, sock: result_of(seen, **text_result("x"))
+        )
+        begun, go_on = threading.Event(), threading.Event()
+        shut = mcp_lite.shut
+        states = []
+
+        def slow_shut(sock, *how):
+            begun.set()
+            states.append(sock.fileno())
+            assert go_on.wait(SECONDS)
+            states.append(sock.fileno())
+            shut(sock, *how)
+
+        with web_server(call) as (url, _), Client(url) as client:
+            pool = client._connection.transport._pool
+            trip = pool.begin(None)
+            monkeypatch.setattr(mcp_lite, "shut", slow_shut)
+            shutting = threading.Thread(target=pool.shut, args=(trip,))
+            shutting.start()
+            assert begun.wait(SECONDS)
+            monkeypatch.setattr(
+                mcp_lite,
+                "wait_until",
+                lambda condition, seconds: (go_on.set(), shutting.join(SECONDS)),
+            )
+            trip.end()
+            go_on.set()
+            shutting.join(SECONDS)
+            monkeypatch.undo()
+        assert states[0] == states[1] > 0
+
     def test_what_was_shut_is_not_kept(self):
         """Nor is what ends when the client is closed: every connection is closed then."""
         call = modern_site(
