@@ -3331,21 +3331,12 @@ def to_plain(value: Any) -> Any:
 
         names = [field.name for field in fields(value)]
         return {name: to_plain(getattr(value, name)) for name in names}
-    return _plain_scalar(value)
-
-
-def _plain_scalar(value: object) -> Any:
     if isinstance(value, (str, int, float)):
         return value
-    if isinstance(value, bytes):
-        return _base64(value)
-    if hasattr(value, "isoformat"):  # a date, a time, or both
-        return value.isoformat()
-    if hasattr(value, "total_seconds"):  # a timedelta
-        seconds = f"{value.total_seconds():f}".rstrip("0").rstrip(".")
-        return f"PT{seconds}S"
-    if any(class_name(base) in _TEXT_CLASSES for base in type(value).__mro__):
-        return str(value)
+    for base in type(value).__mro__:
+        row = SCALARS.get(class_name(base))
+        if row is not None and row.encode is not None:
+            return row.encode(value)
     raise TypeError(f"a value of class {type(value).__name__} has no JSON form")
 
 
@@ -3365,14 +3356,6 @@ def class_name(cls: type) -> str:
 REFUSALS = (ValueError, TypeError, ArithmeticError)
 
 
-def convert_scalar(parse: Callable[[Any], Any], expected: str, wire: object) -> Any:
-    """parse(wire), or a ValueError that says what was expected."""
-    try:
-        return parse(wire)
-    except REFUSALS:
-        raise ValueError(f"expected {expected}, got {show(wire)}") from None
-
-
 def _parse_base64(cls: object, wire: str) -> bytes:
     import base64
 
@@ -3382,6 +3365,10 @@ def _parse_base64(cls: object, wire: str) -> bytes:
 def _parse_iso(cls: Any, wire: str) -> Any:
     """A date, a time, or both. Before 3.11, fromisoformat does not know Z."""
     return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
+
+
+def _encode_iso(value: Any) -> Any:
+    return value.isoformat()
 
 
 # P, days, T, hours, minutes, seconds: each may be left out, but not all of them.
@@ -3401,10 +3388,18 @@ def _parse_duration(cls: Any, wire: str) -> Any:
     )
 
 
+def _encode_duration(value: Any) -> str:
+    seconds = f"{value.total_seconds():f}".rstrip("0").rstrip(".")
+    return f"PT{seconds}S"
+
+
 # The classes whose values are no containers: the schema; what an error text calls a
-# value of it, "" where a value is taken as it comes; and parse(class, wire), None where
-# calling the class does it. Text keeps a Decimal's digits.
-_Scalar = namedtuple("_Scalar", "schema expected parse", defaults=("", None))
+# value of it, "" where a value is taken as it comes; and both ways: parse(class, wire),
+# None where calling the class does it, and encode(value), None where a value is JSON as
+# it is. Text keeps a Decimal's digits.
+_Scalar = namedtuple(
+    "_Scalar", "schema expected parse encode", defaults=("", None, None)
+)
 SCALARS = {
     **dict.fromkeys(("object", "Any", "a TypeVar"), _Scalar({})),
     **dict.fromkeys(("NoneType", "a NoneType"), _Scalar({"type": "null"})),
@@ -3413,34 +3408,46 @@ SCALARS = {
     "int": _Scalar({"type": "integer"}, "integer"),
     "float": _Scalar({"type": "number"}, "number"),
     "bytes": _Scalar(
-        {"type": "string", "contentEncoding": "base64"}, "base64", _parse_base64
+        {"type": "string", "contentEncoding": "base64"},
+        "base64",
+        _parse_base64,
+        _base64,
     ),
     "datetime.date": _Scalar(
-        {"type": "string", "format": "date"}, "an ISO 8601 date", _parse_iso
+        {"type": "string", "format": "date"},
+        "an ISO 8601 date",
+        _parse_iso,
+        _encode_iso,
     ),
     "datetime.time": _Scalar(
-        {"type": "string", "format": "time"}, "an ISO 8601 time", _parse_iso
+        {"type": "string", "format": "time"},
+        "an ISO 8601 time",
+        _parse_iso,
+        _encode_iso,
     ),
     "datetime.datetime": _Scalar(
         {"type": "string", "format": "date-time"},
         "an ISO 8601 date and time",
         _parse_iso,
+        _encode_iso,
     ),
     "datetime.timedelta": _Scalar(
         {"type": "string", "format": "duration"},
         "an ISO 8601 duration like PT1H30M",
         _parse_duration,
+        _encode_duration,
     ),
-    "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID"),
-    "pathlib.Path": _Scalar({"type": "string"}, "a path"),
-    "pathlib.PurePath": _Scalar({"type": "string"}, "a path"),
+    "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID", None, str),
+    "pathlib.Path": _Scalar({"type": "string"}, "a path", None, str),
+    "pathlib.PurePath": _Scalar({"type": "string"}, "a path", None, str),
     # Written out, 1E+999999999 would fill the memory.
     "decimal.Decimal": _Scalar(
-        {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d{1,4})?$"}, "a number"
+        {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d{1,4})?$"},
+        "a number",
+        None,
+        str,
     ),
 }
-# Those of them whose str() is their form on the wire.
-_TEXT_CLASSES = {"uuid.UUID", "pathlib.PurePath", "decimal.Decimal"}
 
 
 # URIs and `_meta`, checked where they are given: what is wrong shows there, not at a
@@ -4199,33 +4206,6 @@ def _convert_members(converters: list[Any], wire: Json, allowance: Allowance) ->
     return made
 
 
-class _Union:
-    """Converts to the first of several types that fits: what is no date may be a str.
-
-    The types' schemas are compiled at the first use: only then are all $defs known.
-    """
-
-    def __init__(
-        self, types: list[WireType], document: Callable[[WireType], WireType]
-    ) -> None:
-        self._types = types
-        self._document = document
-        self._schemas: list[Schema] = []
-
-    def convert(self, wire: object, allowance: Allowance) -> Any:
-        if not self._schemas:
-            self._schemas = [Schema(self._document(each)) for each in self._types]
-        refusal: Exception = ValueError("no alternative fits, in the time allowed")
-        for wire_type, schema in zip(self._types, self._schemas):
-            if schema.errors(wire, allowance):
-                continue
-            try:
-                return wire_type.convert(wire, allowance)
-            except REFUSALS as error:
-                refusal = error
-        raise refusal
-
-
 # From hints to types on the wire
 class Param:
     """What a schema says of a parameter beyond its type, as a note in its hint:
@@ -4386,9 +4366,14 @@ class HintReader:
         if not row.expected:
             return WireType(row.schema)
         parse = partial(row.parse, cls) if row.parse else cls
-        return WireType(
-            row.schema, lambda wire, _: convert_scalar(parse, row.expected, wire)
-        )
+
+        def convert(wire: object, allowance: Allowance) -> Any:
+            try:
+                return parse(wire)
+            except REFUSALS:
+                raise ValueError(f"expected {row.expected}, got {show(wire)}") from None
+
+        return WireType(row.schema, convert)
 
     def _choice(self, members: Iterable[Any]) -> WireType:
         plain = [(to_plain(member), member) for member in members]
@@ -4443,7 +4428,25 @@ class HintReader:
 
     def _union(self, args: Any) -> WireType:
         types = [self.describe(each) for each in args]
-        return WireType({"anyOf": types}, _Union(types, self.document).convert)
+
+        @lru_cache(None)
+        def compiled() -> list[Schema]:
+            """At the first use: only then are all $defs known."""
+            return [Schema(self.document(each)) for each in types]
+
+        def convert(wire: object, allowance: Allowance) -> Any:
+            """To the first type that fits: what is no date may be a str."""
+            refusal: Exception = ValueError("no alternative fits, in the time allowed")
+            for wire_type, schema in zip(types, compiled()):
+                if schema.errors(wire, allowance):
+                    continue
+                try:
+                    return wire_type.convert(wire, allowance)
+                except REFUSALS as error:
+                    refusal = error
+            raise refusal
+
+        return WireType({"anyOf": types}, convert)
 
     def _instance(self, cls: Any) -> WireType:
         """A dataclass, NamedTuple or TypedDict; or a reference to it, as above."""
@@ -4697,8 +4700,14 @@ class Signature:
             self.schema = {**reader.document(members), "additionalProperties": False}
             self._convert = members.convert
         else:
+            # "inputSchema" is that of an object, in every revision.
+            if object_or_empty(schema).get("type") != "object":
+                raise ValueError(
+                    'input_schema: expected a JSON Schema with "type": "object" at its '
+                    f"root, got {show(schema)}"
+                )
             self.schema = schema
-            named = _named_members(schema) - {self.context}
+            named = object_or_empty(schema.get("properties")).keys() - {self.context}
             self._convert = partial(_pick_members, named)
         # The function takes them as they come.
         self._is_plain = schema is None and all(
@@ -4760,38 +4769,7 @@ class Signature:
         }
 
 
-def _named_members(schema: object) -> set[str | None]:
-    """What an input schema of one's own names: its `properties`, and those of what it
-    is made of. Raises ValueError unless it is of an object: "inputSchema" is one, in every
-    revision.
-    """
-    if not isinstance(schema, dict) or schema.get("type") != "object":
-        raise ValueError(
-            'input_schema: expected a JSON Schema with "type": "object" at its root, '
-            f"got {show(schema)}"
-        )
-    names: set[str | None] = set()
-    seen: set[int] = set()
-    todo: list[Any] = [schema]
-    while todo:
-        part = todo.pop()
-        if not isinstance(part, dict) or id(part) in seen:
-            continue
-        seen.add(id(part))
-        names.update(object_or_empty(part.get("properties")))
-        for keyword, _, inner in inner_schemas(part):
-            if keyword in _MADE_OF:
-                todo.append(inner)
-        pointer = str(part.get("$ref", "")).partition("#/")[2]
-        todo.append(pointer and member_at(schema, pointer.split("/")))
-    return names
-
-
-# The keywords whose schemas are about the same value.
-_MADE_OF = {"allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"}
-
-
-def _pick_members(names: set[str | None], wire: Json, allowance: Allowance) -> Json:
+def _pick_members(names: set[str], wire: Json, allowance: Allowance) -> Json:
     return {name: value for name, value in wire.items() if name in names}
 
 
