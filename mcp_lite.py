@@ -11011,8 +11011,8 @@ class Stream:
     known = False
     # What goes before the next event: a comment, say.
     _prelude = b""
-    # A thread is writing, and takes along what others queue meanwhile.
-    _writing = False
+    # Where a thread is writing, which takes along what others queue meanwhile.
+    _writing_to: Exchange | None = None
 
     def __init__(
         self,
@@ -11132,14 +11132,14 @@ class Stream:
                 ending = self.state != self.OPEN
                 if (
                     exchange is None
-                    or self._writing
+                    or self._writing_to
                     or not (self._waiting or prelude or ending)
                 ):
                     return
                 events = list(self._waiting)
                 self._changes.clear()
                 self._prelude = b""
-                self._writing = True
+                self._writing_to = exchange
 
             failed = False
             try:
@@ -11148,9 +11148,10 @@ class Stream:
                 failed = True  # the events stay, for a client that comes back
 
             with self._lock:
-                self._writing = False
+                self._writing_to = None
                 # It may have come back meanwhile, and moved the cursor.
-                if self.exchange is exchange:
+                is_here = self.exchange is exchange
+                if is_here:
                     if events and not failed:
                         self._mark_sent_locked(events[-1][0])
                     if failed or ending:
@@ -11159,6 +11160,8 @@ class Stream:
             del events
             if failed:
                 self.lose(exchange)
+            elif not is_here:
+                exchange.finish()
         if self.state == self.COMPLETE and self._replay is not None:
             with self._lock:
                 self._replay.forget_locked(self)
@@ -11209,23 +11212,31 @@ class Stream:
             if self.state == self.LEAVING:
                 self.state = self.OPEN
         if before is not None:
-            before.finish()
+            self._let_go(before)
 
     def lose(self, exchange: Exchange) -> None:
         """The client has hung up. What it did not get waits for the next exchange."""
         with self._lock:
             if self.exchange is exchange:
                 self.exchange = None
-        # In this order: the thread that finish() lets go finds the request cancelled.
+        # In this order: the thread that is let go finds the request cancelled.
         self._lost()
-        exchange.finish()
+        self._let_go(exchange)
 
     def detach(self, exchange: Exchange) -> None:
         """End the response; the stream goes on, with the next exchange."""
         with self._lock:
             if self.exchange is exchange:
                 self.exchange = None
-        exchange.finish()
+        self._let_go(exchange)
+
+    def _let_go(self, exchange: Exchange) -> None:
+        """Nothing more is written there. Who is just writing there finishes it: sooner,
+        its thread might close under that what it writes to."""
+        with self._lock:
+            is_written_to = self._writing_to is exchange
+        if not is_written_to:
+            exchange.finish()
 
     def leave(self, retry_ms: int) -> None:
         """End the response, if the client can come back for the answer, in so long."""
@@ -13035,7 +13046,7 @@ class _SocketShell(Shell, _RequestHandler):
     def shut(self) -> None:
         """Take no more requests: their thread may stay with this one's handler."""
         self.close_connection = True
-        shut(self.request, 1)
+        self.server.cut_off(self.request, 1)
 
     def hung_up(self) -> bool:
         """Whether the client has closed its end."""
@@ -13152,9 +13163,10 @@ class HttpServer(_TcpServer):
 
     def _close(self, grace: float, patience: float, stop: StopSignals) -> None:
         """Have handlers cancelled after `grace`, and wait for them in all patience."""
-        if self.closing.is_set():
-            return
-        self.closed_by = threading.get_ident()
+        with self._lock:
+            if self.closed_by is not None:
+                return
+            self.closed_by = threading.get_ident()
         self.closing.set()
         self.shutdown()
         self.endpoint.look_after()  # who has hung up need not be waited for
@@ -13163,7 +13175,7 @@ class HttpServer(_TcpServer):
         with self._lock:
             serving = dict(self._serving)
         for sock in serving:
-            shut(sock, 0)  # no more requests
+            self.cut_off(sock, 0)  # no more requests
         me = threading.current_thread()
         others = {
             sock: thread for sock, (thread, _) in serving.items() if thread is not me
@@ -13180,7 +13192,15 @@ class HttpServer(_TcpServer):
                 left = until - time.monotonic()
                 is_over = wait_until(have_ended, min(left, TICK_SECONDS)) or left <= 0
         for sock in others:
-            shut(sock)
+            self.cut_off(sock)
+
+    def cut_off(self, sock: Socket, how: int = 2) -> None:
+        """Shut a connection under its thread, unless that is done with it."""
+        # Its thread closes it behind shutdown_request(). If that could be now, the
+        # descriptor might be another connection's by then.
+        with self._lock:
+            if sock in self._serving:
+                shut(sock, how)
 
     # What socketserver calls, on the watcher's thread; but shutdown_request() on the
     # connection's own, at its end.
@@ -13272,7 +13292,7 @@ class HttpServer(_TcpServer):
                 continue
             self.uncounted.add(sock)
             if self.waiting.pop(sock, False):
-                shut(sock)
+                self.cut_off(sock)
                 return True
             self.uncounted.discard(sock)
         return False
@@ -13282,7 +13302,7 @@ class HttpServer(_TcpServer):
         now = time.monotonic()
         for sock, deadline in list(self.deadlines.items()):
             if deadline < now:
-                shut(sock)
+                self.cut_off(sock)
                 # A late write may have noted a deadline for one that was gone.
                 self.deadlines.pop(sock, None)
         try:

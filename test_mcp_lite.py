@@ -12723,6 +12723,55 @@ class TestHttpServer:
             eventually(lambda: not http._serving)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
+    def test_what_is_being_cut_off_is_not_closed_yet(self, server, monkeypatch):
+        """Its descriptor would be another connection's, which is then cut off."""
+        monkeypatch.setattr(mcp_lite, "HEAD_SECONDS", 0.05)
+        shut = mcp_lite.shut
+        closed = threading.Event()
+        states = []
+
+        def slow_shut(sock, *how):
+            if not states:
+                states.append(sock.fileno())
+                client.close()
+                # Its own thread sees that, and would close it now.
+                closed.wait(0.3)
+                states.append(sock.fileno())
+            shut(sock, *how)
+
+        with server.start_http() as http, socket.create_connection(
+            ("127.0.0.1", http.port), SECONDS
+        ) as client:
+            end = http.shutdown_request
+            http.shutdown_request = lambda sock: (end(sock), closed.set())
+            monkeypatch.setattr(mcp_lite, "shut", slow_shut)
+            client.sendall(b"POST /mcp")
+            assert closed.wait(SECONDS)
+        assert states[0] == states[1] > 0
+
+    def test_two_threads_close_it(self, server, monkeypatch):
+        """One of them does; the other one finds it done."""
+        with server.start_http() as http:
+            both = threading.Barrier(2)
+            ends = []
+            end = http.shutdown
+            http.shutdown = lambda: (ends.append(1), end())
+            is_set = http.closing.is_set
+
+            def slow_look():
+                found = is_set()
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    both.wait(0.2)
+                return found
+
+            http.closing.is_set = slow_look
+            threads = [threading.Thread(target=http.close) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(SECONDS)
+            assert ends == [1]
+
     def test_a_reader_that_does_not_read_is_cut_off(self, server, monkeypatch):
         """Who takes nothing of what is written holds a thread for a while only."""
         monkeypatch.setattr(mcp_lite, "SEND_SECONDS", 0.3)
@@ -14437,6 +14486,27 @@ class MemoryShell(mcp_lite.Shell):
         return self._lines.get(timeout=SECONDS)
 
 
+class SlowShell(MemoryShell):
+    """Its client takes its time with news of a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_written_to = threading.Event()
+        self.go_on = threading.Event()
+        self.at_once = self.most = 0
+
+    def write(self, events, ending):
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            if b"list_changed" in events:
+                self.is_written_to.set()
+                assert self.go_on.wait(SECONDS)
+            super().write(events, ending)
+        finally:
+            self.at_once -= 1
+
+
 class LeavingShell(MemoryShell):
     """Its client hangs up as soon as it has heard anything, and that is seen at once."""
 
@@ -14509,8 +14579,8 @@ class TestShell:
         assert self.send(endpoint, *call).status == 400
         assert self.send(endpoint, *call, host="evil.example").status == 403
 
-    def test_a_session_with_a_stream(self, server, endpoint):
-        """A legacy session: calls with events of their own, and a stream for what else is told."""
+    def open_session(self, endpoint):
+        """The headers of a legacy session."""
         params = {
             "protocolVersion": "2025-11-25",
             "capabilities": {},
@@ -14524,6 +14594,11 @@ class TestShell:
         }
         initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         assert self.send(endpoint, "POST", initialized, **session).status == 202
+        return session
+
+    def test_a_session_with_a_stream(self, server, endpoint):
+        """A legacy session: calls with events of their own, and a stream for what else is told."""
+        session = self.open_session(endpoint)
         listening, thread = self.begin(endpoint, "GET", **session)
         assert next_event(listening) == {"": "", "message": None}
         assert listening.headers["Content-Type"] == "text/event-stream"
@@ -14543,6 +14618,35 @@ class TestShell:
         thread.join(SECONDS)
         assert not thread.is_alive()
         assert self.send(endpoint, "GET", **session).status == 404
+
+    @pytest.mark.parametrize("how", ["is back elsewhere", "has left"])
+    def test_nobody_goes_on_under_who_writes(self, server, endpoint, how):
+        """The thread of a response stays until the last write of another one is over:
+        it might begin another response there, or close what that writes to.
+        """
+        session = self.open_session(endpoint)
+        shell, thread = self.begin(endpoint, "GET", shell=SlowShell(), **session)
+        assert next_event(shell) == {"": "", "message": None}
+        (connection,) = endpoint._sessions.values()
+        first = connection.listening.exchange
+        server.add_tool(lambda: "x", name="extra", description="x")
+        assert shell.is_written_to.wait(SECONDS)
+        if how == "has left":
+            shell.left = True
+            endpoint.look_after()
+        else:
+            other, its_thread = self.begin(endpoint, "GET", **session)
+            eventually(lambda: connection.listening.exchange is not first)
+        thread.join(0.2)
+        assert thread.is_alive()
+        shell.go_on.set()
+        thread.join(SECONDS)
+        assert not thread.is_alive() and shell.most == 1
+        if how != "has left":
+            told = next_message(other)
+            assert told["method"] == "notifications/tools/list_changed"
+            endpoint.close(True)
+            its_thread.join(SECONDS)
 
     def test_who_has_left_at_once(self, server):
         """Its endpoint hears of a client that hangs up after the first words."""
