@@ -6510,6 +6510,8 @@ class Workers:
         self._on_its_way = False
         # No more jobs are taken.
         self.closed = False
+        # The last one could not be started.
+        self._lacks_threads = False
 
     def __len__(self) -> int:
         """How many jobs wait."""
@@ -6524,6 +6526,13 @@ class Workers:
             newcomer = self._call_one_locked()
         if newcomer is not None:
             self._start(newcomer)
+
+    def queue_end(self) -> threading.Event:
+        """What is set when the jobs that wait now are done: where there is one worker,
+        they are done in order."""
+        done = threading.Event()
+        self.submit(done.set)
+        return done
 
     def nudge(self) -> None:
         """Have a worker come by, for its between(). Never blocks."""
@@ -6584,13 +6593,18 @@ class Workers:
                 # Older Pythons would wait for ever until it has begun.
                 raise RuntimeError("no thread runs any more: Python ends")
             newcomer.start()
+            self._lacks_threads = False
         except RuntimeError as error:
             # There is no thread to be had: those that live will come to the job, or
             # one that retry() starts.
             with self._lock:
                 self._on_its_way = False
                 self._threads.discard(newcomer)
-            self._report(f"{self.name}: {error}")
+                is_known = self._lacks_threads
+                self._lacks_threads = True
+            # Once, however often it is tried.
+            if not is_known:
+                self._report(f"{self.name}: {error}")
 
     def _run(self, kept: object) -> None:
         # A job may be in input() when the program ends. If stdin was freed then, its
@@ -6918,17 +6932,11 @@ class _Log:
 
     def flush(self, seconds: float) -> None:
         """Wait until the queued lines are out, but no longer than `seconds`."""
-        self._queue_end().wait(seconds)
-
-    def _queue_end(self) -> threading.Event:
-        """What is set when the lines that are queued now are out."""
-        done = threading.Event()
-        self._workers.submit(done.set)
-        return done
+        self._workers.queue_end().wait(seconds)
 
     def _see_out(self) -> None:
         """Wait until the queued lines are out; when the program ends, LOG_SECONDS."""
-        done = self._queue_end()
+        done = self._workers.queue_end()
         while not done.wait(TICK_SECONDS) and threading.main_thread().is_alive():
             pass
         if self._is_stuck or done.wait(LOG_SECONDS):
@@ -8583,14 +8591,19 @@ class Context:
     ) -> None:
         """Tell the client how far this is, if it asked: basic/patterns/progress.md.
 
-        done: increases with each call; where it does not, nothing is sent
+        done: how far; it "MUST increase with each notification": one that does not is
+            not sent, nor is its message, and the log says so, as DEBUG
         total: what `done` will be at the end, where that is known
         message: what is being done; clients know it since 2025-03-26
 
         Raises ValueError or TypeError for what is no number of JSON's.
         """
         request = self._request
-        if request.progress_token is None or not done > request.progress:
+        if request.progress_token is None:
+            return
+        if not done > request.progress:
+            told = f"progress: {show(done)}, after {show(request.progress)}: not sent"
+            self._connection.log.debug(f"{request.about}: {told}")
             return
         params = {"progressToken": request.progress_token, "progress": done}
         add_given(params, total=total)
@@ -12348,6 +12361,7 @@ class HttpEndpoint:
             if had_to_wait and connection.listens(exchange):
                 self._add_listener(exchange, connection)
             while had_to_wait and not exchange.wait(COMMENT_SECONDS):
+                self._retry()  # where nobody calls look_after()
                 if exchange.stream is not None:
                     exchange.stream.keep_alive()
         finally:
@@ -12556,11 +12570,17 @@ class HttpEndpoint:
         connection.take(message, exchange)
 
     # Looking after what is open
+    def _retry(self) -> None:
+        """Have workers come to jobs that wait, if there was no thread for one."""
+        self.workers.retry()
+        self.helpers.retry()
+
     def look_after(self) -> None:
         """See who has hung up: that cancels a modern request, but none of a session.
 
         Called now and then, by whoever made this endpoint. Does not block.
         """
+        self._retry()
         for exchange in list(self._serving):
             stream = exchange.stream
             if stream is None or exchange in self._abandoned:
@@ -13079,7 +13099,8 @@ class HttpServer(_TcpServer):
         who calls close()          waits for the connections' threads
 
     No thread can be stopped: to cut off is to shut a socket, so that whoever reads from
-    it or writes to it fails. What accepts, and starts the threads, is socketserver.
+    it or writes to it fails. To close it is for its own thread alone, when nobody else
+    writes to it any more. What accepts, and starts the threads, is socketserver.
     """
 
     daemon_threads = True
@@ -18472,9 +18493,7 @@ class ClientEndpoint(Endpoint):
         """Wait until on_log and on_notification have heard all that has come so far."""
         callbacks = self._callbacks.get(connection)
         if callbacks is not None:
-            heard = threading.Event()
-            callbacks.submit(heard.set)
-            heard.wait(seconds)
+            callbacks.queue_end().wait(seconds)
 
     def output_lost(self, connection: Connection) -> None:
         """The server reads no more: nothing that waits will be answered."""
