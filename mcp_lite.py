@@ -218,7 +218,6 @@ Budget), during I/O, or while your code runs.
     Budget._lock          what is taken of a tree of budgets; it alone may be taken
                           while another one is held
     Client._lock          the conversation: who takes it from the client ends it
-    Bridge._lock          the clients of the other server
     _Access._turn         who gets tokens for a server
 Three are held for longer. For Pump._reading, held by who reads, and for
 MainThread._running, held by run_pending() so that it is not entered again, nobody ever
@@ -302,6 +301,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Audio",
     "AuthorizationError",
+    "Bridge",
     "Cancelled",
     "Client",
     "ClientGroup",
@@ -20299,6 +20299,13 @@ def _expand(value: Any, place: str, folder: str) -> str:
     return _VARIABLE.sub(look_up, os.path.expanduser(value))
 
 
+def hear_changes(client: Client) -> None:
+    """Have on_notification hear of all changes: a modern server tells only who listens,
+    and this hears them all."""
+    with suppress(McpError):
+        Listening(client, list(LIST_CHANGES), [], do_nothing)
+
+
 # What a list is made of, by the name of one: the member that tells one from another,
 # and how a client lists them.
 _LISTED: dict[str, tuple[str, Callable[[Client], list[Json]]]] = {
@@ -20384,9 +20391,7 @@ class ClientGroup:
     def _connect(self, client: Client) -> Client:
         client.connect()
         if self._on_notification is not None:
-            # Of changes, a modern server tells only who listens; this hears them all.
-            with suppress(McpError):
-                Listening(client, list(LIST_CHANGES), [], do_nothing)
+            hear_changes(client)
         return client
 
     def close(self) -> None:
@@ -20562,22 +20567,24 @@ class ClientGroup:
 #     client --its era--> Server, middleware --ours--> Client --the other's era--> server
 #            <-----------  _Relay: progress, logs, questions  <-----------
 
-# What is handed on by which method. Anything else the bridge answers by itself.
-_BRIDGED = {
-    "initialize": "_introduce",
-    "server/discover": "_introduce",
-    "tools/list": "_list",
-    "resources/list": "_list",
-    "resources/templates/list": "_list",
-    "prompts/list": "_list",
-    "tools/call": "_work",
-    "resources/read": "_work",
-    "prompts/get": "_work",
-    "completion/complete": "_pass",
-    "logging/setLevel": "_set_level",
-    "resources/subscribe": "_subscribe",
-    "subscriptions/listen": "_listen",
-}
+# What is handed on. Anything else the bridge answers by itself; but for some of that,
+# the other server must be there, and hear what is wanted of it.
+_HANDED_ON = (
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+    "completion/complete",
+)
+_HEEDED = (
+    "initialize",
+    "server/discover",
+    "resources/subscribe",
+    "subscriptions/listen",
+)
 # What of the other server's capabilities is offered: that which is handed on.
 BRIDGED_CAPABILITIES = ("tools", "resources", "prompts", "completions", "logging")
 # What a client must have declared for a question, and how ours comes to ask it.
@@ -20586,57 +20593,101 @@ _ASKED_BY = {
     "sampling": ("on_sample", "sampling/createMessage"),
     "roots": ("roots", "roots/list"),
 }
-# What only a modern result has.
+# Of a request, what concerns one round of ours alone; of a result, what a legacy one
+# has not.
+_ROUND_MEMBERS = ("_meta", "inputResponses", "requestState")
 _MODERN_MEMBERS = ("resultType", "ttlMs", "cacheScope", "_meta")
 
-# A question of the other server's: its answer, or an exception, is put into `answers`.
-_Question = namedtuple("_Question", "method params answers")
+
+BRIDGED_SECONDS = 86_400.0  # for a call: who called has a timeout, and cancels
+# In this time the answer to a question must come.
+PARKED_SECONDS = STATE_SECONDS
 
 
 class _Relay:
     """A request that the other server works at. It outlives a round of ours.
 
-    What becomes of it is put into `events`: ("progress", its three arguments), ("log",
-    its three), ("question", _Question), and last ("done", result) or ("failed", error).
+        started --event--> due --done(ctx)--> started --its last event--> over
+                            `--a question ends the round, the next one does it again
+
+    An event is a function of the Context that is there to do it. It returns None; but
+    the last one, the result, or raises why there is none.
     """
 
     def __init__(self, relays: list[_Relay]) -> None:
-        self.events: SimpleQueue[tuple[str, Any]] = SimpleQueue()
-        # What is to be asked now; how many were answered; and all that may still wait.
-        self.question: _Question | None = None
-        self.answered = 0
-        self.questions: list[_Question] = []
         # Those at work, of its client; the latest is the last.
         self._relays = relays
+        self._events: SimpleQueue[Callable[[Context], Any]] = SimpleQueue()
+        self._due: Callable[[Context], Any] | None = None
+        # Where questions wait for their answers; and how many there were.
+        self._inboxes: list[SimpleQueue[Any]] = []
 
     def start(self, client: Client, method: str, params: Json) -> None:
         """Send it. A thread of its own waits for what it comes to."""
         self._relays.append(self)
-        call = client._start(method, params, self._tell_progress)
-        self._call = call
-        threading.Thread(
-            target=self._run, args=(client, call), name="mcp-bridge", daemon=True
-        ).start()
+        try:
+            self._call = client._start(method, params, self._tell_progress)
+            threading.Thread(
+                target=self._run, args=(client,), name="mcp-bridge", daemon=True
+            ).start()
+        except BaseException:
+            self._relays.remove(self)
+            raise
 
     def cancel(self) -> None:
         """Tell the other server that nobody waits for it any more."""
         self._call.cancel("the client of the bridge has lost interest")
 
-    def _tell_progress(self, *told: object) -> None:
-        self.events.put(("progress", told))
-
-    def _run(self, client: Client, call: Call) -> None:
-        outcome: tuple[str, Any]
-        try:
-            outcome = ("done", call.result())
-        except Exception as error:
-            outcome = ("failed", error)
+    def _run(self, client: Client) -> None:
+        with suppress(Exception):
+            self._call.result(BRIDGED_SECONDS)
         # The logs that came before it come before it here, too.
-        client._endpoint.flush_callbacks(call._connection, TIDY_SECONDS)
+        client._endpoint.flush_callbacks(self._call._connection, TIDY_SECONDS)
         self._relays.remove(self)
-        self.events.put(outcome)
-        for question in self.questions:
-            question.answers.put(Cancelled("the call is over"))
+        # Asked again, it returns or raises the same.
+        self._events.put(lambda ctx: self._call.result())
+        for inbox in self._inboxes:
+            inbox.put(Cancelled("the call is over"))
+
+    def follow(self, ctx: Context) -> Json:
+        """Do what its events ask for. Returns the result, or raises what the call did,
+        or _InputRequired."""
+        result: Json | None = None
+        while result is None:
+            if self._due is None:
+                # Not without end: the call has a deadline, and its end is an event.
+                self._due = get_within(self._events, None)
+            result = self._due(ctx)
+            self._due = None
+        return result
+
+    # What the other server says meanwhile: on threads of its client
+    def _tell_progress(self, *told: Any) -> None:
+        self._events.put(lambda ctx: ctx.progress(*told))
+
+    def tell_log(self, *told: Any) -> None:
+        """Pass on a log message."""
+        self._events.put(lambda ctx: ctx.log(*told))
+
+    def ask(self, method: str, params: Json) -> Any:
+        """Have our client asked. Blocks for the answer; raises why there is none."""
+        inbox: SimpleQueue[Any] = SimpleQueue()
+        self._inboxes.append(inbox)
+        key = f"bridge-{len(self._inboxes)}"
+
+        def put_answer(ctx: Context) -> None:
+            try:
+                inbox.put(ctx.ask({key: (method, params)})[key])
+            except Exception as error:
+                inbox.put(error)
+
+        self._events.put(put_answer)
+        if self not in self._relays:
+            inbox.put(Cancelled("the call is over"))
+        answer = get_within(inbox, None)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 class Bridge:
@@ -20647,9 +20698,6 @@ class Bridge:
     set of them. In a session, nothing tells for which of several calls a server asks:
     the one that began last asks the user.
     """
-
-    PATIENCE = 86_400.0  # seconds for a call: who called has a timeout, and cancels
-    PARKED_SECONDS = STATE_SECONDS  # in which the answer to a question must come
 
     def __init__(
         self,
@@ -20667,156 +20715,123 @@ class Bridge:
         deny: patterns of those that are not
         client_options: of each Client
         """
-        self._target = target
         self._allow = list(allow) or ["*"]
         self._deny = list(deny)
-        self._options = client_options
+        self._make_client = partial(Client, target, validate=False, **client_options)
         self.server = Server("bridge")
         self.server.middleware(self._serve)
+        # Which URIs there are, the other server knows: here, any can be subscribed to.
+        anything = Signature(lambda uri: uri, Context)
+        self.server._registry.put(
+            "resourceTemplates",
+            "{+uri}",
+            Offer({}, anything, template=UriTemplate("{+uri}")),
+        )
         # Until it is known what the other server declares: what is asked shall reach it.
         self.server._registry.capabilities = {
             **{name: {} for name in BRIDGED_CAPABILITIES},
             "resources": {"subscribe": True},
         }
-        self._lock = threading.Lock()
-        # By what it has declared: a client, its relays, and whether it has connected, or
-        # never will.
-        self._clients: dict[
-            frozenset[str], tuple[Client, list[_Relay], threading.Event]
-        ] = {}
+        # By what it has declared: a client, and its relays.
+        self._clients: dict[frozenset[str], tuple[Client, list[_Relay]]] = {}
         # Those that wait for the next round, by the key that travels with it; and what
         # gives each up.
         self._parked: dict[str, tuple[_Relay, threading.Timer]] = {}
 
     def close(self) -> None:
         """End what works, and the clients. Idempotent, from any thread."""
-        with self._lock:
-            clients = list(self._clients.values())
-            self._clients = {}
         for key in list(self._parked):
             self._take(key)
-        for client, _, _ in clients:
-            client.close()
+        with suppress(KeyError):
+            while True:
+                _, (client, _) = self._clients.popitem()
+                client.close()
 
     def _serve(
         self, ctx: Context, method: str, params: Json, call_next: Callable[..., Json]
     ) -> Json:
         """The middleware: each request comes here first."""
-        if method not in _BRIDGED:
-            return call_next()
-        handler = getattr(self, _BRIDGED[method])
         try:
-            result: Json = handler(ctx, params, call_next)
+            if method in _HANDED_ON:
+                return self._hand_on(ctx, method, params)
+            if method in _HEEDED:
+                self._heed(ctx, params)
+            return call_next()
         except NotFound as error:
-            if "uri" not in params:
-                raise
-            data = {"uri": params["uri"]}
-            raise missing(error.message, data, ctx.protocol_version) from None
+            if "uri" in params:
+                data = {"uri": params["uri"]}
+                error = missing(error.message, data, ctx.protocol_version)
+            raise error from None
         except OSError as error:
             # The other server's end is no failure of ours.
             raise InternalError(error_text(error)) from None
-        return result
 
     # Reaching the other server
-    def _client_of(self, ctx: Context) -> tuple[Client, list[_Relay]]:
+    def _reach(self, ctx: Context) -> tuple[Client, list[_Relay]]:
         """The client that has declared what this request's client has, connected."""
         declared = frozenset(_ASKED_BY).intersection(ctx.client_capabilities)
-        with self._lock:
-            known = self._clients.get(declared)
-            is_mine = known is None or (known[2].is_set() and not _is_alive(known[0]))
-            if is_mine:
-                relays: list[_Relay] = []
-                known = (self._make_client(declared, relays), relays, threading.Event())
-                self._clients[declared] = known
-        assert known is not None
-        client, relays, settled = known
-        if is_mine:
-            try:
+        if declared not in self._clients:
+            # Another thread may be faster.
+            self._clients.setdefault(declared, self._prepare(declared))
+        client, relays = self._clients[declared]
+        conversation = client._conversation
+        if conversation is None or conversation.is_dead():
+            # If another thread is about to connect, what is asked waits for that.
+            with suppress(RuntimeError):
                 client.connect()
-                self._learn(client)
-            finally:
-                settled.set()
-        settled.wait(client.timeout)
+                hear_changes(client)
+                for uri in list(client._subscriptions):
+                    # The server that has ended knew of them.
+                    with suppress(McpError):
+                        client.subscribe(uri)
+                if "logging" in client.server_capabilities:
+                    # Which of them each of our own clients gets, our server knows.
+                    client.set_log_level("debug")
         return client, relays
 
-    def _make_client(self, declared: frozenset[str], relays: list[_Relay]) -> Client:
-        ask: Json = {
-            _ASKED_BY[name][0]: partial(_ask_latest, relays, _ASKED_BY[name][1])
-            for name in declared
-        }
+    def _prepare(self, declared: frozenset[str]) -> tuple[Client, list[_Relay]]:
+        relays: list[_Relay] = []
+        ask: Json = {}
+        for option, method in map(_ASKED_BY.__getitem__, declared):
+            ask[option] = partial(_ask_latest, relays, method)
         if "roots" in ask:
             ask["roots"] = lambda: _ask_latest(relays, "roots/list", {})["roots"]
-        return Client(
-            self._target,
-            validate=False,
+        client = self._make_client(
             on_log=partial(_log_latest, relays),
             on_notification=self._tell_change,
             **ask,
-            **self._options,
         )
+        return client, relays
 
-    def _learn(self, client: Client) -> None:
-        """Be what the other server says it is."""
-        endpoint = self.server._endpoint
+    def _heed(self, ctx: Context, params: Json) -> None:
+        """Be what the other server says it is; and have it tell of these resources: our
+        own then tells who has subscribed."""
+        client, _ = self._reach(ctx)
+        version = client.protocol_version
         capabilities = {
             name: value
             for name, value in client.server_capabilities.items()
             if name in BRIDGED_CAPABILITIES
         }
-        if client.protocol_version == OLDEST:
+        if version == OLDEST:
             # Completion had no capability yet.
             capabilities["completions"] = {}
-        endpoint._info = client.server_info
+        self.server._endpoint._info = client.server_info
         self.server.instructions = client.instructions
         self.server._registry.capabilities = {"logging": {}, **capabilities}
-        client.timeout = self.PATIENCE
-        if "logging" in capabilities:
-            client.set_log_level("info")
-        if client.protocol_version >= FIRST_MODERN:
-            # Of changes, it tells only who listens.
-            with suppress(McpError):
-                Listening(client, list(LIST_CHANGES), [], do_nothing)
+        uris = object_or_empty(params.get("notifications")).get("resourceSubscriptions")
+        for uri in [params["uri"]] if "uri" in params else uris or []:
+            client.subscribe(uri)
 
     def _tell_change(self, method: str, params: Json) -> None:
         """Pass a change on to whom it concerns."""
         if method == RESOURCE_UPDATE.method:
             self.server.resource_updated(str(params.get("uri")))
-        for kind, change in LIST_CHANGES.items():
+        for change in LIST_CHANGES.values():
             if method == change.method:
-                self.server._endpoint.tell(OFFER_KINDS[kind].change)
+                self.server._endpoint.tell(change)
 
     # What is handed on
-    def _introduce(
-        self, ctx: Context, params: Json, call_next: Callable[..., Json]
-    ) -> Json:
-        self._client_of(ctx)
-        return call_next()
-
-    def _pass(
-        self, ctx: Context, params: Json, call_next: Callable[..., Json] | None = None
-    ) -> Json:
-        """A request that may be sent twice, and its result for our client's era."""
-        given = {name: value for name, value in params.items() if name != "_meta"}
-        method = ctx._request.method
-        client, _ = self._client_of(ctx)
-        try:
-            result = client.request(method, given)
-        except ConnectionClosed:
-            # It may have gone just now: once more, to a new one.
-            client, _ = self._client_of(ctx)
-            result = client.request(method, given)
-        return _fit_to(ctx, result)
-
-    def _list(self, ctx: Context, params: Json, call_next: Callable[..., Json]) -> Json:
-        kind = ctx._request.row.paged
-        result = self._pass(ctx, params)
-        result[kind] = [
-            fit_members(item, MEMBER_SINCE[kind], ctx.protocol_version)
-            for item in map(object_or_empty, result.get(kind) or [])
-            if kind != "tools" or self._is_offered(item.get("name"))
-        ]
-        return result
-
     def _is_offered(self, tool: object) -> bool:
         from fnmatch import fnmatchcase
 
@@ -20824,112 +20839,59 @@ class Bridge:
         is_allowed = any(fnmatchcase(name, pattern) for pattern in self._allow)
         return is_allowed and not any(fnmatchcase(name, each) for each in self._deny)
 
-    def _set_level(
-        self, ctx: Context, params: Json, call_next: Callable[..., Json]
-    ) -> Json:
-        result = call_next()
-        client, _ = self._client_of(ctx)
-        if "logging" in client.server_capabilities:
-            client.set_log_level(params["level"])
-        return result
-
-    def _subscribe(
-        self, ctx: Context, params: Json, call_next: Callable[..., Json]
-    ) -> Json:
-        self._hear_of(ctx, [params["uri"]])
-        return call_next()
-
-    def _listen(
-        self, ctx: Context, params: Json, call_next: Callable[..., Json]
-    ) -> Json:
-        self._hear_of(ctx, params["notifications"].get("resourceSubscriptions") or [])
-        return call_next()
-
-    def _hear_of(self, ctx: Context, uris: list[str]) -> None:
-        """Have the other server tell of these; our own then tells who has subscribed."""
-        client, _ = self._client_of(ctx)
-        none = Signature(lambda: None, Context)  # it is read elsewhere
-        for uri in uris:
-            client.subscribe(uri)
-            self.server._registry.put("resources", uri, Offer({"uri": uri}, none))
-
-    # A call, with all that may come of it
-    def _work(self, ctx: Context, params: Json, call_next: Callable[..., Json]) -> Json:
-        """Begin it, or go on with it, in whichever of its rounds."""
-        method = ctx._request.method
+    def _hand_on(self, ctx: Context, method: str, params: Json) -> Json:
+        """Begin a request to the other server, or go on with it, in whichever of its
+        rounds. Returns its result, as the revision of our client has it."""
         if method == "tools/call" and not self._is_offered(params["name"]):
             raise NotFound(f"Unknown tool: {params['name']}")
-        is_first = False
-
-        def begin() -> str:
-            nonlocal is_first
-            is_first = True
-            return os.urandom(16).hex()
-
-        key = ctx.once("bridge", begin)
+        key = ctx.once("bridge", lambda: os.urandom(16).hex())
         relay = self._take(key)
-        if relay is None and not is_first:
+        if relay is None and "requestState" in params:
             raise InvalidParams("requestState: nothing waits for this answer any more")
         if relay is None:
-            client, relays = self._client_of(ctx)
-            relay = _Relay(relays)
-            given = ("name", "uri", "arguments")
-            meta = {
+            given = {
+                name: params[name] for name in params if name not in _ROUND_MEMBERS
+            }
+            given["_meta"] = {
                 name: value
                 for name, value in ctx.meta.items()
                 if not name.startswith(META) and name != "progressToken"
             }
-            relay.start(
-                client,
-                method,
-                add_given(
-                    {name: params[name] for name in given if name in params},
-                    _meta=meta or None,
-                ),
-            )
+            client, relays = self._reach(ctx)
+            relay = _Relay(relays)
+            relay.start(client, method, given)
         ctx.on_cancel(relay.cancel)
         try:
-            return _fit_to(ctx, self._follow(ctx, relay))
+            result = relay.follow(ctx)
         except _InputRequired:
             # The answer comes with another request, perhaps.
             self._park(key, relay)
             raise
+        return self._fit(ctx, result)
 
-    def _follow(self, ctx: Context, relay: _Relay) -> Json:
-        """Pass on what comes of a request, until that is its result."""
-        while True:
-            if relay.question is not None:
-                self._answer(ctx, relay, relay.question)
-            kind, value = get_within(relay.events, None)
-            if kind == "done":
-                result: Json = value
-                return result
-            if kind == "failed":
-                raise value
-            if kind == "question":
-                relay.question = value
-            elif kind == "progress":
-                ctx.progress(*value)
-            else:
-                ctx.log(*value)
-
-    def _answer(self, ctx: Context, relay: _Relay, question: _Question) -> None:
-        """Ask our client; in the modern era this ends the round."""
-        key = f"bridge-{relay.answered}"
-        answer: Any
-        try:
-            answer = ctx.ask({key: (question.method, question.params)})[key]
-        except Exception as error:
-            answer = error
-        relay.answered += 1
-        relay.question = None
-        question.answers.put(answer)
+    def _fit(self, ctx: Context, result: Json) -> Json:
+        version = ctx.protocol_version
+        meta = object_or_empty(result.get("_meta"))
+        fitted = {**result, "_meta": {**meta}}
+        # Who answers is said by our own.
+        fitted["_meta"].pop(META_SERVER_INFO, None)
+        if version < FIRST_MODERN:
+            for name in _MODERN_MEMBERS:
+                fitted.pop(name, None)
+        kind = ctx._request.row.paged
+        if kind:
+            fitted[kind] = [
+                fit_members(item, MEMBER_SINCE[kind], version)
+                for item in map(object_or_empty, result.get(kind) or [])
+                if kind != "tools" or self._is_offered(item.get("name"))
+            ]
+        return fit_result(fitted, version) if "content" in fitted else fitted
 
     def _park(self, key: str, relay: _Relay) -> None:
         if len(self._parked) >= MAX_ABANDONED:
             relay.cancel()
             raise InvalidRequest(f"{MAX_ABANDONED} calls wait for answers")
-        timer = start_timer(self.PARKED_SECONDS, self._give_up, key)
+        timer = start_timer(PARKED_SECONDS, self._give_up, key)
         self._parked[key] = (relay, timer)
 
     def _take(self, key: str) -> _Relay | None:
@@ -20944,51 +20906,16 @@ class Bridge:
             relay.cancel()
 
 
-def _is_alive(client: Client) -> bool:
-    connection = client._connection
-    return connection is not None and connection.state == connection.OPEN
-
-
 def _ask_latest(relays: list[_Relay], method: str, params: Json) -> Any:
     """Have the call that began last ask its client. Blocks for the answer."""
-    if not relays:
-        raise InvalidRequest(f"{method}: no call is at work that could ask")
-    question = _Question(method, params, SimpleQueue())
-    relay = relays[-1]
-    relay.questions.append(question)
-    relay.events.put(("question", question))
-    try:
-        answer = get_within(question.answers, STATE_SECONDS)
-    except Empty:
-        raise Timeout(f"{method}: no answer within {STATE_SECONDS:g} s") from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    for relay in relays[-1:]:
+        return relay.ask(method, params)
+    raise InvalidRequest(f"{method}: no call is at work that could ask")
 
 
-def _log_latest(
-    relays: list[_Relay], level: str, data: object, logger: str | None
-) -> None:
-    if relays:
-        relays[-1].events.put(("log", (level, data, logger)))
-
-
-def _fit_to(ctx: Context, result: Json) -> Json:
-    """A result as the era of our client has it."""
-    version = ctx.protocol_version
-    if version < FIRST_MODERN:
-        fitted = {
-            name: value for name, value in result.items() if name not in _MODERN_MEMBERS
-        }
-    else:
-        fitted = dict(result)
-        meta = object_or_empty(result.get("_meta"))
-        fitted["_meta"] = {
-            name: meta[name] for name in meta if name != META_SERVER_INFO
-        }
-    if "content" in fitted:
-        fitted = fit_result(fitted, version)
-    return fitted
+def _log_latest(relays: list[_Relay], *told: Any) -> None:
+    for relay in relays[-1:]:
+        relay.tell_log(*told)
 
 
 ###############################################################################

@@ -56,6 +56,7 @@ import mcp_lite  # noqa: E402
 from mcp_lite import (  # noqa: E402
     Audio,
     AuthorizationError,
+    Bridge,
     Cancelled,
     Client,
     ClientGroup,
@@ -18981,7 +18982,7 @@ class TestBridge:
     def test_across_eras(self, theirs, ours):
         """All that both revisions have goes through, as the client's has it."""
         far = self.far()
-        bridge = mcp_lite.Bridge(far, version=theirs, deny=["delete_*"])
+        bridge = Bridge(far, version=theirs, deny=["delete_*"])
         done, logs = [], queue.Queue()
         options = {
             "version": ours,
@@ -19046,7 +19047,7 @@ class TestBridge:
     def test_a_question_does_not_begin_the_call_anew(self):
         """A modern client comes back with its answer; the session's call has waited."""
         far = self.far()
-        bridge = mcp_lite.Bridge(far, version="2025-06-18")
+        bridge = Bridge(far, version="2025-06-18")
         options = {"version": MODERN, "on_elicit": lambda params: {"action": "decline"}}
         with contextlib.closing(bridge), Client(bridge.server, **options) as client:
             with pytest.raises(ToolError):
@@ -19056,7 +19057,7 @@ class TestBridge:
 
     def test_who_does_not_come_back(self, monkeypatch):
         """A call whose client asks no more is cancelled, and its state is worth nothing."""
-        monkeypatch.setattr(mcp_lite.Bridge, "PARKED_SECONDS", 0.05)
+        monkeypatch.setattr(mcp_lite, "PARKED_SECONDS", 0.05)
         far = self.far()
         ended = threading.Event()
 
@@ -19065,7 +19066,7 @@ class TestBridge:
             ctx.on_cancel(ended.set)
             return ctx.elicit("?", self.FORM)["action"]
 
-        bridge = mcp_lite.Bridge(far, version="2025-06-18")
+        bridge = Bridge(far, version="2025-06-18")
 
         def leave(params):
             assert ended.wait(SECONDS)
@@ -19106,12 +19107,61 @@ class TestBridge:
 
             eventually(is_another)
 
+    @pytest.mark.parametrize("theirs", ["2025-06-18", MODERN])
+    def test_subscriptions_outlive_the_server(self, tmp_path, theirs):
+        """Who has subscribed hears of changes in the server that was started again."""
+        script = tmp_path / "mortal.py"
+        script.write_text(
+            f"import os, sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\n"
+            "server = Server('mortal')\n"
+            "server.add_resource('far://x', lambda: 'x')\n"
+            "@server.tool\n"
+            "def die() -> None: os._exit(3)\n"
+            "@server.tool\n"
+            "def touch() -> None: server.resource_updated('far://x')\n"
+            "server.run()\n"
+        )
+        heard = queue.Queue()
+        bridge = Bridge(str(script), version=theirs, stderr=None)
+        options = {"on_notification": lambda method, params: heard.put(params["uri"])}
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            client.subscribe("far://x")
+            with pytest.raises(McpError, match="exit code 3"):
+                client.call("die")
+            client.call("touch")
+            assert heard.get(timeout=SECONDS) == "far://x"
+
+    @pytest.mark.parametrize("theirs", ["2025-06-18", MODERN])
+    def test_who_wants_which_logs(self, theirs):
+        """Each client of a bridge gets those of its own level."""
+        far = Server("far")
+
+        @far.tool
+        def work(ctx: Context) -> None:
+            for level in ("debug", "info", "error"):
+                ctx.log(level, "x")
+
+        bridge = Bridge(far, version=theirs)
+        logs = queue.Queue()
+        options = {"on_log": lambda level, data, logger: logs.put(level)}
+        with contextlib.closing(bridge), contextlib.ExitStack() as stack:
+            for level, wanted in (
+                ("debug", ["debug", "info", "error"]),
+                ("error", ["error"]),
+                ("info", ["info", "error"]),
+            ):
+                client = stack.enter_context(Client(bridge.server, **options))
+                client.set_log_level(level)
+                client.call("work")
+                assert [logs.get(timeout=SECONDS) for _ in wanted] == wanted
+
     def test_what_is_not_handed_on_is_not_offered(self):
         """The other server's capabilities are, but for those that nothing here does."""
         far = Server("far", extensions={"vendor/thing": {}})
         far.add_tool(lambda: 1, name="one")
         for version in ("2025-11-25", MODERN):
-            bridge = mcp_lite.Bridge(far, version=version)
+            bridge = Bridge(far, version=version)
             with contextlib.closing(bridge), Client(bridge.server) as client:
                 offered = set(client.server_capabilities)
                 assert {"tools", "logging"} <= offered
@@ -19119,7 +19169,7 @@ class TestBridge:
 
     def test_a_server_that_is_not_there(self, caplog):
         """The error says which, and a client may try again; it is none of the bridge."""
-        bridge = mcp_lite.Bridge(["/no/such/program"])
+        bridge = Bridge(["/no/such/program"])
         client = Client(bridge.server)
         for _ in range(2):
             with pytest.raises(McpError, match="/no/such/program"):
@@ -19133,7 +19183,7 @@ class TestBridge:
         far = self.far()
         with far.start_http() as http:
             old = http.url.replace("/mcp", "/sse")
-            bridge = mcp_lite.Bridge(old, version="2024-11-05")
+            bridge = Bridge(old, version="2024-11-05")
             with contextlib.closing(bridge), bridge.server.start_http() as ours:
                 results = []
 
