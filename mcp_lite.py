@@ -404,7 +404,7 @@ UNREAD_SECONDS = 60.0  # for it to be read, before what waits to begin is refuse
 LINE_COST = 100  # what Python takes for one, beside its bytes
 # Notifications that wait for a client's program to hear them, as they came: the longest
 # fits. Beyond, of progress and of listen() the oldest go; for callbacks, the newest.
-MAX_UNHEARD = MAX_MESSAGE + LINE_COST
+MAX_UNTOLD = MAX_MESSAGE + LINE_COST
 MAX_BATCH = 1_000  # members of a batch
 # Of an integer that others read, too, in a header, or as an error's code: many take it
 # for a float, which tells each from the next up to there.
@@ -3367,10 +3367,6 @@ def _parse_iso(cls: Any, wire: str) -> Any:
     return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
 
 
-def _encode_iso(value: Any) -> Any:
-    return value.isoformat()
-
-
 # P, days, T, hours, minutes, seconds: each may be left out, but not all of them.
 _DURATION = (
     r"^P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?\Z"
@@ -3400,6 +3396,13 @@ def _encode_duration(value: Any) -> str:
 _Scalar = namedtuple(
     "_Scalar", "schema expected parse encode", defaults=("", None, None)
 )
+
+
+def _iso_scalar(form: str, expected: str) -> Any:
+    schema = {"type": "string", "format": form}
+    return _Scalar(schema, expected, _parse_iso, lambda value: value.isoformat())
+
+
 SCALARS = {
     **dict.fromkeys(("object", "Any", "a TypeVar"), _Scalar({})),
     **dict.fromkeys(("NoneType", "a NoneType"), _Scalar({"type": "null"})),
@@ -3413,24 +3416,9 @@ SCALARS = {
         _parse_base64,
         _base64,
     ),
-    "datetime.date": _Scalar(
-        {"type": "string", "format": "date"},
-        "an ISO 8601 date",
-        _parse_iso,
-        _encode_iso,
-    ),
-    "datetime.time": _Scalar(
-        {"type": "string", "format": "time"},
-        "an ISO 8601 time",
-        _parse_iso,
-        _encode_iso,
-    ),
-    "datetime.datetime": _Scalar(
-        {"type": "string", "format": "date-time"},
-        "an ISO 8601 date and time",
-        _parse_iso,
-        _encode_iso,
-    ),
+    "datetime.date": _iso_scalar("date", "an ISO 8601 date"),
+    "datetime.time": _iso_scalar("time", "an ISO 8601 time"),
+    "datetime.datetime": _iso_scalar("date-time", "an ISO 8601 date and time"),
     "datetime.timedelta": _Scalar(
         {"type": "string", "format": "duration"},
         "an ISO 8601 duration like PT1H30M",
@@ -3438,8 +3426,10 @@ SCALARS = {
         _encode_duration,
     ),
     "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID", None, str),
-    "pathlib.Path": _Scalar({"type": "string"}, "a path", None, str),
-    "pathlib.PurePath": _Scalar({"type": "string"}, "a path", None, str),
+    **dict.fromkeys(
+        ("pathlib.Path", "pathlib.PurePath"),
+        _Scalar({"type": "string"}, "a path", None, str),
+    ),
     # Written out, 1E+999999999 would fill the memory.
     "decimal.Decimal": _Scalar(
         {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d{1,4})?$"},
@@ -6063,16 +6053,10 @@ class Budget:
         with self._lock:
             self._add_locked(-size)
 
-    def give_back_all(self) -> None:
-        """Count all that was taken here as gone: whoever kept it has ended."""
+    def close(self) -> None:
+        """Count all as gone, and nothing any more: whoever kept it has ended."""
         with self._lock:
             self._add_locked(-self.taken)
-
-    def close(self) -> None:
-        """The same, and for good: nothing is counted here any more."""
-        with self._lock:
-            if self.taken:
-                self._add_locked(-self.taken)
             self._closed = True
 
     def _has_room_locked(self, size: int) -> bool:
@@ -6520,9 +6504,8 @@ class Workers:
     def submit(self, *jobs: Job) -> None:
         """Have workers do these. Never blocks. After close() they are dropped."""
         with self._lock:
-            if self.closed:
-                return
-            self._backlog += jobs
+            if not self.closed:
+                self._backlog += jobs
             newcomer = self._call_one_locked()
         if newcomer is not None:
             self._start(newcomer)
@@ -6543,10 +6526,7 @@ class Workers:
     def retry(self) -> None:
         """Have a worker come to jobs that wait, should there have been no thread for
         one. Never blocks."""
-        with self._lock:
-            newcomer = self._call_one_locked()
-        if newcomer is not None:
-            self._start(newcomer)
+        self.submit()
 
     def _call_one_locked(self) -> threading.Thread | None:
         """The policy: whether a worker is called to the backlog, and which one.
@@ -6583,9 +6563,7 @@ class Workers:
             if worker not in {thread.ident for thread in self._threads}:
                 return
             self._abandoned.add(worker)
-            newcomer = self._call_one_locked()
-        if newcomer is not None:
-            self._start(newcomer)
+        self.retry()
 
     def _start(self, newcomer: threading.Thread) -> None:
         try:
@@ -6699,6 +6677,64 @@ def on_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+class Slot:
+    r"""A job for another thread, and the wait for what becomes of it.
+
+        waiting --run()--> running --> over
+               \--run(error)--> over
+                \--give_up()--> never done
+
+    What becomes of it travels in a queue of our own: a host's loop may swallow what a
+    job returns or raises.
+    """
+
+    # (value, None), or (None, exception), once that was taken from the queue.
+    _end: Any = None
+
+    def __init__(self, job: Job) -> None:
+        # Empty when it has begun: who pops it does it, or sees to it that nobody does.
+        self._jobs = [job]
+        self.outcome: SimpleQueue[Any] = SimpleQueue()
+
+    def give_up(self) -> bool:
+        """See to it that nobody does the job. False if it has begun."""
+        with suppress(IndexError):
+            self._jobs.pop()
+            return True
+        return False
+
+    def run(self, refused: Exception | None = None) -> None:
+        """Do the job, unless it has begun; or take the reason why nobody will."""
+        try:
+            job = self._jobs.pop()
+        except IndexError:
+            return
+        try:
+            if refused is not None:
+                raise refused
+            self.outcome.put((job(), None))
+        except BaseException as error:
+            self.outcome.put((None, error))
+            # Ctrl-C is also for who has called this, a host say.
+            if isinstance(error, KeyboardInterrupt):
+                raise
+
+    def wait(self, seconds: float | None) -> bool:
+        """Block until it is over, for `seconds` at most; None waits without end."""
+        with suppress(Empty):
+            self._end = get_within(self.outcome, seconds)
+        return self._end is not None
+
+    def value(self) -> Any:
+        """Block for what the job returns, and raise what it raises."""
+        if self._end is None:
+            self.wait(None)
+        value, error = self._end
+        if error is not None:
+            raise error
+        return value
+
+
 class Errands:
     """What the main thread has done by a thread that no signal interrupts.
 
@@ -6737,8 +6773,8 @@ class Errands:
         """
         if self._closed or not on_main_thread() or sys.is_finalizing():
             return job()
-        outcome: SimpleQueue[Any] = SimpleQueue()
-        self._jobs.put(partial(_do_and_tell, job, outcome))
+        slot = Slot(job)
+        self._jobs.put(slot.run)
         # It ends on close() only, or in the child of a fork.
         if self._thread is None or not self._thread.is_alive():
             thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -6747,16 +6783,11 @@ class Errands:
             if self._closed:
                 # close() may have come before there was one to end.
                 self._jobs.put(None)
-        while True:
-            with suppress(Empty):
-                value, error = get_within(outcome, self.LOOK_SECONDS)
-                break
+        while not slot.wait(self.LOOK_SECONDS):
             if self._closed and not self._thread.is_alive():
                 # It came too late: nobody else will do it.
-                return job()
-        if error is not None:
-            raise error
-        return value
+                slot.run()
+        return slot.value()
 
     def _run(self) -> None:
         for job in iter(self._jobs.get, None):
@@ -6775,13 +6806,6 @@ class Errands:
             self._jobs.put(None)
             if thread is not threading.current_thread():
                 join_all([thread], seconds)
-
-
-def _do_and_tell(job: Job, outcome: SimpleQueue[Any]) -> None:
-    try:
-        outcome.put((job(), None))
-    except BaseException as error:
-        outcome.put((None, error))
 
 
 class Crew:
@@ -6982,8 +7006,6 @@ def _hand_to_logging(name: str, level: int, text: str, error: Any) -> None:
     import logging
 
     log = logging.getLogger(name)
-    if not log.isEnabledFor(level):
-        return
     trace: Any = None
     told = ""
     if error is not None:
@@ -7236,7 +7258,7 @@ class Connection:
         # Who waits, the oldest first.
         self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions.
-        self.answering: set[int] = set()
+        self.answerers: set[int] = set()
 
     @property
     def errands(self) -> Errands:
@@ -7259,9 +7281,9 @@ class Connection:
         return SharedBudget(max(MAX_WAITING, self._max_message))
 
     @cached_property
-    def unheard(self) -> SharedBudget:
+    def untold(self) -> SharedBudget:
         """What the notifications take that wait for the user's code."""
-        return SharedBudget(MAX_UNHEARD)
+        return SharedBudget(MAX_UNTOLD)
 
     def carries_changes(self, request: Request) -> bool:
         """Whether who sent this request can be told of changes later on."""
@@ -7478,14 +7500,14 @@ class Connection:
         waiter = find_by_id(self.protocol.pending, params.get("progressToken"))
         is_number = json_type(params.get("progress")) in (int, float)
         if waiter is not None and waiter.wants_progress and is_number:
-            self.queue_unheard(waiter.inbox, "progress", params, notification.size)
+            self.queue_untold(waiter.inbox, "progress", params, notification.size)
         return True
 
-    def queue_unheard(
+    def queue_untold(
         self, inbox: SimpleQueue[Any], kind: str, item: object, size: int
     ) -> None:
         """Queue a notification for who reads this inbox; see put_bounded."""
-        dropped = put_bounded(inbox, kind, item, size + LINE_COST, self.unheard)
+        dropped = put_bounded(inbox, kind, item, size + LINE_COST, self.untold)
         if dropped:
             self.log.warning(f"{dropped} notifications dropped: too many are not heard")
 
@@ -7787,7 +7809,7 @@ class Connection:
 
     def is_asked_elsewhere(self) -> bool:
         """Whether another thread answers a question of the peer's: it waits for us."""
-        return bool(self.answering) and threading.get_ident() not in self.answering
+        return bool(self.answerers) and threading.get_ident() not in self.answerers
 
     def abandon(self, waiter: Waiter, reason: str | None) -> bool:
         """Give up a request of ours, and tell the peer: basic/patterns/cancellation.md.
@@ -7898,11 +7920,11 @@ def answering(connection: Connection) -> Iterator[None]:
     The time of a call that another thread waits for starts anew if it ends meanwhile.
     """
     thread = threading.get_ident()
-    connection.answering.add(thread)
+    connection.answerers.add(thread)
     try:
         yield
     finally:
-        connection.answering.discard(thread)
+        connection.answerers.discard(thread)
 
 
 def needed_capability(
@@ -7968,7 +7990,7 @@ def _blocks_of(messages: object) -> list[Json]:
 def check_messages(messages: object) -> None:
     """Raise ValueError unless this is a conversation for a model.
 
-    See client/sampling.md#messages, and check_tool_turns.
+    See client/sampling.md#messages, and check_turns.
     """
     if not isinstance(messages, list):
         raise ValueError(f"messages: expected a list, got {show(messages)}")
@@ -7976,11 +7998,12 @@ def check_messages(messages: object) -> None:
         errors = _schema_of(MESSAGE).errors(message)
         if errors:
             raise ValueError(f"messages[{place}]: " + "; ".join(errors[:5]))
-    check_tool_turns(messages)
+    check_turns(messages)
 
 
-def check_tool_turns(messages: list[Any]) -> None:
-    """Raise ValueError unless the results of tools follow their uses.
+def check_turns(messages: list[Any]) -> None:
+    """Raise ValueError unless user or assistant says each message, and the results of
+    tools follow their uses.
 
     See client/sampling.md#message-content-constraints: "every assistant message
     containing `ToolUseContent` blocks MUST be followed by a user message that consists
@@ -8004,10 +8027,13 @@ def check_tool_turns(messages: list[Any]) -> None:
                 f"{where}: expected the results of the tool uses {show(used)} of the "
                 f"message before, got {show(results)}"
             )
-        role = "assistant" if uses else "user"
-        if (uses or results) and message.get("role") != role:
+        roles = ["user", "assistant"]
+        if uses or results:
+            roles = ["assistant" if uses else "user"]
+        role = member_at(message, ["role"])
+        if role not in roles:
             raise ValueError(
-                f"{where}: role: expected {role}, got {show(message.get('role'))}"
+                f"{where}: role: expected {' or '.join(roles)}, got {show(role)}"
             )
         used = uses
     if used:
@@ -8024,16 +8050,8 @@ def check_question(method: str, params: Json) -> None:
     elif method == "elicitation/create":
         check_elicitation_schema(params.get("requestedSchema"), TAKEN)
     elif method == "sampling/createMessage":
-        messages: Any = params.get("messages")
-        messages = messages if isinstance(messages, list) else []
-        for place, message in enumerate(messages):
-            role = member_at(message, ["role"])
-            if isinstance(message, dict) and role not in ("user", "assistant"):
-                raise ValueError(
-                    f"messages[{place}]: role: expected user or assistant, "
-                    f"got {show(role)}"
-                )
-        check_tool_turns(messages)
+        messages = params.get("messages")
+        check_turns(messages if isinstance(messages, list) else [])
 
 
 def fit_question(method: str, params: Json, version: str) -> Json:
@@ -9051,38 +9069,11 @@ class MainThread:
         Raises what fn raises, Timeout, and ConnectionClosed where there is no main
         thread any more.
         """
-        outcome: SimpleQueue[Any] = SimpleQueue()
-        waits = [True]
-
-        def job(refused: Exception | None = None) -> None:
-            try:
-                waits.pop()
-            except IndexError:
-                return  # it was given up
-            try:
-                if refused is not None:
-                    raise refused
-                outcome.put((fn(), None))
-            except BaseException as error:
-                outcome.put((None, error))
-                if isinstance(error, KeyboardInterrupt):
-                    raise
-
-        self(job)
-        try:
-            value, error = get_within(outcome, timeout)
-        except Empty:
-            try:
-                waits.pop()
-            except IndexError:
-                value, error = get_within(outcome, None)  # it runs
-            else:
-                raise Timeout(
-                    f"the main thread did not come to it in {timeout:g} s"
-                ) from None
-        if error is not None:
-            raise error
-        return value
+        slot = Slot(fn)
+        self(slot.run)
+        if not slot.wait(timeout) and slot.give_up():
+            raise Timeout(f"the main thread did not come to it in {timeout:g} s")
+        return slot.value()
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
         """Run what waits, on this thread, and return how many that were.
@@ -9126,15 +9117,11 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
     """What the call of a user's function gives, as call_function says, called where
     `run_on` says, else on this thread."""
     if run_on is not None:
-        return _HostedCall(ctx, partial(call_function, ctx, job)).value(run_on)
+        return _call_hosted(ctx, job, run_on)
     forks = count_forks()
     before = len(forks)
     try:
-        value = job()
-        # As call_function does, without a call more.
-        if hasattr(type(value), "__await__"):
-            value = _await_value(ctx, value)
-        return value
+        return call_function(ctx, job)
     finally:
         if len(forks) != before:
             _leave_fork(sys.exc_info()[1])
@@ -9203,53 +9190,25 @@ def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
         timer.cancel()
 
 
-class _HostedCall:
-    r"""A call that is made where `run_on` says; its worker waits for the outcome.
+def _call_hosted(ctx: Context, call: Job, run_on: Callable[..., Any]) -> Any:
+    """What call_function() gives where `run_on` says. This thread waits for that; not
+    any longer when the client does not want it any more."""
 
-        queued --run()--> running --> "done" or "raised"
-              \--run(error)--> "raised"
+    def job() -> Any:
+        # It may have been cancelled while it was queued.
+        ctx.check_cancelled()
+        return call_function(ctx, call)
 
-    and "cancelled" at any time, when the client does not want it any more. The outcome
-    travels in a queue of our own: hosts may swallow exceptions and return values.
-    """
-
-    def __init__(self, ctx: Context, job: Job) -> None:
-        self._ctx = ctx
-        self._job = job
-        # Gets (kind, value or exception).
-        self._outcome: SimpleQueue[Any] = SimpleQueue()
-
-    def value(self, run_on: Callable[..., Any]) -> Any:
-        """Have the host make the call, and wait for it. Raises what that raises."""
-        with self._ctx._waiting(self._outcome):
-            # An executor's submit() returns a Future, and may cancel that later on.
-            future = run_on(self.run)
-            if hasattr(future, "add_done_callback"):
-                future.add_done_callback(self._drop)
-            kind, value = get_within(self._outcome, None)
-        if kind == "raised":
-            raise value
-        self._ctx.check_cancelled()
-        return value
-
-    def _drop(self, future: object) -> None:
-        """The host is done with it: if it has not run, it never will."""
-        error = ConnectionClosed("the host program has dropped the call")
-        self._outcome.put(("raised", error))
-
-    def run(self, refused: Exception | None = None) -> None:
-        """What the host calls: alone, or with the reason why it will not run."""
-        try:
-            if refused is not None:
-                raise refused
-            # It may have been cancelled while it was queued.
-            self._ctx.check_cancelled()
-            self._outcome.put(("done", self._job()))
-        except BaseException as error:
-            self._outcome.put(("raised", error))
-            # Ctrl-C is the host's, too.
-            if isinstance(error, KeyboardInterrupt):
-                raise
+    slot = Slot(job)
+    dropped = ConnectionClosed("the host program has dropped the call")
+    with ctx._waiting(slot.outcome):
+        # An executor's submit() returns a Future, and may cancel that later on.
+        future = run_on(slot.run)
+        if hasattr(future, "add_done_callback"):
+            future.add_done_callback(lambda future: slot.run(dropped))
+        value = slot.value()
+    ctx.check_cancelled()
+    return value
 
 
 ###############################################################################
@@ -15454,7 +15413,7 @@ class _EventStream(EventParser):
         """As an EventParser does; called before and after each response."""
         super().begin()
         if self._budget.taken:
-            self._budget.give_back_all()
+            self._budget.give_back(self._budget.taken)
 
     def feed(self, data: bytes) -> list[tuple[str, bytes]]:
         """As an EventParser does. Raises ValueError also if the budget is spent."""
@@ -18359,7 +18318,7 @@ class Listening:
 
     def _queue(self, notification: Notification) -> None:
         event = {"method": notification.method, "params": notification.params}
-        self._connection.queue_unheard(self._events, "event", event, notification.size)
+        self._connection.queue_untold(self._events, "event", event, notification.size)
 
     def _end(self, answer: Answer) -> None:
         with suppress(ValueError):
@@ -18603,7 +18562,7 @@ class ClientEndpoint(Endpoint):
         if callbacks is None:
             # It is over.
             return
-        share = connection.unheard.share(size + LINE_COST)
+        share = connection.untold.share(size + LINE_COST)
         if share is not None and len(callbacks) < MAX_QUEUED:
             callbacks.submit(partial(do_with, share, job))
         else:

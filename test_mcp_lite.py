@@ -5439,7 +5439,7 @@ class TestServerInProcess:
         part.overdraw(60)
         assert every.taken == 150 and not other.take(1)
         part.give_back(10)
-        part.give_back_all()
+        part.give_back(part.taken)
         assert [each.taken for each in (every, one, part, other)] == [40, 0, 0, 40]
 
     def test_a_fair_budget_leaves_as_much_as_it_takes(self):
@@ -5453,7 +5453,7 @@ class TestServerInProcess:
             taken.append(share.taken)
         assert taken == [32, 16, 8, 4, 2]
         assert not shares[0].take(1)
-        shares[0].give_back_all()
+        shares[0].give_back(shares[0].taken)
         while shares[1].take(1):
             pass
         assert shares[1].taken == 25
