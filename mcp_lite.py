@@ -6677,6 +6677,22 @@ def on_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+def is_of_signal(error: BaseException) -> bool:
+    """Whether it was raised for Ctrl-C, or by the program's handler of a signal: by its
+    sys.exit(), say. Python calls that on the main thread, in whichever job runs there.
+    """
+    import signal
+
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {getattr(handler, "__code__", None) for handler in handlers}
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in codes:
+        trace = trace.tb_next
+    return trace is not None
+
+
 class Slot:
     r"""A job for another thread, and the wait for what becomes of it.
 
@@ -6715,8 +6731,8 @@ class Slot:
             self.outcome.put((job(), None))
         except BaseException as error:
             self.outcome.put((None, error))
-            # Ctrl-C is also for who has called this, a host say.
-            if isinstance(error, KeyboardInterrupt):
+            # It is also for who has called this, a host say.
+            if is_of_signal(error):
                 raise
 
     def wait(self, seconds: float | None) -> bool:

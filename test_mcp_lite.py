@@ -20256,6 +20256,35 @@ class TestInsideHosts:
         finally:
             signal.signal(signal.SIGINT, before)
 
+    def test_the_exit_of_a_signal_reaches_the_host(self):
+        """What a handler of SIGTERM raises in a function on the main thread ends the
+        host's loop, too; a function's own sys.exit() does not.
+        """
+        main = MainThread()
+        server = Server("host", run_on=main)
+
+        @server.tool
+        def leave() -> str:
+            sys.exit(3)
+
+        @server.tool
+        def interrupted() -> str:
+            signal.raise_signal(signal.SIGTERM)
+            return "not reached"
+
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+        try:
+            with Client(server) as client:
+                left = hosted(main, lambda: client.call_tool("leave"))
+                assert text_of(left) == "leave: SystemExit: 3"
+                call = client.start_call("interrupted")
+                with pytest.raises(SystemExit) as caught:
+                    pump(main, lambda: False)
+                assert caught.value.code == 5
+                assert text_of(call.result()) == "interrupted: SystemExit: 5"
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
     @pytest.mark.skipif(os.name == "nt", reason="it has no timer that interrupts")
     @pytest.mark.parametrize("over", ["memory", "stdio", "http"])
     @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
