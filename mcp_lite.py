@@ -20131,15 +20131,8 @@ _LOOSE_JSON = re.compile(
 )
 # ${NAME}, ${env:NAME}, or ${NAME:-what it is otherwise}.
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
-# What such a file may say of one server, and what that is: texts in each of them.
-_SERVER_MEMBERS = {
-    "command": (str, "a text"),
-    "args": (list, "a list of texts"),
-    "env": (dict, "an object of texts"),
-    "cwd": (str, "a text"),
-    "url": (str, "a text"),
-    "headers": (dict, "an object of texts"),
-}
+# What such a file may say of one server; anything else in it is for others.
+_SERVER_MEMBERS = ("command", "args", "env", "cwd", "url", "headers")
 
 
 class Config(Json):
@@ -20174,9 +20167,8 @@ def load_config(source: str | os.PathLike[str] | Json) -> Config:
     servers. What is wrong with one of them alone is in the result's `errors`.
     """
     place = "config"
-    folder = ""
+    folder = None
     content: Any = source
-    is_file = not isinstance(source, Mapping)
     if not isinstance(source, Mapping):
         place = os.fspath(source)
         folder = os.path.dirname(os.path.abspath(place))
@@ -20194,14 +20186,13 @@ def load_config(source: str | os.PathLike[str] | Json) -> Config:
 
     config = Config()
     for name, target in content.items():
-        is_written = is_file or isinstance(target, Mapping)
         try:
-            if not is_written:
+            if folder is None and not isinstance(target, Mapping):
                 # A program may name whatever Client takes.
                 config[name] = target
             elif object_or_empty(target).get("disabled") is not True:
-                config[name] = _read_target(target, folder)
-        except ValueError as error:
+                config[name] = _expand_target(target, folder or "")
+        except (TypeError, ValueError) as error:
             config.errors[name] = ValueError(f"{place}: {name}: {error}")
     return config
 
@@ -20218,44 +20209,34 @@ def _decode_loose_json(text: str, place: str) -> Any:
         raise ValueError(f"{place}: not JSON: {error}") from None
 
 
-def _read_target(server: Any, folder: str) -> Json:
-    """What a config file says of a server, as a target. Raises ValueError."""
+def _expand_target(server: Any, folder: str) -> Json:
+    """What a config file says of a server, as a target. Raises TypeError, ValueError."""
     if not isinstance(server, Mapping):
         raise ValueError(f"expected an object, got {type(server).__name__}")
-    target: Json = {}
-    for member, (kind, expected) in _SERVER_MEMBERS.items():
-        value = server.get(member)
-        if value is None:
-            continue
-        if not isinstance(value, kind):
-            raise ValueError(
-                f"{member}: expected {expected}, got {type(value).__name__}"
-            )
-        if kind is list:
-            target[member] = [
-                _expand(each, f"{member}[{n}]", folder) for n, each in enumerate(value)
-            ]
-        elif kind is dict:
-            target[member] = {
-                name: _expand(each, f"{member}.{name}", folder)
-                for name, each in value.items()
-            }
-        else:
-            target[member] = _expand(value, member, folder)
-
-    if not ("command" in target or "url" in target):
-        raise ValueError('expected "command" or "url"')
+    target: Json = {
+        member: _expand(server[member], member, folder)
+        for member in _SERVER_MEMBERS
+        if server.get(member) is not None
+    }
+    read_target(target)
     if "cwd" in target:
         target["cwd"] = os.path.join(folder, target["cwd"])
     return target
 
 
-def _expand(value: Any, place: str, folder: str) -> str:
-    """A text of a config file, with its variables and its ~. Raises ValueError."""
+def _expand(value: Any, place: str, folder: str) -> Any:
+    """A value of a config file, its texts with their variables and their ~.
+
+    Raises ValueError.
+    """
+    if isinstance(value, Mapping):
+        return {name: _expand(value[name], f"{place}.{name}", folder) for name in value}
+    if isinstance(value, list):
+        return [_expand(each, f"{place}[{n}]", folder) for n, each in enumerate(value)]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        value = str(value)
+        return str(value)
     if not isinstance(value, str):
-        raise ValueError(f"{place}: expected a text, got {type(value).__name__}")
+        return value
 
     def look_up(match: re.Match[str]) -> str:
         name, has_default, default = match[1].partition(":-")
@@ -20381,11 +20362,10 @@ class ClientGroup:
 
     def __getitem__(self, server: str) -> Client:
         """The client of a server. Raises why there is none, or KeyError."""
-        if server in self.errors and server not in self.clients:
-            raise self.errors[server]
-        if server not in self.clients:
-            raise KeyError(f"{server}: no such server{suggest(server, self.clients)}")
-        return self.clients[server]
+        if server in self.clients:
+            return self.clients[server]
+        unknown = KeyError(f"{server}: no such server{suggest(server, self.clients)}")
+        raise self.errors.get(server, unknown)
 
     def list_tools(self) -> list[Json]:
         """The tools of all servers, as Client.list_tools() has them, but for names."""
@@ -20455,29 +20435,26 @@ class ClientGroup:
 
         Each has a thread of its own: one that is slow holds up none of the others.
         """
-        ended: SimpleQueue[tuple[str, Any, Exception | None]] = SimpleQueue()
+        results: dict[str, Any] = dict.fromkeys(clients)
 
         def act(name: str, client: Client) -> None:
             try:
-                ended.put((name, action(client), None))
+                results[name] = action(client)
             except Exception as error:
-                ended.put((name, None, error))
-
-        clients = dict(clients)
-        for each in clients.items():
-            threading.Thread(
-                target=act, args=each, name="mcp-group", daemon=True
-            ).start()
-        results = {}
-        for _ in clients:
-            # Each action has a deadline of its own.
-            name, result, error = get_within(ended, None)
-            if error is None:
-                results[name] = result
-            else:
+                del results[name]
                 self.errors[name] = error
                 self._log.warning(f"{name}: {error_text(error)}")
-        return {name: results[name] for name in clients if name in results}
+
+        threads = [
+            threading.Thread(target=act, args=each, name="mcp-group", daemon=True)
+            for each in clients.items()
+        ]
+        for thread in threads:
+            thread.start()
+        while not join_all(threads, WAIT_SLICE):
+            # Each action has a deadline of its own.
+            continue
+        return results
 
     def _list(self, kind: str) -> list[Json]:
         """All of a kind; whose each is, is noted in `_owners`."""

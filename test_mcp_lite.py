@@ -18677,9 +18677,12 @@ class TestManyServers:
             ({"command": ["s3cret"]}, "command: expected a text, got list"),
             ({"command": "x", "args": "s3cret"}, "args: expected a list"),
             ({"command": "x", "args": [["s3cret"]]}, r"args\[0\]: expected a text"),
-            ({"command": "x", "env": ["s3cret"]}, "env: expected an object of texts"),
-            ({"command": "x", "env": {"A": True}}, "env.A: expected a text, got bool"),
-            ({"command": "x", "cwd": 7}, "cwd: expected a text, got int"),
+            ({"command": "x", "env": ["s3cret"]}, "env: expected a dict"),
+            ({"command": "x", "env": {"A": True}}, "env: A: expected a text, got bool"),
+            (
+                {"command": "x", "cwd": ["s3cret"]},
+                "cwd: expected a folder's path, got l",
+            ),
             (
                 {"url": "http://x/${NOT_SET_HERE}s3cret"},
                 "url: the variable NOT_SET_HERE",
@@ -18688,7 +18691,8 @@ class TestManyServers:
                 {"url": "http://x", "headers": {"A": "s3cret${input:key}"}},
                 "headers.A: the variable input:key is not set",
             ),
-            ({"args": ["s3cret"]}, 'expected "command" or "url"'),
+            ({"args": ["s3cret"]}, 'a dict needs "command", or "url"; .* has "args"'),
+            ({"url": "ftp://s3cret"}, "url: expected http:// or https://, got"),
             ("s3cret", "expected an object, got str"),
         ],
     )
