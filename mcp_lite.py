@@ -6982,14 +6982,12 @@ class _Log:
         if self._is_stuck or done.wait(LOG_SECONDS):
             return
         # A handler waits for its reader, and has its lock: so logging, at its own end,
-        # would wait for that; and Python, which flushes stderr, for the reader, too.
+        # would wait for that.
         import atexit
         import logging
 
         self._is_stuck = True
         atexit.unregister(logging.shutdown)
-        if not is_ready(2, writing=True):
-            sys.stderr = None
 
 
 def _is_wanted(name: str, level: int) -> bool:
@@ -7029,22 +7027,37 @@ def _hand_to_logging(name: str, level: int, text: str, error: Any) -> None:
         # What the peer sent may be in the exception's text: where that has several
         # lines, none is to look like one of the log.
         told = printable(_tell_traceback(error), keep_lines=True).replace("\n", "\n  ")
-    if log.hasHandlers():
-        record = log.makeRecord(
-            log.name, level, __file__, 0, "%s", (text,), trace, "mcp_lite"
-        )
-        # Formatters take this for the traceback.
-        record.exc_text = told or None
-        log.handle(record)
-        return
+    handlers = _handlers_of(log)
+    streams = (getattr(each, "stream", each) for each in handlers)
+    if not handlers or any(each is sys.__stderr__ for each in streams):
+        # A pipe that is ready takes 4096 bytes. Who wrote more than it takes now would
+        # have the lock of Python's stderr until somebody reads; and Python flushes
+        # that as soon as the program's last line is done. The last of them say most.
+        told = _last_bytes(told, 3000)
+        text = _last_bytes(text, 3900 - len(told.encode("utf-8", "replace")))
+        while not is_ready(2, writing=True):
+            if not handlers:
+                return
+            time.sleep(TICK_SECONDS)
+    record = log.makeRecord(
+        log.name, level, __file__, 0, "%s", (text,), trace, "mcp_lite"
+    )
+    # Formatters take this for the traceback.
+    record.exc_text = told or None
+    log.handle(record)
 
-    # Without a handler it goes to stderr, if that takes it now: a pipe that is ready
-    # takes 4096 bytes. The last of them say most.
-    if is_ready(2, writing=True):
-        if told:
-            text += "\n" + told
-        tail = text.encode("utf-8", "replace")[-4000:]
-        log.log(level, "%s", tail.decode("utf-8", "replace"))
+
+def _handlers_of(log: Any) -> list[Any]:
+    """A logger's handlers, and those above it: who gets its lines."""
+    handlers = list(log.handlers)
+    while log.propagate and log.parent:
+        log = log.parent
+        handlers += log.handlers
+    return handlers
+
+
+def _last_bytes(text: str, size: int) -> str:
+    return text.encode("utf-8", "replace")[-size:].decode("utf-8", "replace")
 
 
 ###############################################################################
@@ -9858,7 +9871,7 @@ class Child(StreamTransport):
     def describe_end(self, why: str) -> ConnectionClosed:
         """How this child ended. Waits a moment for its exit code and its last words."""
         if self._has_ended(1.0):
-            self._stderr_thread.join(0.5)
+            join_all([self._stderr_thread], 0.5)
         exit_code = self._process.poll()
         last_words = self._error_lines.last_words()
         return ConnectionClosed(why, exit_code, self.command, last_words)
@@ -9890,7 +9903,7 @@ class Child(StreamTransport):
             # ends our patience, but leaves nothing behind.
             self._signal_group(self.SIGKILL)
             self._has_ended(EXIT_SECONDS)
-            self._stderr_thread.join(STDERR_SECONDS / 2)
+            join_all([self._stderr_thread], STDERR_SECONDS / 2)
             self._error_lines.close(STDERR_SECONDS)
 
     def _signal_group(self, number: int) -> None:
@@ -19363,7 +19376,7 @@ class Client:
             finally:
                 connection.transport.close()
         if reader is not None and reader is not threading.current_thread():
-            reader.join(EXIT_SECONDS)
+            join_all([reader], EXIT_SECONDS)
         connection.workers.close(EXIT_SECONDS)
         self._endpoint.disconnected(connection)
 

@@ -19267,7 +19267,7 @@ def word(x: str) -> str:
 def review(code: str, tone: str = "kind") -> str:
     """Review code."""
     return f"review {code}, be {tone}"
-print("noise")
+print("noise", flush=True)
 server.run()
 '''
 
@@ -23373,7 +23373,7 @@ class TestFaults:
         server = Server("s")
         @server.tool
         def broken() -> str:
-            raise LookupError("x" * 1000)
+            raise LookupError("x" * int(os.environ["SIZE"]))
         with Client(server) as client:
             for n in range(int(os.environ["TIMES"])):
                 client.call_tool("broken")
@@ -23387,7 +23387,7 @@ class TestFaults:
         args = {"no handler": [], "stderr": ["x"], "file": ["x", str(log)]}[way]
         run = subprocess.run(
             [*program(tmp_path, self.FAILS_AND_ENDS), *args],
-            env={**os.environ, "TIMES": "20"},
+            env={**os.environ, "TIMES": "20", "SIZE": "1000"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             timeout=SECONDS,
@@ -23417,21 +23417,28 @@ class TestFaults:
         assert run.stderr.count(b"tool failed") == 20
 
     @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
+    @pytest.mark.parametrize("size", ["1000", "9000"])
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
     @pytest.mark.parametrize("args", [[], ["x"]])
-    def test_a_stderr_that_nobody_reads_holds_up_no_end(self, tmp_path, args):
-        """Neither of logging's handlers, one of which waits for it, nor of Python."""
+    def test_a_stderr_that_nobody_reads_holds_up_no_end(
+        self, tmp_path, args, unbuffered, size
+    ):
+        """Neither that of logging's handlers, nor that of Python, which flushes it,
+        however it writes, and however long the lines are.
+        """
         reading, writing = os.pipe()
+        settings = {"TIMES": "100", "SIZE": size, "PYTHONUNBUFFERED": unbuffered}
         try:
-            with subprocess.Popen(
+            # The pipe holds 64 KiB: nobody reads any of the 100 before the end.
+            run = subprocess.run(
                 [*program(tmp_path, self.FAILS_AND_ENDS), *args],
-                env={**os.environ, "TIMES": "200"},
+                env={**os.environ, **settings},
                 stdout=subprocess.PIPE,
                 stderr=writing,
-            ) as process:
-                # The pipe holds 64 KiB: nobody has read any of the 200.
-                stdout, _ = process.communicate(timeout=SECONDS)
-            assert (process.returncode, stdout.split()) == (0, [b"over"])
-            assert b"LookupError" in os.read(reading, 65536)
+                timeout=SECONDS,
+            )
+            assert (run.returncode, run.stdout.split()) == (0, [b"over"])
+            assert b"broken failed" in os.read(reading, 65536)
         finally:
             os.close(reading)
             os.close(writing)
@@ -25183,8 +25190,10 @@ class TestReadme:
         (block,) = (each for each in self.blocks("sh") if "mcp_lite.py list" in each)
         for line in block.strip().splitlines():
             words = shlex.split(line, comments=True)
+            # Where this Python is the only one, it may have another name.
+            python = {"python3": sys.executable}
             run = subprocess.run(
-                [sys.executable, *words[1:]],
+                [python.get(word, word) for word in words],
                 cwd=HERE,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
