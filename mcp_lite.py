@@ -920,6 +920,61 @@ def check_seconds(option: str, value: Any) -> None:
         raise ValueError(f"{option}: expected seconds, 0 or more, got {show(value)}")
 
 
+def kind_of(value: object) -> str:
+    """What stands in an error text for what may be a secret."""
+    kind = type(value)
+    name = kind.__name__
+    # The Server of another copy of this file is another one.
+    is_another = globals().get(name, kind) is not kind
+    return f"{kind.__module__}.{name}" if is_another else name
+
+
+def check_that(
+    is_right: Callable[[Any], bool], expected: str, option: str, value: object
+) -> None:
+    """Raise TypeError unless an option is right. It is not shown: it may be secret."""
+    if not is_right(value):
+        raise TypeError(f"{option}: expected {expected}, got {kind_of(value)}")
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_check_text = partial(check_that, is_text, "a text")
+_check_dict = partial(check_that, lambda value: isinstance(value, dict), "a dict")
+_check_function = partial(check_that, callable, "a function, or None")
+_check_limit = partial(check_count, least=1)
+_check_size = partial(check_count, least=0)
+# How each option is checked that is no more than what it is. What only a later room
+# knows is added there.
+OPTION_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    **dict.fromkeys(("name", "title", "description", "instructions"), _check_text),
+    **dict.fromkeys(("version", "client_version", "mime_type"), _check_text),
+    **dict.fromkeys(("annotations", "output_schema"), _check_dict),
+    **dict.fromkeys(("on_elicit", "on_sample", "on_log"), _check_function),
+    **dict.fromkeys(("on_progress", "on_notification"), _check_function),
+    **dict.fromkeys(("page_size", "max_workers", "max_message"), _check_limit),
+    **dict.fromkeys(("max_body", "max_connections", "max_sessions"), _check_limit),
+    **dict.fromkeys(("cache_ttl_ms", "size", "max_kept"), _check_size),
+    **dict.fromkeys(("max_questions",), _check_size),
+    **dict.fromkeys(("structured", "mask_errors", "validate"), check_flag),
+    **dict.fromkeys(("stateless", "legacy_sse"), check_flag),
+    **dict.fromkeys(("timeout", "total_timeout"), check_seconds),
+    **dict.fromkeys(("session_seconds", "grace"), check_seconds),
+    "port": partial(check_count, least=0, most=65535),
+}
+
+
+def check_options(*needed: str, **options: object) -> None:
+    """Raise TypeError or ValueError for an option that is wrong; None is one only of
+    what is needed. What is not in the table is left to others."""
+    for option, check in OPTION_CHECKS.items():
+        value = options.get(option)
+        if value is not None or option in needed:
+            check(option, value)
+
+
 def error_text(error: object) -> str:
     """An exception as `TypeName: text`; its class may have got the text wrong."""
     text = ""
@@ -12011,16 +12066,11 @@ class HttpEndpoint:
     ) -> None:
         from weakref import WeakValueDictionary
 
-        for option, count, least in (
-            ("max_body", max_body, 1),
-            ("max_kept", max_kept, 0),
-            ("max_connections", max_connections, 1),
-            ("max_sessions", max_sessions, 1),
-        ):
-            check_count(option, count, least)
-        check_seconds("session_seconds", session_seconds)
-        check_flag("stateless", stateless)
-        check_flag("legacy_sse", legacy_sse)
+        check_options(
+            *("stateless", "legacy_sse", "max_body", "max_kept"),
+            *("max_connections", "max_sessions", "session_seconds"),
+            **locals(),
+        )
         self.server = server
         self.log = log
         self.max_workers = max_workers
@@ -13384,7 +13434,7 @@ def _listen(host: object, port: object) -> Socket:
     import errno
     import socket
 
-    check_count("port", port, 0, 65535)
+    check_options("port", port=port)
     if not isinstance(host, str):
         raise ValueError(f"host: expected a name or address, got {show(host)}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -16417,38 +16467,18 @@ def _visible_to(ctx: Context, offers: dict[str, Offer]) -> dict[str, Offer]:
     return {name: offer for name, offer in offers.items() if is_visible(ctx, offer)}
 
 
-def _check_kind(kind: Any, expected: str, option: str, value: object) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{option}: expected {expected}, got {show(value)}")
-
-
-# How each option of servers, and of what they offer, is checked.
-_check_text = partial(_check_kind, str, "text")
-_check_dict = partial(_check_kind, dict, "a dict")
-_check_limit = partial(check_count, least=1)
-_check_size = partial(check_count, least=0)
-OPTION_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("name", "title", "description", "instructions"), _check_text),
-    **dict.fromkeys(("version", "mime_type"), _check_text),
-    **dict.fromkeys(("annotations", "output_schema"), _check_dict),
-    **dict.fromkeys(("page_size", "max_workers", "max_message"), _check_limit),
-    **dict.fromkeys(("cache_ttl_ms", "size"), _check_size),
-    **dict.fromkeys(("structured", "mask_errors"), check_flag),
-    "timeout": check_seconds,
-    "run_on": partial(
-        _check_kind, Callable, "a function that has jobs done, such as executor.submit"
-    ),
-    "website_url": lambda option, url: check_uri(option, url, "https", "http"),
-    "icons": lambda option, icons: check_icons(icons),
-    "meta": lambda option, meta: check_meta(meta),
-}
-
-
-def check_options(**options: object) -> None:
-    """Raise TypeError or ValueError for an option that is wrong; None is left out."""
-    for option, value in options.items():
-        if value is not None:
-            OPTION_CHECKS[option](option, value)
+OPTION_CHECKS.update(
+    {
+        "run_on": partial(
+            check_that,
+            callable,
+            "a function that has jobs done, such as executor.submit",
+        ),
+        "website_url": lambda option, url: check_uri(option, url, "https", "http"),
+        "icons": lambda option, icons: check_icons(icons),
+        "meta": lambda option, meta: check_meta(meta),
+    }
+)
 
 
 def check_handler(noun: str, fn: Any) -> None:
@@ -17161,21 +17191,9 @@ class Server:
         trace: shows every message: see Client
         """
         if not isinstance(name, str) or not name:
-            raise TypeError(f"name: expected text, got {show(name)}")
-        check_options(
-            page_size=page_size,
-            max_workers=max_workers,
-            max_message=max_message,
-            cache_ttl_ms=cache_ttl_ms,
-            version=version,
-            title=title,
-            description=description,
-            instructions=instructions,
-            mask_errors=mask_errors,
-            website_url=website_url,
-            icons=icons,
-            run_on=run_on,
-        )
+            raise TypeError(f"name: expected a text, got {show(name)}")
+        needed = ("page_size", "max_workers", "max_message", "cache_ttl_ms")
+        check_options(*needed, "mask_errors", **locals())
         self.name = name
         self.version = version
         info = add_given(
@@ -17793,7 +17811,7 @@ class Server:
             if options.get("sock") is None:
                 options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
-            check_seconds("grace", grace)
+            check_options("grace", grace=grace)
             with StopSignals() as stop, self.start_http(**options) as http:
                 with suppress(OSError, ValueError):
                     told = f"{self.name}: {http.url} (Ctrl-C ends it)"
@@ -18896,17 +18914,8 @@ def read_target(target: Any) -> Any:
         return _read_text(_read_value("target", target))
     raise TypeError(
         "target: expected a URL, a command, a script, a dict, a Server or "
-        f"(reader, writer), got {_kind_of(target)}"
+        f"(reader, writer), got {kind_of(target)}"
     )
-
-
-def _kind_of(value: object) -> str:
-    """What stands in an error text for what may be a secret."""
-    kind = type(value)
-    name = kind.__name__
-    # The Server of another copy of this file is another one.
-    is_another = globals().get(name, kind) is not kind
-    return f"{kind.__module__}.{name}" if is_another else name
 
 
 def _read_members(target: Mapping[str, Any]) -> Any:
@@ -18945,7 +18954,7 @@ def _read_words(place: str, words: Any) -> list[str]:
     if not isinstance(words, (list, tuple)):
         raise TypeError(
             f"{place}: expected a list of texts, one for each argument, got "
-            f"{_kind_of(words)}"
+            f"{kind_of(words)}"
         )
     return [_read_word(f"{place}[{n}]", word) for n, word in enumerate(words)]
 
@@ -18961,7 +18970,7 @@ def _read_value(place: str, value: Any) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, (str, bytes, os.PathLike)):
-        raise TypeError(f"{place}: expected a text, got {_kind_of(value)}")
+        raise TypeError(f"{place}: expected a text, got {kind_of(value)}")
     text = os.fsdecode(value)
     if "\0" in text:
         raise ValueError(f"{place}: expected a text without NUL characters")
@@ -19000,7 +19009,7 @@ def check_header_dict(headers: Any) -> dict[str, str]:
     if not isinstance(headers, Mapping):
         raise TypeError(
             'headers: expected a dict, such as {"Authorization": "Bearer ..."}, or of '
-            f"Client a function that returns one, got {_kind_of(headers)}"
+            f"Client a function that returns one, got {kind_of(headers)}"
         )
     checked = dict(headers)
     check_headers(checked)
@@ -19018,7 +19027,7 @@ def check_env(place: str, env: Any) -> dict[str, str]:
         return {}
     if not isinstance(env, Mapping):
         raise TypeError(
-            f'{place}: expected a dict, such as {{"KEY": "..."}}, got {_kind_of(env)}'
+            f'{place}: expected a dict, such as {{"KEY": "..."}}, got {kind_of(env)}'
         )
     for name in env:
         if not isinstance(name, str) or not re.fullmatch("[^=\0]+", name):
@@ -19033,7 +19042,7 @@ def check_folder(place: str, folder: Any) -> str | None:
     if folder is None:
         return None
     if not isinstance(folder, (str, os.PathLike)):
-        raise TypeError(f"{place}: expected a folder's path, got {_kind_of(folder)}")
+        raise TypeError(f"{place}: expected a folder's path, got {kind_of(folder)}")
     return os.path.expanduser(os.fsdecode(folder))
 
 
@@ -19089,38 +19098,10 @@ def _is_program(name: str) -> bool:
     return shutil.which(name) is not None
 
 
-# The options of Client that are what they are: what each may be, and that in words.
-_OPTIONAL_FUNCTION = (
-    lambda value: value is None or callable(value),
-    "a function, or None",
-)
-_CLIENT_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    **{
-        f"on_{event}": _OPTIONAL_FUNCTION
-        for event in ("elicit", "sample", "log", "progress", "notification")
-    },
-    "auth": (
-        lambda value: (
-            value is None or callable(value) or isinstance(value, (OAuth, Authorizer))
-        ),
-        "an OAuth, a function, or None (a token that you have goes into "
-        'headers={"Authorization": "Bearer ..."})',
-    ),
-    "name": (lambda value: isinstance(value, str), "a text"),
-    "client_version": (lambda value: isinstance(value, str), "a text"),
-    "ssl_context": (
-        lambda value: value is None or _is_for_clients(value),
-        "an ssl.SSLContext for clients, as ssl.create_default_context(cafile=...) "
-        "makes it",
-    ),
-    "stderr": (lambda value: _takes_lines(value), "a function, a text file, or None"),
-}
-
-
 def _takes_lines(stderr: Any) -> bool:
     is_binary = isinstance(stderr, (io.RawIOBase, io.BufferedIOBase))
     is_file = hasattr(stderr, "write") and not is_binary
-    return stderr is None or isinstance(stderr, bool) or callable(stderr) or is_file
+    return isinstance(stderr, bool) or callable(stderr) or is_file
 
 
 def _is_for_clients(context: Any) -> bool:
@@ -19129,23 +19110,31 @@ def _is_for_clients(context: Any) -> bool:
     return is_context and getattr(protocol, "name", "") != "PROTOCOL_TLS_SERVER"
 
 
-def check_client_options(options: Json) -> None:
-    """Raise TypeError or ValueError for an option of Client that is no such thing."""
-    for name, (is_right, expected) in _CLIENT_OPTIONS.items():
-        if not is_right(options[name]):
-            got = _kind_of(options[name])
-            raise TypeError(f"{name}: expected {expected}, got {got}")
-    check_seconds("timeout", options["timeout"])
-    if options["total_timeout"] is not None:
-        check_seconds("total_timeout", options["total_timeout"])
-    check_count("max_questions", options["max_questions"], 0)
-    check_flag("validate", options["validate"])
+OPTION_CHECKS.update(
+    {
+        "auth": partial(
+            check_that,
+            lambda value: callable(value) or isinstance(value, (OAuth, Authorizer)),
+            "an OAuth, a function, or None (a token that you have goes into "
+            'headers={"Authorization": "Bearer ..."})',
+        ),
+        "ssl_context": partial(
+            check_that,
+            _is_for_clients,
+            "an ssl.SSLContext for clients, as "
+            "ssl.create_default_context(cafile=...) makes it",
+        ),
+        "stderr": partial(check_that, _takes_lines, "a function, a text file, or None"),
+    }
+)
+
+
+def check_version(version: object) -> None:
+    """Raise ValueError for what is no revision that a Client speaks."""
     versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
-    if options["version"] not in versions:
+    if version not in versions:
         told = ", ".join(versions)
-        raise ValueError(
-            f"version: expected one of {told}; got {show(options['version'])}"
-        )
+        raise ValueError(f"version: expected one of {told}; got {show(version)}")
 
 
 def _python() -> str:
@@ -19277,7 +19266,9 @@ class Client:
         that the server gets. on_log and on_notification run in order on a thread of
         their own, on_progress in the thread that waits for the result.
         """
-        check_client_options(locals())
+        check_version(version)
+        needed = ("name", "client_version", "timeout", "validate", "max_questions")
+        check_options(*needed, **locals())
         self.timeout = timeout
         self.total_timeout = total_timeout
         self.max_questions = max_questions

@@ -5946,9 +5946,9 @@ class TestServerInProcess:
 
         server = Server("s")
         for make, option, value, expected in (
-            (Server, "version", 1.0, "text"),
-            (Server, "title", 5, "text"),
-            (Server, "instructions", ["x"], "text"),
+            (Server, "version", 1.0, "a text"),
+            (Server, "title", 5, "a text"),
+            (Server, "instructions", ["x"], "a text"),
             (Server, "max_workers", "4", "an integer of at least 1"),
             (Server, "page_size", 0, "an integer of at least 1"),
             (Server, "max_message", True, "an integer of at least 1"),
@@ -5956,16 +5956,16 @@ class TestServerInProcess:
             (Server, "mask_errors", "no", "True or False"),
             (Server, "run_on", 5, "a function that has jobs done"),
             (Server, "icons", "x", "a list"),
-            (server.tool, "name", 5, "text"),
+            (server.tool, "name", 5, "a text"),
             (server.tool, "annotations", "x", "a dict"),
             (server.tool, "output_schema", "x", "a dict"),
             (server.tool, "timeout", "5", "seconds, 0 or more"),
             (server.tool, "timeout", -1, "seconds, 0 or more"),
             (server.tool, "timeout", float("nan"), "seconds, 0 or more"),
             (server.tool, "structured", "x", "True or False"),
-            (server.prompt, "description", 5, "text"),
+            (server.prompt, "description", 5, "a text"),
             (server.prompt, "meta", 5, "an object"),
-            (functools.partial(server.resource, "x://y"), "mime_type", 5, "text"),
+            (functools.partial(server.resource, "x://y"), "mime_type", 5, "a text"),
             (functools.partial(server.resource, "x://y"), "size", "5", "an integer"),
         ):
             text = f"^{option}: expected {expected}.*, got "
