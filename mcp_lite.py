@@ -193,7 +193,8 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     trace            the first one     shows messages                   none is left
     http             HttpServer        accepts; watches deadlines, and  close()
                                        who has left
-    http-connection  HttpServer        reads requests, runs handlers    with it
+    http-connection  HttpServer, when  reads requests, runs handlers    idle, or close()
+                     needed
     bridge           Bridge            waits for the other server's    with that
                                        answer to one request
     posts            HttpTransport     one POST or stream each; logs    idle, or close()
@@ -250,10 +251,9 @@ from queue import Empty, SimpleQueue
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
-    from http.server import BaseHTTPRequestHandler
+    from selectors import BaseSelector
     from socket import SocketIO
     from socket import socket as Socket
-    from socketserver import ThreadingTCPServer
     from ssl import SSLContext
     from typing import (
         Any,
@@ -268,9 +268,6 @@ if TYPE_CHECKING:
     )
     from urllib.parse import SplitResult
     from weakref import WeakSet
-
-    _RequestHandler = BaseHTTPRequestHandler
-    _TcpServer = ThreadingTCPServer
 
     Json = Dict[str, Any]  # a JSON object
     Headers = Dict[str, Union[str, bytes]]  # of an HTTP request
@@ -294,8 +291,6 @@ else:
     ) = object
     Json = dict
     Job = Write = Callable
-    # The bases of our HTTP server come later: see listen_http.
-    _RequestHandler = _TcpServer = object
 
 __version__ = "0.1.0"
 __all__ = [
@@ -485,10 +480,16 @@ MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
 HEAD_SECONDS = 10.0  # for all of a head to arrive
 BODY_SECONDS = 60.0  # for all of a body to arrive
 SEND_SECONDS = 30.0  # for a client to take what is written
-MAX_CONNECTIONS = 256  # each with a thread
+MAX_CONNECTIONS = 256  # at once; each may have a thread
 MAX_REFUSED = 32  # more connections, which are told that there are too many
 # Workers for all sessions together, for each that one may have: see Crew.
 CREW_FACTOR = 4
+# Of a server's workers: how long one stays with its connection after an answer, as the
+# next request mostly comes at once; and how many do at a time.
+STAY_SECONDS = 0.05
+MAX_STAYING = 8
+MAX_BUSY = 16  # that are at work at once, while the processor is what they wait for
+LOAD_SECONDS = 0.005  # between two looks whether it is
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
 
 # HTTP: bytes that are kept for clients.
@@ -6392,8 +6393,9 @@ def start_timer(
     return timer
 
 
-def is_ready(stream: Any, writing: bool = False) -> bool:
-    """Whether a read (or, except on Windows, a write) would not block, if only to fail.
+def is_ready(stream: Any, writing: bool = False, seconds: float = 0.0) -> bool:
+    """Whether a read (or, except on Windows, a write) would not block, if only to fail;
+    or will not, within some seconds.
 
     Takes a pipe or socket, or its descriptor.
     """
@@ -6404,10 +6406,10 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
 
     try:
         if not hasattr(select, "poll"):
-            return bool(select.select([stream], [], [], 0)[0])
+            return bool(select.select([stream], [], [], seconds)[0])
         poll = select.poll()
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
-        return bool(poll.poll(0))
+        return bool(poll.poll(1000 * seconds))
     except (OSError, ValueError):
         return True  # it is closed: the next call says so
 
@@ -6528,6 +6530,7 @@ class Workers:
     ) -> None:
         self.name = name
         self.limit = limit
+        self._at_once = limit
         self.between = between
         self._report = log.error if log is not None else do_nothing
         self._patience = patience
@@ -6578,6 +6581,17 @@ class Workers:
         if not self._on_its_way:
             self.submit(do_nothing)
 
+    def allow(self, at_once: int) -> None:
+        """Have no more than so many at work from now on. Never blocks."""
+        self._at_once = at_once
+        self.retry()
+
+    def oldest(self) -> Job | None:
+        """The job that waits longest."""
+        with suppress(IndexError):
+            return self._backlog[0]
+        return None
+
     def retry(self) -> None:
         """Have a worker come to jobs that wait, should there have been no thread for
         one. Never blocks."""
@@ -6590,6 +6604,8 @@ class Workers:
         lock.
         """
         if self._on_its_way or not self._backlog:
+            return None
+        if self._count_busy_locked() >= self._at_once:
             return None
         if self._idle:
             self._on_its_way = True
@@ -6606,6 +6622,10 @@ class Workers:
         )
         self._threads.add(newcomer)
         return newcomer
+
+    def _count_busy_locked(self) -> int:
+        """How many threads are at work, or on their way."""
+        return len(self._threads) - len(self._idle)
 
     def _count_locked(self) -> int:
         """How many threads there are, but for some MAX_ABANDONED."""
@@ -6691,7 +6711,8 @@ class Workers:
             if self._abandoned and self._is_replaced_locked():
                 bell.release()
                 return None
-            if not self._backlog:
+            is_surplus = self._count_busy_locked() > self._at_once and not self.closed
+            if is_surplus or not self._backlog:
                 if self.closed:
                     # Nobody else will call: it calls itself, to see that it may go.
                     bell.release()
@@ -12840,10 +12861,44 @@ def has_hung_up(sock: Socket) -> bool:
         return True
 
 
-class _SocketShell(Shell, _RequestHandler):
+class Incoming:
+    """What comes on a connection, read as a file is; but what is here can be seen."""
+
+    def __init__(self, sock: Socket) -> None:
+        self._sock = sock
+        # What has come, and is not read.
+        self.here = bytearray()
+
+    def more(self) -> bool:
+        """Block for more. False at the end."""
+        data = self._sock.recv(CHUNK)
+        self.here += data
+        return bool(data)
+
+    def read(self, size: int) -> bytes:
+        """Block for so many bytes; fewer come at the end."""
+        while len(self.here) < size and self.more():
+            pass
+        data = bytes(self.here[:size])
+        del self.here[:size]
+        return data
+
+    def read_line(self, limit: int) -> bytes:
+        """Block for a line with its end; of a longer one than that, so much comes."""
+        size = self.here.find(b"\n", 0, limit) + 1
+        while not size and len(self.here) < limit and self.more():
+            size = self.here.find(b"\n", 0, limit) + 1
+        return self.read(size or min(limit, len(self.here)))
+
+
+class _SocketShell(Shell):
     """A connection of an HttpServer: its requests, one after another.
 
-    Each step has a deadline, which the server's watcher enforces:
+        PARKED --something comes--> at WORK --nothing more comes--> PARKED
+                                       '--close_connection--> closed
+
+    At work it has a thread, parked it has none. Each step has a deadline, which the
+    server's watcher enforces:
 
         the TLS handshake          HEAD_SECONDS
         the first byte of a head   IDLE_SECONDS     <--+  if the connection is kept
@@ -12852,45 +12907,63 @@ class _SocketShell(Shell, _RequestHandler):
         the handler                none                |
         each write of the answer   SEND_SECONDS     ---+
 
-    What carries it is a handler of http.server: that calls setup(), and then
-    handle_one_request() until close_connection is set. Its parser of heads is passed
-    over: made for e-mail, it costs more than all the rest of a request.
     """
 
-    server: HttpServer
-    rfile: io.BufferedReader
     can_leave = True
+    # The one that it is at work on.
+    thread = 0
     # How much of the body is still to be read.
     _left: float = 0
 
-    def setup(self) -> None:
-        """Begin with a connection, on its own thread."""
-        self._thread = threading.get_ident()
-        self.peer = self.client_address[0]
-        self.address = party_address(self.peer)
+    def __init__(self, server: HttpServer, sock: Socket, peer: str) -> None:
+        self.server = server
+        self.sock = sock
+        self.peer = peer
+        self.address = party_address(peer)
+        self._incoming = Incoming(sock)
         # Of the present request, and as it came.
         self._head = Head("", "", "1.0", {}, 0, True)
         self._head_bytes = b""
-        # How many bytes are known to have come behind it.
-        self._behind_head = 0
-        if hasattr(self.request, "do_handshake"):
-            self.request.do_handshake()
-        super().setup()
 
-    def handle_one_request(self) -> None:
+    def work(self) -> None:
+        """Serve what comes, until nothing more does. A job of the server's workers."""
+        self.thread = threading.get_ident()
+        try:
+            self._begin()
+            while not self.close_connection:
+                if not self._is_coming() and self.server.park(self):
+                    return
+                self._serve_request()
+        except Exception as error:
+            # Note how it has ended, if not by itself.
+            self.server.log.debug(f"an HTTP connection ended: {error_text(error)}")
+        self.server.end(self)
+
+    def _begin(self) -> None:
+        """Do what comes before the first request; later on, nothing."""
+        if hasattr(self.sock, "do_handshake"):
+            self.sock.do_handshake()
+        if self.sock in self.server.refused and not self.server.find_place(self.sock):
+            self._refuse(HttpError(503, "busy", {"Retry-After": "1"}))
+
+    def _is_coming(self) -> bool:
+        """Whether there is a request, or will be in a moment, as of a client that makes
+        one call after another: to hand it over would take longer."""
+        self._allow(IDLE_SECONDS)
+        self.server.waiting[self.sock] = True
+        if self._incoming.here or getattr(self.sock, "pending", int)():
+            return True
+        with self.server.stay() as seconds:
+            return is_ready(self.sock, seconds=seconds)
+
+    def _serve_request(self) -> None:
         """Read a request, all of it, and have it answered."""
         try:
-            refused = self.request in self.server.refused
-            if refused and not self.server.find_place(self.request):
-                raise HttpError(503, "busy", {"Retry-After": "1"})
-            self._allow(IDLE_SECONDS)
-            self.server.waiting[self.request] = True
-            came = self.rfile.peek()
-            if not came:
+            if not self._incoming.here and not self._incoming.more():
                 self.close_connection = True  # the client has hung up
                 return
             before = self._head
-            head = self._head = self._read_head(came)
+            head = self._head = self._read_head()
         except HttpError as error:
             self._refuse(error)
             return
@@ -12905,21 +12978,21 @@ class _SocketShell(Shell, _RequestHandler):
             self._skip_body()
         if self.server.closing.is_set():
             self.close_connection = True
-            if self.server.closed_by == self._thread:
+            if self.server.closed_by == self.thread:
                 # It was this handler: nobody has waited for us.
                 self.server.endpoint.close(True)
 
     def _allow(self, seconds: float) -> None:
         """Begin a step that may take so long."""
-        self.server.deadlines[self.request] = time.monotonic() + seconds
+        self.server.deadlines[self.sock] = time.monotonic() + seconds
 
     def _go_on(self) -> None:
         """Begin with what has come. Raises OSError if another connection was in need
         of this one's place."""
-        if not self.server.waiting.pop(self.request, False):
+        if not self.server.waiting.pop(self.sock, False):
             raise ConnectionAbortedError("cut off before its request was there")
         # A handler takes its time.
-        self.server.deadlines.pop(self.request, None)
+        self.server.deadlines.pop(self.sock, None)
 
     def _refuse(self, error: HttpError) -> None:
         """Answer what is no request, and hang up."""
@@ -12934,7 +13007,7 @@ class _SocketShell(Shell, _RequestHandler):
         self.shut()
         # What is not read would cost the client the answer: the system resets then.
         self._allow(EXIT_SECONDS)
-        while self.rfile.read1(CHUNK):
+        while self.sock.recv(CHUNK):
             pass
 
     def _skip_body(self) -> None:
@@ -12943,24 +13016,22 @@ class _SocketShell(Shell, _RequestHandler):
             self._hang_up()
             return
         self._allow(BODY_SECONDS)
-        if len(self.rfile.read(int(self._left))) < self._left:
+        if len(self._incoming.read(int(self._left))) < self._left:
             self.close_connection = True
 
     # Reading
-    def _read_head(self, came: bytes) -> Head:
+    def _read_head(self) -> Head:
+        here = self._incoming.here
         # A client says the same again and again: then nothing is parsed.
         known = self._head_bytes
-        if known and came.startswith(known):
-            self.rfile.read(len(known))
-            self._behind_head = len(came) - len(known)
+        if known and here.startswith(known):
+            del here[: len(known)]
             return self._head
-        size = came.find(b"\r\n\r\n") + 4
+        size = here.find(b"\r\n\r\n") + 4
         if 4 <= size <= MAX_HEAD:
             # All of it is there.
-            self._behind_head = len(came) - size
-            lines = self.rfile.read(size).splitlines(keepends=True)
+            lines = self._incoming.read(size).splitlines(keepends=True)
         else:
-            self._behind_head = 0
             lines = self._read_lines()
         head = parse_head(lines)
         self._head_bytes = b"".join(lines)
@@ -12973,7 +13044,7 @@ class _SocketShell(Shell, _RequestHandler):
         line = b""
         left = MAX_HEAD
         while line != b"\r\n":
-            line = self.rfile.readline(left + 1)
+            line = self._incoming.read_line(left + 1)
             left -= len(line)
             if left < 0:
                 status = 431 if lines else 414
@@ -12989,22 +13060,22 @@ class _SocketShell(Shell, _RequestHandler):
         max_body = self.server.endpoint.max_body
         size = head.size
         # How much of it may be taken as it is there.
-        here = min(self._behind_head, max_body)
+        here = min(len(self._incoming.here), max_body)
         if size is not None and size <= here and "expect" not in head.fields:
             # It is here with its head: there is nothing to wait for.
             keep(size)
             self._left = 0
-            return self.rfile.read(size)
+            return self._incoming.read(size)
         # Until all is read, nobody knows where another request begins.
         self._left = float("inf")
         self._allow(BODY_SECONDS)
-        self.server.waiting[self.request] = True
+        self.server.waiting[self.sock] = True
         if (
             head.version == "1.1"
             and head.fields.get("expect", "").lower() == "100-continue"
             and (size or 0) <= max_body
         ):
-            self.request.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             body = (
                 self._read_chunks(keep) if size is None else self._read(size, 0, keep)
@@ -13028,7 +13099,7 @@ class _SocketShell(Shell, _RequestHandler):
             ignored += extra
             if size > 0:
                 body += self._read(size, len(body), keep)
-                if self.rfile.read(2) != b"\r\n":
+                if self._incoming.read(2) != b"\r\n":
                     raise HttpError(400, "a chunk without an end")
         trailer = self._read_line(ignored)
         while not parse_trailer(trailer):
@@ -13040,7 +13111,7 @@ class _SocketShell(Shell, _RequestHandler):
         """A line before a chunk or after them all, after so many ignored bytes."""
         if ignored > MAX_IGNORED:
             raise HttpError(431, "too long extensions of chunks, or trailers")
-        return self.rfile.readline(MAX_IGNORED)
+        return self._incoming.read_line(MAX_IGNORED)
 
     def _read(self, size: int, before: int, keep: Callable[[int], None]) -> bytes:
         """The next part of a body, after so many bytes of it."""
@@ -13052,7 +13123,7 @@ class _SocketShell(Shell, _RequestHandler):
             # Of one that does not come there is nothing to keep.
             wanted = min(size, CHUNK)
             keep(wanted)
-            piece = self.rfile.read(wanted)
+            piece = self._incoming.read(wanted)
             if len(piece) < wanted:
                 raise HttpError(400, "the body ended early")
             pieces.append(piece)
@@ -13065,7 +13136,7 @@ class _SocketShell(Shell, _RequestHandler):
         # HTTP/1.0 knows no chunks: there a stream ends with its connection.
         if body is None and self._head.version == "1.1":
             headers["Transfer-Encoding"] = "chunked"
-        early = body is not None and threading.get_ident() != self._thread
+        early = body is not None and threading.get_ident() != self.thread
         if self._left > SHORT_BODY or (self._left and "expect" in self._head.fields):
             self.close_connection = True
         if self.close_connection or early:
@@ -13086,32 +13157,32 @@ class _SocketShell(Shell, _RequestHandler):
             if ending:
                 data += b"0\r\n\r\n"
         self._send(data)
-        if ending and threading.get_ident() != self._thread:
+        if ending and threading.get_ident() != self.thread:
             self.shut()
 
     def _send(self, data: bytes) -> None:
         self._allow(SEND_SECONDS)
-        self.request.sendall(data)
-        self.server.deadlines.pop(self.request, None)
+        self.sock.sendall(data)
+        self.server.deadlines.pop(self.sock, None)
 
     def abandoned(self, is_so: bool) -> None:
         """Make room for another connection, if this one has no more to say."""
         if is_so:
-            self.server.uncounted.add(self.request)
+            self.server.uncounted.add(self.sock)
         else:
-            self.server.uncounted.discard(self.request)
+            self.server.uncounted.discard(self.sock)
 
     def shut(self) -> None:
         """Take no more requests: their thread may stay with this one's handler."""
         self.close_connection = True
-        self.server.cut_off(self.request, 1)
+        self.server.cut_off(self.sock, 1)
 
     def hung_up(self) -> bool:
         """Whether the client has closed its end."""
-        return has_hung_up(self.request)
+        return has_hung_up(self.sock)
 
 
-class HttpServer(_TcpServer):
+class HttpServer:
     """A server on a port, as `Server.start_http` returns it; a context manager.
 
         url        where clients find it: "http://127.0.0.1:8000/mcp", say; at a Unix
@@ -13121,31 +13192,32 @@ class HttpServer(_TcpServer):
         close()    take no more requests, and end what there is; this closes the socket,
                    even if it was given: only its file, if any, stays
 
-    Each connection has a thread, "mcp-http-connection", which reads its requests and
-    has the endpoint answer them; one more, "mcp-http", is the watcher. Who looks after
-    what:
+    A connection on which something comes gets a worker, "mcp-http-connection", which
+    reads its requests and has the endpoint answer them. It stays for the next one, if
+    that comes in a moment; else the connection is parked, and takes no thread. (With
+    one for each of some hundred, these would pass Python's lock around, and some wait
+    for a second until they have it.) One more thread, "mcp-http", is the watcher. Who
+    looks after what:
 
-        the watcher                accepts; for a connection beyond `max_connections`,
-                                   cuts off one that waits for a request, of the
-                                   address that has the most; if none does, MAX_REFUSED
-                                   are told so (503), others just closed
+        the watcher                accepts; hands parked connections to workers; for a
+                                   connection beyond `max_connections`, cuts off one
+                                   that waits for a request, of the address that has
+                                   the most; if none does, MAX_REFUSED are told so
+                                   (503), others just closed
             every TICK_SECONDS     cuts off who is late with a step (`deadlines`)
                                    asks the endpoint to see who has hung up (look_after)
-        a connection's thread      while it waits for the end of an answer, comments on
+        a connection's worker      while it waits for the end of an answer, comments on
             every COMMENT_SECONDS  its stream, if that is silent
         who opens a session        closes those that nobody used for long
-        who calls close()          waits for the connections' threads
+        who calls close()          waits for the workers
 
     No thread can be stopped: to cut off is to shut a socket, so that whoever reads from
     it or writes to it fails. To close it is for its own thread alone, when nobody else
-    writes to it any more. What accepts, and starts the threads, is socketserver.
+    writes to it any more.
     """
-
-    daemon_threads = True
 
     def __init__(
         self,
-        handler_class: type[BaseHTTPRequestHandler],
         endpoint: HttpEndpoint,
         sock: Socket,
         url: str,
@@ -13153,16 +13225,31 @@ class HttpServer(_TcpServer):
         ssl_context: SSLContext | None,
     ) -> None:
         """Serve in the background who comes to a socket that listens."""
+        import select
+        from selectors import EVENT_READ, DefaultSelector
+
         self.endpoint = endpoint
-        self._log = endpoint.log
+        self.log = endpoint.log
         self._max_connections = max_connections
         self._ssl = ssl_context
         self.closing = threading.Event()
         # The thread that has called close().
         self.closed_by: int | None = None
+        self._workers = Workers(
+            "mcp-http-connection",
+            max_connections + MAX_REFUSED + MAX_ABANDONED,
+            do_nothing,
+            self.log,
+            TIDY_SECONDS,
+        )
         self._lock = threading.Lock()
-        # The thread of each connection, and whose it is; guarded by _lock.
-        self._serving: dict[Socket, tuple[threading.Thread, str]] = {}
+        # All connections; guarded by _lock.
+        self._serving: dict[Socket, _SocketShell] = {}
+        # Those without a thread; added under _lock, and never once it is closing. Who
+        # takes one out of here goes on with it.
+        self._parked: dict[Socket, _SocketShell] = {}
+        # What would see more of them while it waits for some: others would not.
+        self._can_park = hasattr(select, "epoll") or hasattr(select, "kqueue")
         # Of what follows each operation is atomic by itself: that is enough.
         # Connections whose request is still to come, or not all there. Who waits
         # longest is the first. Who takes one out of here goes on with it.
@@ -13174,19 +13261,26 @@ class HttpServer(_TcpServer):
         # Until when each connection may take for its present step.
         self.deadlines: dict[Socket, float] = {}
 
-        address = sock.getsockname()
-        super().__init__(address, handler_class, bind_and_activate=False)
-        self.socket.close()
+        # Workers that wait for the next request of the connection that they have.
+        self._staying = Budget(MAX_STAYING)
+        # What _look_at_load() has seen the last time, and when: the processor's time;
+        # and the job that waits longest, and since when.
+        self._looked = 0.0
+        self._used = 0.0
+        self._oldest: Job | None = None
+        self._oldest_since = 0.0
+
         self.socket = sock
+        address = sock.getsockname()
         # Who comes may be gone again, or be taken by another process that listens, too:
         # to wait for the next would keep the watcher from its watch.
         sock.setblocking(False)
         self.port: int = 0 if isinstance(address, (str, bytes)) else address[1]
         self.url = url
-        watcher = threading.Thread(
-            None, self.serve_forever, "mcp-http", args=(TICK_SECONDS,), daemon=True
-        )
-        watcher.start()
+        self._selector: BaseSelector = DefaultSelector()
+        self._selector.register(sock, EVENT_READ)
+        self._watcher = threading.Thread(None, self._watch, "mcp-http", daemon=True)
+        self._watcher.start()
 
     def __enter__(self) -> HttpServer:
         return self
@@ -13226,22 +13320,20 @@ class HttpServer(_TcpServer):
             if self.closed_by is not None:
                 return
             self.closed_by = threading.get_ident()
-        self.closing.set()
-        self.shutdown()
+            self.closing.set()
+        join_all([self._watcher], DRAIN_SECONDS)
         self.endpoint.look_after()  # who has hung up need not be waited for
-        self.server_close()  # the port is free
+        self.socket.close()  # the port is free
 
         with self._lock:
             serving = dict(self._serving)
         for sock in serving:
             self.cut_off(sock, 0)  # no more requests
-        me = threading.current_thread()
-        others = {
-            sock: thread for sock, (thread, _) in serving.items() if thread is not me
-        }
+            self._take_up(sock)
+        self._selector.close()
 
         def have_ended() -> bool:
-            return stop.hurried or join_all(others.values(), 0.0)
+            return stop.hurried or self._workers.close(0.0)
 
         for final, seconds in ((False, grace), (True, patience)):
             until = time.monotonic() + seconds
@@ -13250,30 +13342,73 @@ class HttpServer(_TcpServer):
                 self.endpoint.close(final)
                 left = until - time.monotonic()
                 is_over = wait_until(have_ended, min(left, TICK_SECONDS)) or left <= 0
-        for sock in others:
-            self.cut_off(sock)
+        for sock, shell in serving.items():
+            if shell.thread != self.closed_by:
+                self.cut_off(sock)
 
     def cut_off(self, sock: Socket, how: int = 2) -> None:
         """Shut a connection under its thread, unless that is done with it."""
-        # Its thread closes it behind shutdown_request(). If that could be now, the
-        # descriptor might be another connection's by then.
+        # Its thread closes it at its end(). If that could be now, the descriptor might
+        # be another connection's by then.
         with self._lock:
             if sock in self._serving:
                 shut(sock, how)
 
-    # What socketserver calls, on the watcher's thread; but shutdown_request() on the
-    # connection's own, at its end.
-    def get_request(self) -> Any:
-        """Accept a connection."""
-        import socket
+    # The watcher's
+    def _watch(self) -> None:
+        next_look = 0.0
+        while not self.closing.is_set():
+            try:
+                seconds = LOAD_SECONDS if len(self._workers) else TICK_SECONDS
+                for key, _ in self._selector.select(seconds):
+                    sock: Any = key.fileobj
+                    if sock is self.socket:
+                        self._accept_all()
+                    else:
+                        self._take_up(sock)
+                now = time.monotonic()
+                if now >= self._looked + LOAD_SECONDS:
+                    self._look_at_load(now)
+                if now >= next_look:
+                    next_look = now + TICK_SECONDS
+                    self.look_after()
+            except Exception as error:
+                self.log.error(f"HTTP: {error_text(error)}", error)  # go on accepting
 
+    def _look_at_load(self, now: float) -> None:
+        """Say how many workers may be at work at once.
+
+        As many as there are requests, if the processor is idle: then they wait for
+        something else than each other. Else a few: more would pass Python's lock
+        around, of which each gets it less and less often. But no request waits for long
+        for those that are at work.
+        """
+        used = time.process_time()
+        is_idle = used - self._used < (now - self._looked) / 2
+        self._used = used
+        self._looked = now
+        oldest = self._workers.oldest()
+        if oldest is not self._oldest:
+            self._oldest = oldest
+            self._oldest_since = now
+        is_late = now - self._oldest_since > TICK_SECONDS
+        limit = self._workers.limit
+        self._workers.allow(limit if is_idle or is_late else MAX_BUSY)
+
+    def _accept_all(self) -> None:
+        """Accept the connections that wait for that."""
         try:
-            sock, address = super().get_request()
+            while not self.closing.is_set():
+                self._accept(*self.socket.accept())
         except BlockingIOError:
-            raise
+            pass
         except OSError:
             time.sleep(0.05)  # out of descriptors, say: until some are closed
-            raise
+
+    def _accept(self, sock: Socket, address: Any) -> None:
+        """Begin with a connection, unless there are too many."""
+        import socket
+
         try:
             sock.setblocking(True)
             if isinstance(address, (str, bytes)):
@@ -13282,37 +13417,72 @@ class HttpServer(_TcpServer):
                 # An answer is one write: do not hold its last packet back.
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._ssl is not None:
-                # The handshake is for the connection's own thread.
+                # The handshake is for a worker.
                 sock = self._ssl.wrap_socket(
                     sock, server_side=True, do_handshake_on_connect=False
                 )
         except Exception as error:
             sock.close()
-            # After any other exception, socketserver would accept no more.
-            raise OSError(error_text(error)) from error
-        return sock, address
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a connection its thread, unless there are too many."""
-        thread = threading.Thread(
-            target=self.process_request_thread,
-            args=(request, client_address),
-            name="mcp-http-connection",
-            daemon=True,
-        )
+            self.log.debug(f"an HTTP connection ended: {error_text(error)}")
+            return
+        shell = _SocketShell(self, sock, str(address[0]))
         full = self._is_full() and not self._cut_off_one()
         if full and len(self.refused) >= MAX_REFUSED:
-            self.shutdown_request(request)
+            self.end(shell)
             return
         if full:
-            self.refused.add(request)
-        address = party_address(str(client_address[0]))
-        keep_from_forks(request)
+            self.refused.add(sock)
+        keep_from_forks(sock)
         with self._lock:
-            self._serving[request] = (thread, address)
-        self.waiting[request] = True
-        self.deadlines[request] = time.monotonic() + HEAD_SECONDS
-        thread.start()
+            self._serving[sock] = shell
+        self.waiting[sock] = True
+        self.deadlines[sock] = time.monotonic() + HEAD_SECONDS
+        self._workers.submit(shell.work)
+
+    def _take_up(self, sock: Socket) -> None:
+        """Give a parked connection a worker."""
+        shell = self._parked.pop(sock, None)
+        if shell is not None:
+            self._selector.unregister(sock)
+            self._workers.submit(shell.work)
+
+    # A worker's
+    @contextmanager
+    def stay(self) -> Iterator[float]:
+        """Inside, a worker may wait for a request of its connection, for so long."""
+        if not self._staying.take(1):
+            yield 0.0
+            return
+        try:
+            yield STAY_SECONDS
+        finally:
+            self._staying.give_back(1)
+
+    def park(self, shell: _SocketShell) -> bool:
+        """Have a connection wait without a thread, until something comes. False if that
+        cannot be."""
+        from selectors import EVENT_READ
+
+        sock = shell.sock
+        with self._lock:
+            if self.closing.is_set() or not self._can_park:
+                return False
+            shell.thread = 0
+            self._parked[sock] = shell
+            self._selector.register(sock, EVENT_READ)
+        return True
+
+    def end(self, shell: _SocketShell) -> None:
+        """Close a connection, and forget it."""
+        sock = shell.sock
+        with self._lock:
+            self._serving.pop(sock, None)
+        self.waiting.pop(sock, None)
+        self.uncounted.discard(sock)
+        self.refused.discard(sock)
+        self.deadlines.pop(sock, None)
+        shut(sock, 1)
+        sock.close()
 
     def find_place(self, request: Any) -> bool:
         """Whether there is a place by now for a connection that was too many.
@@ -13338,8 +13508,8 @@ class HttpServer(_TcpServer):
         """
         with self._lock:
             addresses = {
-                sock: address
-                for sock, (_, address) in self._serving.items()
+                sock: shell.address
+                for sock, shell in self._serving.items()
                 if sock not in self.uncounted and sock not in self.refused
             }
         counts = Counter(addresses.values())
@@ -13356,7 +13526,7 @@ class HttpServer(_TcpServer):
             self.uncounted.discard(sock)
         return False
 
-    def service_actions(self) -> None:
+    def look_after(self) -> None:
         """Look at deadlines, and at who has hung up: every TICK_SECONDS."""
         now = time.monotonic()
         for sock, deadline in list(self.deadlines.items()):
@@ -13364,25 +13534,7 @@ class HttpServer(_TcpServer):
                 self.cut_off(sock)
                 # A late write may have noted a deadline for one that was gone.
                 self.deadlines.pop(sock, None)
-        try:
-            self.endpoint.look_after()
-        except Exception as error:
-            self._log.error(f"HTTP: {error_text(error)}", error)  # go on accepting
-
-    def shutdown_request(self, request: Any) -> None:
-        """End a connection."""
-        with self._lock:
-            self._serving.pop(request, None)
-        self.waiting.pop(request, None)
-        self.uncounted.discard(request)
-        self.refused.discard(request)
-        self.deadlines.pop(request, None)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Note how a connection has ended, if not by itself."""
-        error = sys.exc_info()[1]
-        self._log.debug(f"an HTTP connection ended: {error_text(error)}")
+        self.endpoint.look_after()
 
 
 def listen_http(
@@ -13398,11 +13550,6 @@ def listen_http(
 
     Raises ValueError for what none of these can be, OSError if nobody can listen there.
     """
-    # These take 17 ms to import, which a server on stdio need not spend: so our classes
-    # get them as their bases only here.
-    from http.server import BaseHTTPRequestHandler
-    from socketserver import ThreadingTCPServer
-
     if ssl_context is not None:
         _check_tls(ssl_context)
     if sock is None:
@@ -13417,16 +13564,11 @@ def listen_http(
     endpoint.admission.allow_host(host)
     scheme = "http" if ssl_context is None else "https"
     url = f"{scheme}://{_url_place(sock, host)}{path}"
-    handler_class = type("SocketShell", (_SocketShell, BaseHTTPRequestHandler), {})
-    server_class = type("HttpServer", (HttpServer, ThreadingTCPServer), {})
-    server: HttpServer = server_class(
-        handler_class, endpoint, sock, url, max_connections, ssl_context
-    )
-    return server
+    return HttpServer(endpoint, sock, url, max_connections, ssl_context)
 
 
-# Connections that the system accepts, until we do.
-_LISTEN_BACKLOG = 128
+# Connections that the system accepts, until we do: as many as may come at once.
+_LISTEN_BACKLOG = MAX_CONNECTIONS
 
 
 def _listen(host: object, port: object) -> Socket:

@@ -12062,7 +12062,7 @@ class TestHttpServer:
             looked.release()
             return hung_up(shell)
 
-        monkeypatch.setattr(mcp_lite, "is_ready", lambda stream, writing=False: True)
+        monkeypatch.setattr(mcp_lite, "is_ready", lambda *ignored, **options: True)
         monkeypatch.setattr(mcp_lite._SocketShell, "hung_up", look)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
             assert (
@@ -12771,8 +12771,8 @@ class TestHttpServer:
         with server.start_http() as http, socket.create_connection(
             ("127.0.0.1", http.port), SECONDS
         ) as client:
-            end = http.shutdown_request
-            http.shutdown_request = lambda sock: (end(sock), closed.set())
+            end = http.end
+            http.end = lambda shell: (end(shell), closed.set())
             monkeypatch.setattr(mcp_lite, "shut", slow_shut)
             client.sendall(b"POST /mcp")
             assert closed.wait(SECONDS)
@@ -12783,18 +12783,19 @@ class TestHttpServer:
         with server.start_http() as http:
             both = threading.Barrier(2)
             ends = []
-            end = http.shutdown
-            http.shutdown = lambda: (ends.append(1), end())
+            join = http._watcher.join
+            http._watcher.join = lambda *given: (ends.append(1), join(*given))
             is_set = http.closing.is_set
 
             def slow_look():
                 found = is_set()
-                with contextlib.suppress(threading.BrokenBarrierError):
-                    both.wait(0.2)
+                if threading.current_thread() in threads:
+                    with contextlib.suppress(threading.BrokenBarrierError):
+                        both.wait(0.2)
                 return found
 
-            http.closing.is_set = slow_look
             threads = [threading.Thread(target=http.close) for _ in range(2)]
+            http.closing.is_set = slow_look
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -12820,6 +12821,99 @@ class TestHttpServer:
             assert raw_http(
                 http.port, head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
             ).endswith(b"}")
+
+    def test_who_is_silent_has_no_thread(self, server, monkeypatch):
+        """A connection that is kept, or has not asked yet, takes none, until it asks;
+        and none is waited for at the end."""
+        monkeypatch.setattr(mcp_lite, "TIDY_SECONDS", 0.2)
+
+        def threads():
+            return [
+                each
+                for each in threading.enumerate()
+                if each.name == "mcp-http-connection"
+            ]
+
+        with server.start_http() as http, contextlib.ExitStack() as rest:
+            if not http._can_park:
+                pytest.skip("this system cannot wait for connections so")
+            socks = []
+            for _ in range(40):
+                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
+                rest.callback(sock.close)
+                socks.append(sock)
+            call = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
+            for sock in socks[:30]:
+                sock.sendall(call)
+            for sock in socks[:30]:
+                assert b"hello Bo" in sock.recv(1000)
+            eventually(lambda: len(http._parked) == 40)
+            eventually(lambda: not threads(), "the end of the workers")
+            for sock in socks:
+                # One more behind the first shows at once, though nothing comes then.
+                sock.sendall(2 * call)
+                came = b""
+                while came.count(b"hello Bo") < 2:
+                    came += sock.recv(1000)
+            start = time.monotonic()
+        assert time.monotonic() - start < mcp_lite.DRAIN_SECONDS / 2
+
+    def test_a_system_that_cannot_park(self, server, monkeypatch):
+        """There, a connection keeps its thread, and is served as anywhere."""
+        monkeypatch.setattr(mcp_lite, "STAY_SECONDS", 0.01)
+        with server.start_http() as http:
+            http._can_park = False
+            with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+                for _ in range(3):
+                    eventually(lambda: len(http.waiting) == 1)
+                    sock.sendall(
+                        head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
+                    )
+                    assert b"hello Bo" in sock.recv(1000)
+                assert not http._parked
+
+    def test_handlers_that_wait_do_so_at_once(self, server):
+        """As many as there are connections, however few may be at work while Python is
+        what they wait for."""
+        count = 3 * mcp_lite.MAX_BUSY
+        all_here = threading.Barrier(count)
+
+        @server.tool
+        def meet() -> bool:
+            return all_here.wait(SECONDS) >= 0
+
+        with server.start_http() as http, contextlib.ExitStack() as rest:
+            socks = []
+            for _ in range(count):
+                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
+                rest.callback(sock.close)
+                sock.sendall(head_of(call_tool("meet"), "Mcp-Name: meet"))
+                socks.append(sock)
+            for sock in socks:
+                assert b'{"result":true}' in sock.recv(1000)
+
+    def test_handlers_that_compute_keep_nobody_out(self, server, monkeypatch):
+        """Though more of them are at work than Python can do at once, a request is
+        served before they end."""
+        monkeypatch.setattr(mcp_lite, "MAX_BUSY", 2)
+        is_over = threading.Event()
+
+        @server.tool
+        def compute() -> int:
+            turns = 0
+            while not is_over.is_set():
+                turns += 1
+            return turns
+
+        count = mcp_lite.MAX_BUSY + 3
+        with server.start_http() as http, contextlib.ExitStack() as rest:
+            rest.callback(is_over.set)
+            for _ in range(count):
+                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
+                rest.callback(sock.close)
+                sock.sendall(head_of(call_tool("compute"), "Mcp-Name: compute"))
+            eventually(lambda: len(http.endpoint._serving) == count)
+            assert Web(http).post(call_tool("add", a=1))[0] == 200
 
     @pytest.fixture
     def gate(self, server):
@@ -13937,7 +14031,7 @@ class TestHttpServer:
             for http in (one, other):
                 # What it sees of this is by a step of its watch.
                 seen = threading.Event()
-                http.service_actions = seen.set
+                http.look_after = seen.set
                 assert seen.wait(SECONDS)
 
     @pytest.mark.skipif(
