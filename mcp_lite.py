@@ -1100,8 +1100,11 @@ def check_cost(data: bytes) -> None:
                 f"a message of more than {MAX_CONTAINERS} arrays and objects, or "
                 f"{MAX_VALUES} members"
             )
-        if _deepest(steps, depth) > MAX_DEPTH:
-            raise ParseError(f"nested deeper than {MAX_DEPTH}")
+        # Mostly so few are opened in one piece that they need not be walked through.
+        if depth + opened > MAX_DEPTH:
+            walk = map(_STEPS.__getitem__, steps)
+            if max(itertools.accumulate(walk, initial=depth)) > MAX_DEPTH:
+                raise ParseError(f"nested deeper than {MAX_DEPTH}")
         depth += 2 * opened - len(steps)
 
 
@@ -1129,21 +1132,6 @@ def _structure_of(data: bytes) -> Iterator[bytes]:
         parts = piece.split(b'"')
         yield b"".join(parts[inside::2])
         inside = (inside + len(parts) - 1) % 2
-
-
-def _deepest(steps: bytes, depth: int) -> int:
-    """How deep these steps lead, from `depth`; or where that is no matter, more."""
-    # Mostly a few rounds leave next to nothing: each takes off a level, or two.
-    rest = steps
-    rounds = 0
-    while rounds < 8 and (b"[]" in rest or b"{}" in rest):
-        rest = rest.replace(b"[]", b"").replace(b"{}", b"")
-        rounds += 1
-    most = depth + 2 * rounds + rest.count(b"[") + rest.count(b"{")
-    if most <= MAX_DEPTH:
-        return most
-    walk = map(_STEPS.__getitem__, steps)
-    return max(itertools.accumulate(walk, initial=depth))
 
 
 def parse_message(data: bytes) -> Any:
@@ -4833,19 +4821,15 @@ def parse_text(text: Any) -> Any:
 class Output:
     """What a tool returns, as a result of tools/call (server/tools.md#tool-result).
 
-    `mode` is one of these:
-        TEXT        blocks: text and content as they are, other values as JSON in text
-        STRUCTURED  structured content, checked by `schema`, and as JSON in text, too
-        BY_VALUE    each value decides: text, None, content, and a list with content in
-                    it go as TEXT, all others as STRUCTURED
+    It is `structured`, or not:
+        True   structured content, checked by `schema`, and as JSON in text, too
+        False  blocks: text and content as they are, other values as JSON in text
+        None   each value decides: text, None, content, and a list with content in it
+               go as blocks, all others as structured content
 
     `schema` is the outputSchema, or None. It describes an object, as it must: any other
     value is wrapped, {"result": value}.
     """
-
-    TEXT = "text"
-    STRUCTURED = "structured"
-    BY_VALUE = "by value"
 
     def __init__(
         self, fn: object, schema: Json | None, structured: bool | None, name: str
@@ -4854,12 +4838,7 @@ class Output:
         False. Raises TypeError if it is True, and the hint has no schema."""
         if schema is None and structured is not False:
             schema = _describe_returned(fn, structured, name)
-        if schema or structured:
-            self.mode = self.STRUCTURED
-        elif structured is None:
-            self.mode = self.BY_VALUE
-        else:
-            self.mode = self.TEXT
+        self.structured = True if schema else structured
         self._wraps = bool(schema and schema.get("type") != "object")
         if schema and self._wraps:
             schema = _wrap_schema(schema)
@@ -4869,19 +4848,19 @@ class Output:
     def result(self, value: object) -> Json:
         """The result for a returned value. Raises TypeError or ValueError for a value
         that has no form in JSON, or does not match the schema."""
-        if self.mode is self.STRUCTURED:
-            return self._structured(value)
+        if self.structured:
+            return self._structured_result(value)
         if isinstance(value, str):
             return {"content": [{"type": "text", "text": value}]}
         if value is None:
             return {"content": []}
         items = value if isinstance(value, (list, tuple)) else [value]
         content = [item for item in items if isinstance(item, _Content)]
-        if self.mode is self.BY_VALUE and not content:
-            return self._structured(value)
+        if self.structured is None and not content:
+            return self._structured_result(value)
         return {"content": [to_any_block(item) for item in items]}
 
-    def _structured(self, value: object) -> Json:
+    def _structured_result(self, value: object) -> Json:
         plain = to_plain(value)
         structured = plain
         if self._wraps or not isinstance(plain, dict):
@@ -4935,7 +4914,8 @@ def _wrap_schema(schema: Json) -> Json:
 # One {expression}: its operator, "", "+" or "?"; its names; the text behind it.
 _Expression = namedtuple("_Expression", "operator names text")
 
-_EXPRESSION = r"(?a){([+?]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)}"
+_EXPRESSION = r"{([+?]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)}([^{}]*)"
+_TEMPLATE = re.compile(f"([^{{}}]*)(?:{_EXPRESSION})*", re.ASCII)
 
 # In a value that is one step of a path, what leads elsewhere: an absolute path, a
 # drive, a step `..`, NUL.
@@ -5011,13 +4991,13 @@ class UriTemplate:
 
 def _parse_template(template: str) -> tuple[str, list[_Expression]]:
     """The text before the first expression, and the expressions. Raises ValueError."""
-    first, *rest = re.split(_EXPRESSION, template)
-    if any(brace in text for text in (first, *rest[2::3]) for brace in "{}"):
+    syntax = _TEMPLATE.fullmatch(template)
+    if syntax is None:
         raise ValueError(
             f"URI template {show(template)}: expressions are {{x}}, {{+x}} and {{?a,b}}"
         )
-    parts = zip(rest[0::3], rest[1::3], rest[2::3])
-    return first, [
+    parts = re.findall(_EXPRESSION, template)
+    return syntax[1], [
         _Expression(operator, names.split(","), text) for operator, names, text in parts
     ]
 
@@ -5057,26 +5037,19 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
     """Raise ValueError for what is no URI, TypeError unless it names the parameters."""
     uri = show(template.template)
     # With values in place of the expressions, it is a URI.
-    check_uri(f"resource {uri}", re.sub(_EXPRESSION, "x", template.template))
+    check_uri(f"resource {uri}", re.sub(_EXPRESSION, r"x\3", template.template))
     names = set(template.names)
     parameters = set(signature.schema["properties"])
     required = set(signature.schema.get("required", ()))
-    for wrong, problem in (
-        (
-            required - names,
-            f"is not in the URI {uri}; give it a default, or put it there",
-        ),
-        (
-            names - parameters,
-            f"is in the URI {uri}, but no parameter",
-        ),
-        (
-            required.intersection(template.query),
-            "is in the query, so give it a default",
-        ),
-    ):
-        for name in sorted(wrong):
-            raise TypeError(f"{signature.name}: {name} {problem}")
+    function = signature.name
+    for name in sorted(required - names):
+        raise TypeError(
+            f"{function}: {name} is not in the URI {uri}; give it a default, or put it there"
+        )
+    for name in sorted(names - parameters):
+        raise TypeError(f"{function}: {name} is in the URI {uri}, but no parameter")
+    for name in sorted(required.intersection(template.query)):
+        raise TypeError(f"{function}: {name} is in the query, so give it a default")
 
 
 def prompt_arguments(signature: Signature) -> list[Json]:
@@ -5641,7 +5614,7 @@ class Request:
         self.progress = progress
         return True
 
-    def refusal(self, error: McpError) -> Json | None:
+    def failure(self, error: McpError) -> Json | None:
         """The answer that this error is; None if there must be none."""
         return None if self.is_notification else error_message(self.id, error)
 
@@ -6260,11 +6233,8 @@ class Outbox:
         self.size += size
         return dropped
 
-    def clear_locked(self) -> None:
-        """Forget what waits."""
-        self._take_locked()
-
-    def _take_locked(self) -> list[bytes]:
+    def take_locked(self) -> list[bytes]:
+        """The lines that wait: they do not wait any more."""
         lines = self._lines
         self._lines = []
         self._changes.clear()
@@ -6291,7 +6261,7 @@ class Outbox:
                     return True
                 if may_write is not None and self.size > size:
                     continue
-                lines = self._take_locked()
+                lines = self.take_locked()
                 self._writing = True
             try:
                 write(lines)
@@ -7157,6 +7127,8 @@ class Transport:
                            By one thread at a time, while another one reads
         may_write(size)    say whether a write of so many bytes is sure not to block; if
                            not, a helper thread calls it, none that calls the client
+        takes_at_once(size)  the same, for a thread that reads: where it says no, as it
+                           does unless written, a helper writes
         details()          say what else is known of the other end, behind the text of
                            a Timeout
         hung_up()          say whether the other end is sure to read nothing any more. A
@@ -7559,7 +7531,7 @@ class Connection:
             self._refuse(request, "too many requests wait")
 
     def _refuse(self, request: Request, why: str) -> None:
-        self.cut_short(request, request.refusal(InternalError(why)))
+        self.cut_short(request, request.failure(InternalError(why)))
 
     def _serve(
         self, request: Request, serve: Callable[[Connection, Request], None]
@@ -7594,7 +7566,7 @@ class Connection:
             return False
         answer = None
         if row.expects_answer:
-            answer = request.refusal(RequestCancelled("request cancelled"))
+            answer = request.failure(RequestCancelled("request cancelled"))
         # "Both parties SHOULD log cancellation reasons for debugging".
         reason = show(params.get("reason"), 200)
         self.log.debug(f"{request.method} is cancelled, the reason: {reason}")
@@ -7792,7 +7764,7 @@ class Connection:
                 return
             self.state = self.UNHEARD
             self.reason = ConnectionClosed(f"cannot write: {error}")
-            self._outbox.clear_locked()
+            self._outbox.take_locked()
         self.endpoint.output_lost(self)
 
     # Our own requests
@@ -8552,14 +8524,12 @@ class Signer:
         )
         if state.expires < time.time():
             raise InvalidParams("requestState: expired; call again without it")
-        if self._used.has(state):
-            raise _used_before()
+        self._used.check(state)
         return state
 
     def use(self, state: SealedState) -> None:
         """Use a state up, in this process. Raises InvalidParams if it was before."""
-        if not self._used.add(state):
-            raise _used_before()
+        self._used.add(state)
 
     def _signatures(self, payload: str, binding: str) -> list[str]:
         """What each key signs it with."""
@@ -8569,10 +8539,6 @@ class Signer:
         server = fingerprint(self._server_name)
         signed = f"{server}.{binding}.{payload}".encode("ascii")
         return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
-
-
-def _used_before() -> InvalidParams:
-    return InvalidParams("requestState: was used before; call again without it")
 
 
 class UsedStates:
@@ -8590,28 +8556,24 @@ class UsedStates:
         # All that expire until then are refused.
         self._forgotten = 0
 
-    def has(self, state: SealedState) -> bool:
-        """Whether a state was used, or must be taken for one that was."""
+    def check(self, state: SealedState) -> None:
+        """Raise InvalidParams if it was used, or must be taken for one that was."""
         with self._lock:
-            return self._has_locked(state)
+            self._check_locked(state)
 
-    def add(self, state: SealedState) -> bool:
-        """Note that a state is used now. False if it was before."""
+    def add(self, state: SealedState) -> None:
+        """Note that a state is used now. Raises InvalidParams if it was before."""
         with self._lock:
-            if self._has_locked(state):
-                return False
+            self._check_locked(state)
             self._forget_locked(int(time.time()))
             while not self._budget.take(USED_STATE):
-                if not self._signatures:
-                    return False
                 self._forget_locked(min(self._signatures) + 1)
             self._signatures.setdefault(state.expires, set()).add(state.signature)
-            return True
 
-    def _has_locked(self, state: SealedState) -> bool:
-        if state.expires <= self._forgotten:
-            return True
-        return state.signature in self._signatures.get(state.expires, ())
+    def _check_locked(self, state: SealedState) -> None:
+        used = self._signatures.get(state.expires, ())
+        if state.expires <= self._forgotten or state.signature in used:
+            raise InvalidParams("requestState: was used before; call again without it")
 
     def _forget_locked(self, second: int) -> None:
         """Forget those that expire before a second."""
@@ -9034,16 +8996,11 @@ class Context:
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """The answers on record. Raises _InputRequired for questions that have none."""
-        # {"when": {"method": "elicitation/create", "params": {...}}}, say.
-        asked = {
-            key: {"method": method, "params": params}
-            for key, (method, params) in questions.items()
-        }
-        missing = {
-            key: question
-            for key, question in asked.items()
-            if not self._is_answered(key, question)
-        }
+        missing = {}
+        for key, (method, params) in questions.items():
+            question = {"method": method, "params": params}
+            if not self._is_answered(key, question):
+                missing[key] = question
         if missing:
             raise _InputRequired(
                 {
@@ -11672,7 +11629,7 @@ class HttpConnection(Connection):
                 request.kept = share
             else:
                 error = InternalError("too many requests of this session wait")
-                self.cut_short(request, request.refusal(error))
+                self.cut_short(request, request.failure(error))
 
     def _serve(
         self, request: Request, serve: Callable[[Connection, Request], None]

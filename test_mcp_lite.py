@@ -6188,18 +6188,19 @@ class TestServerInProcess:
             for number in range(20)
         ]
         for state in states:
-            assert not used.has(state)
-            assert used.add(state)
+            used.check(state)
+            used.add(state)
             assert budget.taken <= budget.limit
-        for state in states:
-            assert used.has(state) and not used.add(state)
-        # One that nobody has used, but as old as those that were forgotten.
-        assert not used.add(mcp_lite.SealedState({}, b"other", soon))
+        # One that nobody has used is as old as those that were forgotten.
+        for state in (*states, mcp_lite.SealedState({}, b"other", soon)):
+            for use in (used.check, used.add):
+                with pytest.raises(InvalidParams, match="was used before"):
+                    use(state)
         # What has expired gives its bytes back.
         past = mcp_lite.UsedStates(mcp_lite.Budget(3 * mcp_lite.USED_STATE))
         long_ago = int(time.time()) - 60
         for number in range(10):
-            assert past.add(mcp_lite.SealedState({}, b"x", long_ago + number))
+            past.add(mcp_lite.SealedState({}, b"x", long_ago + number))
         assert past._budget.taken == mcp_lite.USED_STATE
 
     def test_whom_a_token_is_about(self):
