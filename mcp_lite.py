@@ -213,8 +213,6 @@ Budget), during I/O, or while your code runs.
     HttpServer._lock      connections
     Registry._lock        what is offered and completed, and so the capabilities; the
                           methods of extensions
-    ServerEndpoint._lock  who is told of changes; the middleware
-    Subscription._lock    what has changed before it was acknowledged
     UsedStates._lock      which states of modern requests were used
     Budget._lock          what is taken of a tree of budgets; it alone may be taken
                           while another one is held
@@ -7677,12 +7675,14 @@ class Connection:
         *,
         block: bool = True,
         progress: float | None = None,
+        register: Callable[[], bool] | None = None,
     ) -> None:
         """Send a notification; one about a `request`, only while that is in flight.
 
         And only if the request's revision has it, and its `progress` increases. Unless
-        `block`, a helper writes it where that might block. Raises as encode_message
-        does, but not when nobody is there to hear it.
+        `block`, a helper writes it where that might block. `register()` is called just
+        before it is queued. Raises as encode_message does, but not when nobody is there
+        to hear it.
         """
         row = method_row(method)
         if request is not None and not row.is_in(request.version):
@@ -7692,7 +7692,8 @@ class Connection:
             data = Droppable(data)
         elif row.tells_change:
             data = ChangeLine(data)
-        self.errands.run(partial(self._send, data, request, block, progress))
+        send = partial(self._send, data, request, block, progress, register)
+        self.errands.run(send)
 
     def _send(
         self,
@@ -16395,10 +16396,6 @@ class Registry:
         self._lock = threading.Lock()
         # Kind -> name or URI -> Offer.
         self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in OFFER_KINDS}
-        # The kinds of which not all may see all.
-        self.selective: frozenset[str] = frozenset()
-        # Which these are: kind -> names.
-        self._hidden: dict[str, set[str]] = {kind: set() for kind in OFFER_KINDS}
         # What is declared for them, of the kinds that there are, or were: it is a
         # promise, which the last one that goes does not break.
         self.capabilities: Json = {"logging": {}}
@@ -16415,13 +16412,7 @@ class Registry:
         encode_message(offer.wire)
         with self._lock:
             before = self.offers[kind].get(name)
-            is_selective = offer.visible is not None
-            # In this order: nobody takes what is new for what all may see.
-            if is_selective:
-                self._note_selective_locked(kind, name, True)
             self.offers[kind][name] = offer
-            if not is_selective:
-                self._note_selective_locked(kind, name, False)
             declared = OFFER_KINDS[kind].capabilities
             self.capabilities = {**self.capabilities, **declared}
         return before
@@ -16430,7 +16421,6 @@ class Registry:
         """Stop offering it. Raises KeyError for what is not offered."""
         with self._lock:
             del self.offers[kind][name]
-            self._note_selective_locked(kind, name, False)
 
     def put_completer(self, ref: str, argument: str, fn: Callable[..., Any]) -> None:
         """Have fn(ctx, text, other arguments) complete an argument from now on."""
@@ -16447,18 +16437,14 @@ class Registry:
         with self._lock:
             self.methods = {**self.methods, name: (row, fn)}
 
-    def _note_selective_locked(self, kind: str, name: str, is_selective: bool) -> None:
-        """Keep account of what not all may see."""
-        if is_selective:
-            self._hidden[kind].add(name)
-        else:
-            self._hidden[kind].discard(name)
-        self.selective = frozenset([each for each in OFFER_KINDS if self._hidden[each]])
+    def is_selective(self, kind: str) -> bool:
+        """Whether not all may see all that there is of a kind."""
+        return _is_selective(dict(self.offers.get(kind, {})))
 
     def see(self, ctx: Context, kind: str) -> dict[str, Offer]:
         """What a caller may see of a kind now, asked where run_on says."""
         offers = dict(self.offers[kind])
-        if kind not in self.selective:
+        if not _is_selective(offers):
             return offers
         seen: dict[str, Offer]
         seen = run_job(ctx, partial(_visible_to, ctx, offers), self._run_on)
@@ -16484,7 +16470,7 @@ class Registry:
         Raises NotFound, with the code that the revision has for it.
         """
         why = ""
-        for resource, values in self._resources_at(uri):
+        for resource, values in self.resources_at(uri):
             if not self._may_see(ctx, resource):
                 continue
             try:
@@ -16494,7 +16480,7 @@ class Registry:
         version = ctx.protocol_version
         raise missing(f"Resource not found: {uri}{why}", {"uri": uri}, version)
 
-    def _resources_at(self, uri: str) -> Iterator[tuple[Offer, Json]]:
+    def resources_at(self, uri: str) -> Iterator[tuple[Offer, Json]]:
         """What may be meant by a URI, the first before the others, with the values in
         it: a resource with this one, and templates."""
         fixed = self.offers["resources"].get(uri)
@@ -16504,12 +16490,6 @@ class Registry:
             values = resource.template.match(uri)
             if values is not None:
                 yield resource, values
-
-    def hides(self, ctx: Context, uri: str) -> bool:
-        """Whether a URI is of a resource that the caller may not see. What decides that
-        is called on this thread."""
-        resources = [resource for resource, _ in self._resources_at(uri)]
-        return bool(resources) and not any(is_visible(ctx, each) for each in resources)
 
     def check_completed(self, ref: object, argument: object) -> None:
         """Raise ValueError unless there is such an argument to complete."""
@@ -16562,6 +16542,10 @@ def is_visible(ctx: Context, offer: Offer) -> bool:
         return False
 
 
+def _is_selective(offers: dict[str, Offer]) -> bool:
+    return any(offer.visible is not None for offer in offers.values())
+
+
 def _visible_to(ctx: Context, offers: dict[str, Offer]) -> dict[str, Offer]:
     return {name: offer for name, offer in offers.items() if is_visible(ctx, offer)}
 
@@ -16596,7 +16580,7 @@ def check_handler(noun: str, fn: Any) -> None:
 
 
 def go_through(
-    middleware: tuple[Callable[..., Any], ...],
+    middleware: list[Callable[..., Any]],
     ctx: Context,
     params: Json,
     handler: Callable[[Context, Json], Json],
@@ -16665,24 +16649,13 @@ class Session:
 
 
 class Subscription:
-    """An open subscriptions/listen: basic/patterns/subscriptions.md.
-
-        registered --acknowledge()--> telling --end(), or its client's--> over
-
-    What changes before the acknowledgement is kept, and an end waits for it: "MUST NOT
-    send any notification on the subscription before it".
-    """
+    """An open subscriptions/listen: basic/patterns/subscriptions.md."""
 
     def __init__(self, connection: Connection, request: Request, granted: Json) -> None:
         self.connection = connection
         self.request = request
         # The client's filter, without what this server does not tell.
         self.granted = granted
-        self._lock = threading.Lock()
-        self._is_telling = False
-        # What has changed before: (method, URI) -> params, each once.
-        self._early: dict[tuple[str, Any], Json] = {}
-        self._early_end: Json | None = None
 
     def is_open(self) -> bool:
         return self.connection.protocol.in_flight.get(self.request.id) is self.request
@@ -16694,36 +16667,25 @@ class Subscription:
             return bool(granted)
         return uri in granted
 
-    def acknowledge(self) -> None:
-        """Say what was granted; then what has changed since it was registered."""
+    def acknowledge(self, register: Callable[[], bool]) -> None:
+        """Say what was granted, and register it to be told of changes.
+
+        Both in one step. "MUST NOT send any notification on the subscription before
+        it": whoever finds it registered queues behind the acknowledgement. And who has
+        that misses nothing.
+        """
         self._send(
-            "notifications/subscriptions/acknowledged", {"notifications": self.granted}
+            "notifications/subscriptions/acknowledged",
+            {"notifications": self.granted},
+            register,
         )
-        while not self._is_telling:
-            with self._lock:
-                early = self._early
-                self._early = {}
-                self._is_telling = not early
-            for (method, _), params in early.items():
-                self._send(method, params)
-        if self._early_end is not None:
-            self.end(self._early_end)
 
     def tell(self, method: str, params: Json | None) -> None:
         """Tell of a change."""
-        params = params or {}
-        with self._lock:
-            if not self._is_telling:
-                self._early[method, params.get("uri")] = params
-                return
-        self._send(method, params)
+        self._send(method, params or {})
 
     def end(self, result: Json) -> None:
         """End it with the result, "to signal a graceful end"."""
-        with self._lock:
-            if not self._is_telling:
-                self._early_end = result
-                return
         # "A server MUST send `notifications/cancelled` [...] when it tears down that
         # subscription stream": basic/patterns/cancellation.md; over HTTP "closing the
         # SSE response stream is itself the cancellation signal". It is about a request
@@ -16732,9 +16694,13 @@ class Subscription:
             self._send("notifications/cancelled", {"requestId": self.request.id})
         self.connection.respond(self.request, result)
 
-    def _send(self, method: str, params: Json) -> None:
+    def _send(
+        self, method: str, params: Json, register: Callable[[], bool] | None = None
+    ) -> None:
         params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
-        self.connection.notify(method, params, self.request, block=False)
+        self.connection.notify(
+            method, params, self.request, block=False, register=register
+        )
 
 
 class ServerEndpoint(Endpoint):
@@ -16770,12 +16736,12 @@ class ServerEndpoint(Endpoint):
         self._max_message = max_message
         self._cache_ttl_ms = cache_ttl_ms
         self._mask_errors = mask_errors
-        # Around every request, the outermost first. This, too, is replaced under _lock.
-        self._middleware: tuple[Callable[..., Any], ...] = ()
-        # Who is told of changes. Both are replaced, never changed, under _lock.
-        self._sessions: list[Session] = []
-        self._subscriptions: list[Subscription] = []
-        self._lock = threading.Lock()
+        # No lock guards these: each step is one operation on one of them.
+        # Around every request, the outermost first.
+        self._middleware: list[Callable[..., Any]] = []
+        # Who is told of changes.
+        self._sessions: dict[Connection, Session] = {}
+        self._subscriptions: dict[Subscription, bool] = {}
 
     # Connections
 
@@ -16794,18 +16760,17 @@ class ServerEndpoint(Endpoint):
 
     def connected(self, connection: Connection) -> None:
         """Have a conversation told of changes, once it is initialized."""
-        with self._lock:
-            self._sessions = [*self._sessions, Session(connection)]
+        self._sessions[connection] = Session(connection)
 
     def disconnected(self, connection: Connection) -> None:
         """Forget a conversation that has ended. Idempotent."""
-        with self._lock:
-            self._sessions = [
-                each for each in self._sessions if each.connection is not connection
-            ]
-            self._subscriptions = [
-                each for each in self._subscriptions if each.is_open()
-            ]
+        self._sessions.pop(connection, None)
+        self._forget_closed()
+
+    def _forget_closed(self) -> None:
+        for each in list(self._subscriptions):
+            if not each.is_open():
+                self._subscriptions.pop(each, None)
 
     def output_lost(self, connection: Connection) -> None:
         """The client has left."""
@@ -16813,7 +16778,7 @@ class ServerEndpoint(Endpoint):
 
     def input_ended(self, connection: Connection) -> None:
         """The client says no more: end its subscriptions, gracefully."""
-        for each in self._subscriptions:
+        for each in list(self._subscriptions):
             if each.connection is connection:
                 result: Json = {"_meta": {META_SUBSCRIPTION: each.request.id}}
                 each.end(self._result_message(each.request, result))
@@ -16823,12 +16788,17 @@ class ServerEndpoint(Endpoint):
     def tell(self, change: Change, uri: str | None = None) -> None:
         """Tell those who want to hear of it that a list has changed; or those who
         subscribed to this URI, its resource."""
-        params = None if uri is None else {"uri": uri}
-        known: list[Session | Subscription] = [*self._sessions, *self._subscriptions]
+        params = None
+        resources = []
+        if uri is not None:
+            params = {"uri": uri}
+            resources = [resource for resource, _ in self._registry.resources_at(uri)]
+        sessions = list(self._sessions.values())
+        known: list[Session | Subscription] = [*sessions, *list(self._subscriptions)]
         hearers = [
             each
             for each in known
-            if each.hears(change, uri) and not self._is_hidden(each, uri)
+            if each.hears(change, uri) and not self._is_hidden(each, resources)
         ]
 
         def tell_all() -> None:
@@ -16843,12 +16813,15 @@ class ServerEndpoint(Endpoint):
             finally:
                 errands.close(TIDY_SECONDS)
 
-    def _is_hidden(self, hearer: Session | Subscription, uri: str | None) -> bool:
-        """Whether a hearer may not see a resource. Who subscribed in a session could."""
-        if isinstance(hearer, Session) or uri is None or not self._registry.selective:
+    def _is_hidden(
+        self, hearer: Session | Subscription, resources: list[Offer]
+    ) -> bool:
+        """Whether a hearer may see none of these, if there are any. Who subscribed in a
+        session could."""
+        if isinstance(hearer, Session) or not resources:
             return False
         ctx = Context(hearer.connection, hearer.request, self._signer)
-        return self._registry.hides(ctx, uri)
+        return not any(is_visible(ctx, each) for each in resources)
 
     # Answering
 
@@ -16916,8 +16889,7 @@ class ServerEndpoint(Endpoint):
 
     def add_middleware(self, fn: Callable[..., Any]) -> None:
         """Have a function called around every request, inside of those before it."""
-        with self._lock:
-            self._middleware = (*self._middleware, fn)
+        self._middleware.append(fn)
         self.may_block = True
 
     def _go_through(
@@ -16986,7 +16958,7 @@ class ServerEndpoint(Endpoint):
         """For whom a result may be kept: "private" for "filtered list results that vary
         per user", says server/utilities/caching.md, and who knows what middleware do.
         """
-        if self._middleware or row.paged in self._registry.selective:
+        if self._middleware or self._registry.is_selective(row.paged):
             return "private"
         return row.cache_scope
 
@@ -17172,14 +17144,12 @@ class ServerEndpoint(Endpoint):
         if not connection.carries_changes(ctx._request):
             raise MethodNotFound("listening needs a connection that stays open")
         granted = self._grant(params["notifications"], self._declare(ctx))
+        self._forget_closed()
+        if len(self._subscriptions) >= MAX_LISTENERS:
+            raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         subscription = Subscription(connection, ctx._request, granted)
-        with self._lock:
-            still_open = [each for each in self._subscriptions if each.is_open()]
-            if len(still_open) >= MAX_LISTENERS:
-                raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
-            self._subscriptions = [*still_open, subscription]
-        # Only now that it is registered: who has the acknowledgement misses nothing.
-        subscription.acknowledge()
+        register = partial(self._subscriptions.setdefault, subscription, True)
+        subscription.acknowledge(register)
 
     def _grant(self, wanted: Json, declared: Json) -> Json:
         """The part of a client's filter that this server can serve."""

@@ -4333,7 +4333,7 @@ class TestServerOnTheWire:
             wire.open()
             wire.ask("resources/subscribe", {"uri": "x://note"})
             wire.ask("resources/subscribe", {"uri": "x://data"})
-            (session,) = server._endpoint._sessions
+            (session,) = server._endpoint._sessions.values()
             outbox = session.connection._outbox
             count = 0
             while not (outbox._writing and outbox.size):
@@ -5079,7 +5079,7 @@ class TestEverywhere:
                 thread.join(SECONDS)
             client.unsubscribe("x://note")
             assert client._endpoint.listenings == []
-            (session,) = server._endpoint._sessions
+            (session,) = server._endpoint._sessions.values()
             assert not session.connection.protocol.subscribed
 
     def test_listening(self, target, version):
@@ -12052,7 +12052,7 @@ class TestHttpServer:
                 next_message(response)
                 eventually(lambda: server._endpoint._subscriptions)
             eventually(lambda: not http.endpoint._serving)
-        assert server._endpoint._subscriptions == []
+        assert not server._endpoint._subscriptions
 
     def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
         """What another thread reads first does not stop the accepting thread."""
