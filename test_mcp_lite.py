@@ -4365,55 +4365,63 @@ class TestServerOnTheWire:
         outbox.flush(written.extend)
         assert written[4:] == [change]
 
-    def test_the_acknowledgement_comes_first(self, server, monkeypatch):
-        """However slow its thread is; what changed meanwhile comes behind it, once."""
-        acknowledge = mcp_lite.Subscription.acknowledge
+    @pytest.fixture
+    def at_once(self, server):
+        """What another thread does, given the subscription, when it is registered."""
+        jobs = []
 
-        def slow(subscription):
-            # Who changes something does not wait for it.
-            for _ in range(3):
-                server.add_tool(lambda: "x", name="extra", description="x")
-                server.resource_updated("x://note")
-                server.resource_updated("x://data")
-            acknowledge(subscription)
+        class Watched(dict):
+            def setdefault(self, subscription, value):
+                found = super().setdefault(subscription, value)
+                for job in jobs:
+                    thread = threading.Thread(target=job, args=(subscription,))
+                    thread.start()
+                    # It may have to wait until all of the step is done.
+                    thread.join(0.05)
+                return found
 
-        monkeypatch.setattr(mcp_lite.Subscription, "acknowledge", slow)
-        wanted = {
-            "toolsListChanged": True,
-            "resourceSubscriptions": ["x://note", "x://data"],
-        }
+        server._endpoint._subscriptions = Watched()
+        return jobs.append
+
+    def test_the_acknowledgement_comes_first(self, server, at_once):
+        """However fast another thread changes something: that comes behind it."""
+
+        def change(subscription):
+            server.add_tool(lambda: "x", name="extra", description="x")
+            server.resource_updated("x://note")
+
+        at_once(change)
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["x://note"]}
         listen = request("subscriptions/listen", modern(notifications=wanted), "s")
         expected = [
             ("notifications/subscriptions/acknowledged", None),
             ("notifications/tools/list_changed", None),
             ("notifications/resources/updated", "x://note"),
-            ("notifications/resources/updated", "x://data"),
             ("notifications/tools/list_changed", None),
         ]
         with LocalWire(server) as wire:
             wire.send(listen)
-            told = [wire.read() for _ in range(4)]
+            told = [wire.read() for _ in range(3)]
             server.remove_tool("extra")
             told.append(wire.read())
         found = [(each["method"], each["params"].get("uri")) for each in told]
         assert found == expected
         with server.start_http() as http, Web(http).stream("POST", listen) as response:
-            told = [next_message(response) for _ in range(4)]
+            told = [next_message(response) for _ in range(3)]
             server.remove_tool("extra")
             told.append(next_message(response))
         found = [(each["method"], each["params"].get("uri")) for each in told]
         assert found == expected
 
-    def test_an_end_waits_for_the_acknowledgement(self, server, monkeypatch):
-        """Also one that comes from another thread while it is on its way."""
-        acknowledge = mcp_lite.Subscription.acknowledge
+    def test_an_end_comes_behind_the_acknowledgement(self, server, at_once):
+        """Also one that comes from another thread as soon as there is something to end."""
 
-        def slow(subscription):
+        def end(subscription):
             connection = subscription.connection
-            connection.endpoint.input_ended(connection)
-            acknowledge(subscription)
+            server._endpoint.input_ended(connection)
+            connection.helpers.nudge()
 
-        monkeypatch.setattr(mcp_lite.Subscription, "acknowledge", slow)
+        at_once(end)
         listen = request("subscriptions/listen", modern(notifications={}), "s")
         with LocalWire(server) as wire:
             wire.send(listen)
@@ -12026,8 +12034,8 @@ class TestHttpServer:
                 server.add_tool(lambda: "x", name="extra", description="x")
                 changed.set()
 
-        def acknowledge_slowly(listener):
-            acknowledge(listener)
+        def acknowledge_slowly(listener, register):
+            acknowledge(listener, register)
             changed.wait(1)
 
         monkeypatch.setattr(mcp_lite._SocketShell, "write", write_and_change)
