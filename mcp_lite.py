@@ -162,7 +162,8 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10, 13, 14 at firs
     36. Client          probing, calling, paging
     37. Many servers    config files, and several servers as one
     38. Bridge          another server, offered in another era, on another transport
-    39. Command line    python3 mcp_lite.py ...: servers from a terminal
+    39. Terminal        what servers tell and ask who sits there
+    40. Command line    python3 mcp_lite.py ...: servers from a terminal
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -20335,13 +20336,13 @@ def hear_changes(client: Client) -> None:
         Listening(client, list(LIST_CHANGES), [], do_nothing)
 
 
-# What a list is made of, by the name of one: the member that tells one from another,
-# and how a client lists them.
+# What servers list: the member that tells one from another, and how a client lists
+# them.
 _LISTED: dict[str, tuple[str, Callable[[Client], list[Json]]]] = {
-    "tool": ("name", Client.list_tools),
-    "prompt": ("name", Client.list_prompts),
-    "resource": ("uri", Client.list_resources),
-    "template": ("uriTemplate", Client.list_resource_templates),
+    "tools": ("name", Client.list_tools),
+    "resources": ("uri", Client.list_resources),
+    "templates": ("uriTemplate", Client.list_resource_templates),
+    "prompts": ("name", Client.list_prompts),
 }
 # What no name of a tool may have: server/tools.md.
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
@@ -20442,19 +20443,19 @@ class ClientGroup:
 
     def list_tools(self) -> list[Json]:
         """The tools of all servers, as Client.list_tools() has them, but for names."""
-        return self._list("tool")
+        return self._list("tools")
 
     def list_prompts(self) -> list[Json]:
         """The prompts of all servers: see list_tools()."""
-        return self._list("prompt")
+        return self._list("prompts")
 
     def list_resources(self) -> list[Json]:
         """The resources of all servers."""
-        return self._list("resource")
+        return self._list("resources")
 
     def list_resource_templates(self) -> list[Json]:
         """The templates of all servers."""
-        return self._list("template")
+        return self._list("templates")
 
     def call(self, name: str, /, **arguments: object) -> Any:
         """Call a tool for its value: Client.call().
@@ -20462,7 +20463,7 @@ class ClientGroup:
         name: the tool's, as list_tools() has it
         arguments: as JSON has them
         """
-        client, tool = self._find("tool", name)
+        client, tool = self._find("tools", name)
         return client.call(tool, **arguments)
 
     def call_tool(
@@ -20473,7 +20474,7 @@ class ClientGroup:
         name: the tool's, as list_tools() has it
         arguments: as JSON has them
         """
-        client, tool = self._find("tool", name)
+        client, tool = self._find("tools", name)
         return client.call_tool(tool, arguments, **options)
 
     def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
@@ -20482,7 +20483,7 @@ class ClientGroup:
         name: the prompt's, as list_prompts() has it
         arguments: its arguments, all texts
         """
-        client, prompt = self._find("prompt", name)
+        client, prompt = self._find("prompts", name)
         return client.get_prompt(prompt, arguments)
 
     def read_resource(self, uri: str) -> Json:
@@ -20556,7 +20557,7 @@ class ClientGroup:
         while (kind, prefix + name) in taken:
             prefix += "_"
             self._log.warning(
-                f"{kind} {name} of {server} is {prefix}{name} here: the shorter name "
+                f"{kind[:-1]} {name} of {server} is {prefix}{name} here: the shorter name "
                 "is another's"
             )
         return prefix + name
@@ -20570,12 +20571,14 @@ class ClientGroup:
             known = [each for of, each in self._owners if of == kind]
             absent = ", ".join(self.errors.keys() - self.clients.keys())
             told = f"; not connected: {absent}" if absent else ""
-            raise NotFound(f"{kind} {show(name)}: unknown{suggest(name, known)}{told}")
+            raise NotFound(
+                f"{kind[:-1]} {show(name)}: unknown{suggest(name, known)}{told}"
+            )
         return self._owners[kind, name]
 
     def _read(self, uri: str, read: Callable[[Client, str], Any]) -> Any:
         """Read it from who lists it, else from the first of all that knows it."""
-        owner = self._owners.get(("resource", uri))
+        owner = self._owners.get(("resources", uri))
         clients = list(self.clients.values()) if owner is None else [owner[0]]
         for client in clients:
             with suppress(NotFound, MethodNotFound):
@@ -20944,450 +20947,41 @@ def _log_latest(relays: list[_Relay], *told: Any) -> None:
 
 
 ###############################################################################
-# 39. Command line ############################################################
+# 39. Terminal ################################################################
 ###############################################################################
-# `python3 mcp_lite.py COMMAND ...`: servers tried out, and served, from a terminal. The
-# result alone goes to stdout; all else, what fails too, to stderr. Made of public parts.
-_PROGRAM = "python3 mcp_lite.py"
-
-# What a command ends with, by what it raises: the first that fits.
-_EXIT_CODES = (
-    (AuthorizationError, 3),
-    (ConnectionError, 4),
-    ((ToolError, McpError, Timeout), 5),
-    (Exception, 1),
-)
-_INTERRUPTED = 130  # as a shell has it for Ctrl-C
-
-# Where a NAME is looked up without --config.
-_CONFIG_FILES = (
-    "mcp.json",
-    ".mcp.json",
-    ".vscode/mcp.json",
-    ".cursor/mcp.json",
-    "~/.cursor/mcp.json",
-    "~/.config/Claude/claude_desktop_config.json",
-    "~/Library/Application Support/Claude/claude_desktop_config.json",
-    "~/AppData/Roaming/Claude/claude_desktop_config.json",
-)
-_TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps them
-SLOW_START = 2.0  # seconds: beyond, `inspect` calls it odd
+# Between a server and who sits at the terminal: what a schema wants, in a word or two;
+# what a typed text means; progress, logs, and questions with their answers.
 # What a user may type for a boolean.
 _BOOLEANS = {"y": "true", "yes": "true", "n": "false", "no": "false"}
 
-_Command = namedtuple("_Command", "action arguments summary example")
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
-def _argument(*names: str, **options: Any) -> tuple[tuple[str, ...], Json]:
-    return names, options
-
-
-_TARGET = _argument("target", metavar="TARGET", help="see below")
-_OUTPUT = _argument(
-    "-o", "--output", metavar="FILE", help="write the result, or what is no text, there"
-)
-_PAIRS = _argument(
-    "pairs", nargs="*", metavar="key=value", help="arguments; what is no text as JSON"
-)
-
-# Where `run` and `bridge` serve.
-_SERVING = (
-    _argument("--http", action="store_true", help="at a URL, not on stdio"),
-    _argument("--host", default="127.0.0.1"),
-    _argument("--port", type=int, default=8000),
-    _argument("--path", default="/mcp"),
-)
-
-# What every command that reaches a server takes.
-_COMMON = (
-    _argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="K:V",
-        help="of each HTTP request; may be given several times",
-    ),
-    _argument("--token-file", metavar="FILE", help="with a bearer token for a URL"),
-    _argument(
-        "-e",
-        "--env",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="a variable of the server's environment; several times",
-    ),
-    _argument("--cwd", metavar="FOLDER", help="where a command as TARGET runs"),
-    _argument("--config", metavar="FILE", help="where TARGET is the name of a server"),
-    _argument(
-        "--timeout",
-        type=float,
-        default=60.0,
-        metavar="S",
-        help="seconds for an answer, 60 by default; progress starts them again",
-    ),
-    _argument(
-        "--protocol",
-        default="auto",
-        metavar="REVISION",
-        help=f"{OLDEST} to {FIRST_MODERN}; by default the newest that both know",
-    ),
-    _argument("--json", action="store_true", help="the result, or failure, as JSON"),
-    _argument(
-        "--trace",
-        nargs="?",
-        const=True,
-        metavar="explain|json|FILE",
-        help="show all messages; with what each is for; raw; or append them to FILE",
-    ),
-    _argument("--yes", action="store_true", help="answer questions by their defaults"),
-    _argument(
-        "--quiet",
-        action="store_true",
-        help="no log, no progress, nothing of what the server writes to stderr",
-    ),
-)
-_TARGET_HELP = f"""
-TARGET: a URL; a script; a command line in quotes; or the name of a server in a config
-file. With `-- command arguments ...` at the end, leave it out:
-    {_PROGRAM} list -- npx -y @modelcontextprotocol/server-everything
-Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the tool failed; 130 Ctrl-C.
-"""
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run a command, as `python3 mcp_lite.py` does. Returns its exit code."""
-    # A file that is served imports the same module.
-    sys.modules.setdefault("mcp_lite", sys.modules[__name__])
-    arguments = sys.argv[1:] if argv is None else argv
-    is_json = "--json" in itertools.takewhile(lambda each: each != "--", arguments)
-    try:
-        with suppress(AttributeError, ValueError):
-            # Whatever the terminal cannot show is no reason to fail.
-            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        options = _parse_arguments(arguments)
-        if options is not None:
-            COMMANDS[options.command].action(options)
-        return 0
-    except KeyboardInterrupt:
-        return _fail("interrupted", _INTERRUPTED, None, is_json)
-    except Exception as error:
-        exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
-        text = str(error) or type(error).__name__
-        if isinstance(error, AuthorizationError) and arguments[0] != "login":
-            text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
-        return _fail(text, exit_code, getattr(error, "code", None), is_json)
-
-
-def _fail(text: str, exit_code: int, code: object, is_json: bool) -> int:
-    """Say on stderr, in one line, what failed."""
-    line = f"mcp_lite: {printable(text)}"
-    if is_json:
-        told = {"message": text, "code": code, "exit": exit_code}
-        line = json.dumps({"error": told})
-    print(line, file=sys.stderr)
-    return exit_code
-
-
-def _parse_arguments(arguments: list[str]) -> Any:
-    """What is to be done; None when it was only asked for help. Raises ValueError."""
-    import argparse
-
-    class Parser(argparse.ArgumentParser):
-        def error(self, message: str) -> Any:
-            raise ValueError(f"{message} ({self.prog} --help says more)")
-
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        width = max(map(len, COMMANDS))
-        print(f"usage: {_PROGRAM} COMMAND ...\n\nMCP servers, tried out and served.\n")
-        for name, command in COMMANDS.items():
-            print(
-                f"  {name:{width}}  {command.summary}\n{'':{width}}    {command.example}"
-            )
-        print(f"{_TARGET_HELP}\n{_PROGRAM} COMMAND --help says more.")
-        return None
-    if arguments[0] == "--version":
-        print(__version__)
-        return None
-    name = arguments[0]
-    if name not in COMMANDS:
-        raise ValueError(f"no command is named {show(name)}{suggest(name, COMMANDS)}")
-
-    cut = [*arguments, "--"].index("--")
-    words = arguments[cut + 1 :]
-    command = COMMANDS[name]
-    parser = Parser(
-        prog=f"{_PROGRAM} {name}",
-        description=command.summary,
-        epilog=f"example:\n  {command.example}\n{_TARGET_HELP}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    for names, options in (*command.arguments, *_COMMON):
-        if words and names == ("target",):
-            continue
-        parser.add_argument(*names, **options)
-    try:
-        parsed = parser.parse_intermixed_args(arguments[1:cut])
-    except SystemExit:
-        # --help was all that it was asked for.
-        return None
-    parsed.command = name
-    if words:
-        parsed.target = words
-    return parsed
-
-
-# Reaching the server
-@contextmanager
-def _connected(options: Any) -> Iterator[Client]:
-    """The client that the options describe, connected."""
-    terminal = _Terminal(options)
-    client = Client(
-        **_client_options(options),
-        on_elicit=terminal.answer,
-        on_progress=terminal.show_progress,
-        on_log=terminal.show_log,
-    )
-    try:
-        client.connect()
-    except (Timeout, McpError) as error:
-        # What cannot be agreed with is as good as not there.
-        raise ConnectionClosed(str(error)) from None
-    try:
-        if "logging" in client.server_capabilities and not options.quiet:
-            client.set_log_level("info")
-        yield client
-    finally:
-        terminal.end_progress()
-        client.close()
-
-
-def _client_options(options: Any) -> Json:
-    """How to reach the server, as Client has it."""
-    target = _find_target(options.target, options.config)
-    headers = dict(_split_pair(each, ":", "--header") for each in options.header)
-    if options.token_file is not None:
-        with open(options.token_file, encoding="utf-8") as file:
-            headers["Authorization"] = f"Bearer {file.read().strip()}"
-    given = [*headers, *object_or_empty(object_or_empty(target).get("headers"))]
-    auth = None
-    is_stored = os.path.exists(os.path.expanduser(_TOKENS))
-    if is_stored and "authorization" not in map(str.lower, given):
-        # No browser opens in the midst of a command.
-        auth = OAuth(store=_TOKENS, may_log_in=False)
-    if options.quiet:
-        import logging
-
-        logging.lastResort = logging.NullHandler()
-    return {
-        **({"stderr": None} if options.quiet else {}),
-        "target": target,
-        "timeout": options.timeout,
-        "headers": {name: value.strip() for name, value in headers.items()},
-        "env": dict(_split_pair(each, "=", "-e") for each in options.env),
-        "cwd": options.cwd,
-        "version": options.protocol,
-        "auth": auth,
-        "trace": options.trace,
-        "name": "mcp_lite command line",
-    }
-
-
-def _find_target(target: Any, config_file: str | None) -> Any:
-    """What TARGET means: see _TARGET_HELP. Raises ValueError."""
-    if not isinstance(target, str):
-        return target
-    is_path = os.path.isfile(target) or target.endswith(".py")
-    if "://" in target or " " in target or (is_path and config_file is None):
-        return target
-    files = [config_file or ""]
-    if config_file is None:
-        files = list(filter(os.path.exists, map(os.path.expanduser, _CONFIG_FILES)))
-    names: list[str] = []
-    for path in files:
-        config = load_config(path)
-        names += [*config, *config.errors]
-        if target in names:
-            return config[target]
-
-    import shutil
-
-    if config_file is None and shutil.which(target):
-        return target
-    raise ValueError(
-        f"TARGET: {show(target)} is no URL, script or command, nor a server in "
-        f"{', '.join(files) or 'any config file'}{suggest(target, names)}"
-    )
-
-
-def _split_pair(text: str, separator: str, place: str) -> tuple[str, str]:
-    name, found, value = text.partition(separator)
-    if not found or not name:
-        # No value is shown: it may be a secret.
-        raise ValueError(f"{place}: expected NAME{separator}VALUE, got {show(name)}")
-    return name, value
-
-
-# What comes out
-def _write(value: object, path: str | None = None) -> None:
-    """Write a result to stdout, or a file: texts and bytes as they are, else as JSON.
-
-    To a terminal, so that nothing can command it. Raises OSError, ValueError.
-    """
-    if not isinstance(value, (str, bytes)):
-        value = json.dumps(value, indent=2, ensure_ascii=False)
-    if path is not None:
-        data = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
-        with open(path, "wb") as file:
-            file.write(data)
-        _note(f"wrote {path}, {len(data)} bytes")
-        return
-    try:
-        if isinstance(value, str):
-            is_seen = sys.stdout.isatty()
-            print(printable(value, keep_lines=True) if is_seen else value, flush=True)
-        elif sys.stdout.isatty():
-            raise ValueError(
-                f"{len(value)} bytes that are no text: -o FILE writes them"
-            )
-        else:
-            sys.stdout.buffer.write(value)
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # Who reads has seen enough, as `head` has; at the exit, nothing is left to fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _note(text: str) -> None:
-    """Write a line to stderr."""
-    print(printable(text), file=sys.stderr)
-
-
-# The commands
-def _list(options: Any) -> None:
-    kinds = [options.kind] if options.kind else list(_LISTS)
-    with _connected(options) as client:
-        lists = {kind: _LISTS[kind][0](client) for kind in kinds}
-    if options.json:
-        _write(lists[options.kind] if options.kind else lists)
-        return
-    for kind, items in lists.items():
-        if not options.kind:
-            _write(f"{kind} ({len(items)})")
-        for item in items:
-            about = str(item.get("description") or item.get("title") or "").strip()
-            line = f"{_LISTS[kind][1](item)}  {about.partition(chr(10))[0]}".rstrip()
-            _write(line if options.kind else f"  {line}")
-            if options.schema and kind == "tools":
-                _write(item.get("inputSchema"))
-
-
-def _show_tool(tool: Json) -> str:
-    """A tool as a signature: forecast(city: string, days: integer = 3)."""
-    schema = object_or_empty(tool.get("inputSchema"))
-    required = schema.get("required") or []
-    parts = []
-    for name, member in object_or_empty(schema.get("properties")).items():
-        member = object_or_empty(member)
-        mark = "" if name in required or "default" in member else "?"
-        default = f" = {show(member['default'])}" if "default" in member else ""
-        parts.append(f"{name}{mark}: {_show_type(member)}{default}")
-    return f"{tool['name']}({', '.join(parts)})"
+# What tells of a schema what it takes, by the member that says it: the first that fits.
+_TYPE_WORDS: dict[str, Callable[[Any], Iterable[str]]] = {
+    "const": lambda value: [show(value)],
+    "enum": lambda values: map(show, _listed(values)),
+    "anyOf": lambda schemas: map(_show_type, _listed(schemas)),
+    "oneOf": lambda schemas: map(_show_type, _listed(schemas)),
+    "$ref": lambda ref: [str(ref).rpartition("/")[2]],
+    "items": lambda schema: [_show_items(_show_type(schema))],
+    "type": lambda kinds: map(str, _listed(kinds)),
+}
 
 
 def _show_type(schema: object) -> str:
     """A schema in a word or two."""
     members = object_or_empty(schema)
-    kinds = members.get("type", "any")
-    if "const" in members:
-        words = [show(members["const"])]
-    elif "enum" in members:
-        words = list(map(show, members["enum"]))
-    elif "anyOf" in members or "oneOf" in members:
-        words = list(map(_show_type, members.get("anyOf") or members["oneOf"]))
-    elif "$ref" in members:
-        words = [str(members["$ref"]).rpartition("/")[2]]
-    elif kinds == "array" and "items" in members:
-        inner = _show_type(members["items"])
-        words = [f"({inner})[]" if " | " in inner else f"{inner}[]"]
-    else:
-        words = list(map(str, kinds)) if isinstance(kinds, list) else [str(kinds)]
-    return " | ".join(words)
+    for name, words in _TYPE_WORDS.items():
+        if name in members:
+            return " | ".join(words(members[name]))
+    return "any"
 
 
-def _show_prompt(prompt: Json) -> str:
-    arguments = map(object_or_empty, prompt.get("arguments") or [])
-    marked = [
-        f"{each.get('name')}{'' if each.get('required') else '?'}" for each in arguments
-    ]
-    return f"{prompt['name']}({', '.join(marked)})"
-
-
-_LISTS: dict[str, tuple[Callable[[Client], list[Json]], Callable[[Json], str]]] = {
-    "tools": (Client.list_tools, _show_tool),
-    "resources": (Client.list_resources, lambda item: str(item.get("uri"))),
-    "templates": (
-        Client.list_resource_templates,
-        lambda item: str(item.get("uriTemplate")),
-    ),
-    "prompts": (Client.list_prompts, _show_prompt),
-}
-
-
-def _call(options: Any) -> None:
-    pairs = [_split_pair(each, "=", options.tool) for each in options.pairs]
-    given = _read_input(options.input)
-    with _connected(options) as client:
-        tools = {tool["name"]: tool for tool in client.list_tools()}
-        if options.tool not in tools:
-            told = suggest(options.tool, tools)
-            raise NotFound(f"tool {show(options.tool)}: unknown{told}")
-        schema = object_or_empty(tools[options.tool].get("inputSchema"))
-        coerced = {name: _coerce(name, text, schema) for name, text in pairs}
-        result = client.call_tool(options.tool, {**given, **coerced})
-    value = value_of(result)
-    texts, blobs = _split_content(result)
-    if "structuredContent" not in result:
-        value = "\n".join(texts)
-    if options.json:
-        _write(result)
-    elif value is not None and value != "":
-        _write(value, None if blobs else options.output)
-    stem, suffix = os.path.splitext(options.output or "")
-    for n, (data, mime_type) in enumerate(blobs):
-        if options.output:
-            _write(data, f"{stem}-{n + 1}{suffix}" if n else options.output)
-        elif not options.json:
-            _note(f"-o FILE writes what else there is: {mime_type}, {len(data)} bytes")
-
-
-def _split_content(result: Json) -> tuple[list[str], list[tuple[bytes, str]]]:
-    """What can be read of a result, and its bytes with their types."""
-    import base64
-
-    texts = []
-    blobs = []
-    for block in result["content"]:
-        holder = object_or_empty(block.get("resource")) or block
-        data = holder.get("blob", holder.get("data"))
-        if isinstance(data, str):
-            blobs.append((base64.b64decode(data), str(holder.get("mimeType"))))
-        else:
-            texts.append(str(holder.get("text") or json.dumps(block)))
-    return texts, blobs
-
-
-def _read_input(text: str) -> Json:
-    """What --input gives: an object in JSON, or - for stdin. Raises ValueError."""
-    if text == "-":
-        text = sys.stdin.read()
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"--input: not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"--input: expected an object, got {show(value)}")
-    return value
+def _show_items(kind: str) -> str:
+    return f"({kind})[]" if " | " in kind else f"{kind}[]"
 
 
 def _coerce(name: str, text: str, schema: Json) -> Any:
@@ -21398,174 +20992,20 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
     try:
         value = json.loads(text)
     except ValueError:
-        return text
-    if isinstance(value, str):
-        return text
-    # Of a wrong value, its own fault is to be told, not that it is text.
-    if not _takes_text(name, schema):
-        return value
-    return text if validate({name: value}, {**schema, "required": []}) else value
-
-
-def _takes_text(name: str, schema: Json) -> bool:
+        value = text
     member = object_or_empty(object_or_empty(schema.get("properties")).get(name))
-    return "string" in str(member.get("type", "string"))
+    # Of a wrong value, its own fault is to be told, not that it is text.
+    takes_text = "string" in str(member.get("type", "string"))
+    if takes_text and validate({name: value}, {**schema, "required": []}):
+        value = text
+    return text if isinstance(value, str) else value
 
 
-def _read(options: Any) -> None:
-    with _connected(options) as client:
-        read = client.read_resource if options.json else client.read
-        _write(read(options.uri), options.output)
+def _note(text: str) -> None:
+    """Write a line to stderr."""
+    print(printable(text), file=sys.stderr)
 
 
-def _prompt(options: Any) -> None:
-    pairs = dict(_split_pair(each, "=", options.prompt) for each in options.pairs)
-    with _connected(options) as client:
-        result = client.get_prompt(options.prompt, pairs)
-    if options.json:
-        _write(result)
-        return
-    for message in result["messages"]:
-        content = object_or_empty(message.get("content"))
-        text = content.get("text") or json.dumps(content, ensure_ascii=False)
-        _write(f"{message.get('role')}: {text}")
-
-
-def _inspect(options: Any) -> None:
-    import logging
-
-    heard: list[str] = []
-    hearer = logging.Handler(logging.WARNING)
-    hearer.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
-    logging.getLogger("mcp_lite").addHandler(hearer)
-    began = time.monotonic()
-    with _connected(options) as client:
-        connected = time.monotonic()
-        client.ping()
-        answered = time.monotonic()
-        lists = {kind: read(client) for kind, (read, _) in _LISTS.items()}
-        listed = time.monotonic()
-        era = "modern" if client.protocol_version >= FIRST_MODERN else "legacy"
-        report: Json = {
-            "server": client.server_info,
-            "revision": f"{client.protocol_version} ({era})",
-            "capabilities": client.server_capabilities,
-            "instructions": client.instructions,
-            "offers": {kind: len(items) for kind, items in lists.items()},
-            "milliseconds": {
-                "to connect": round((connected - began) * 1000),
-                "to answer a ping": round((answered - connected) * 1000),
-                "to list everything": round((listed - answered) * 1000),
-            },
-        }
-    client._log.flush(TIDY_SECONDS)
-    report["odd"] = heard + list(_oddities(lists["tools"], connected - began))
-    if options.json:
-        _write(report)
-        return
-    for title, value in report.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{name}: {show(each)}" for name, each in value.items())
-        elif isinstance(value, list):
-            value = "\n".join(value)
-        lines = str(value or "none").split("\n")
-        _write(f"{title:14}" + f"\n{'':14}".join(lines))
-
-
-def _oddities(tools: list[Json], seconds: float) -> Iterator[str]:
-    """What a server's author may want to know."""
-    if seconds > SLOW_START:
-        yield f"it takes {seconds:.1f} s to start"
-    for tool in tools:
-        name = str(tool["name"])
-        if not 0 < len(name) <= 128 or _NOT_IN_NAMES.search(name):
-            yield f"tool {show(name)}: names have 1 to 128 of A-Z a-z 0-9 _ - ."
-        if not tool.get("description"):
-            yield f"tool {name}: no description for the model"
-        for member in ("inputSchema", "outputSchema"):
-            try:
-                validate({}, tool.get(member, {}))
-            except (TypeError, ValueError) as error:
-                yield f"tool {name}: {member}: {error}"
-
-
-def _serve(run: Callable[..., Any], options: Any) -> None:
-    if options.http:
-        run("http", host=options.host, port=options.port, path=options.path)
-    else:
-        run()
-
-
-def _run(options: Any) -> None:
-    """Load a file; where it would run its server, or at its end, run that as told."""
-    os.environ.update(_split_pair(each, "=", "-e") for each in options.env)
-    if options.trace:
-        os.environ["MCP_LITE_TRACE"] = "1" if options.trace is True else options.trace
-    path, _, name = options.file.rpartition(":")
-    if not (name.isidentifier() and os.path.exists(path)):
-        path = options.file
-        name = ""
-    if not os.path.isfile(path):
-        raise ValueError(f"FILE: {show(path)}: there is no such Python file")
-    with open(path, "rb") as file:
-        code = compile(file.read(), path, "exec")
-    # It is a module as any other, for dataclasses and hints to be found.
-    module = type(sys)("served")
-    module.__file__ = path
-    sys.modules["served"] = module
-    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
-    sys.argv = [path]
-    served: list[Server] = []
-    run = Server.run
-
-    def serve(server: Server, *_: object, **__: object) -> None:
-        if served or (name and server is not vars(module).get(name)):
-            return
-        served.append(server)
-        sys.stdout = sys.__stdout__
-        _serve(partial(run, server), options)
-
-    # What it prints meanwhile is not for the wire.
-    sys.stdout = sys.stderr
-    Server.run = serve  # type: ignore[assignment, method-assign]
-    try:
-        exec(code, vars(module))
-        for each in [vars(module).get(name)] if name else list(vars(module).values()):
-            if isinstance(each, Server):
-                serve(each)
-        if not served:
-            raise ValueError(f"FILE: there is no Server in {options.file}")
-    finally:
-        sys.stdout = sys.__stdout__
-        Server.run = run  # type: ignore[method-assign]
-
-
-def _bridge(options: Any) -> None:
-    bridge = Bridge(allow=options.allow, deny=options.deny, **_client_options(options))
-    try:
-        _serve(bridge.server.run, options)
-    finally:
-        bridge.close()
-
-
-def _login(options: Any) -> None:
-    import webbrowser
-
-    redirect = None
-    try:
-        webbrowser.get()
-    except webbrowser.Error:
-        redirect = _Terminal(options).visit
-    OAuth(store=_TOKENS, redirect=redirect).login(options.url)
-    _note(f"logged in; the tokens are in {_TOKENS}")
-
-
-def _logout(options: Any) -> None:
-    OAuth(store=_TOKENS).logout(options.url)
-    _note("logged out")
-
-
-# Between a server and who sits at the terminal
 class _Terminal:
     """Shows progress and logs on stderr, and asks the user what a server wants to know.
 
@@ -21685,12 +21125,568 @@ class _Terminal:
         return line.decode("utf-8", "replace").strip()
 
 
+###############################################################################
+# 40. Command line ############################################################
+###############################################################################
+# `python3 mcp_lite.py COMMAND ...`: servers tried out, and served, from a terminal. The
+# result alone goes to stdout; all else, what fails too, to stderr. Made of public parts.
+_PROGRAM = "python3 mcp_lite.py"
+
+# What a command ends with, by what it raises: the first that fits.
+_EXIT_CODES = (
+    (AuthorizationError, 3),
+    (ConnectionError, 4),
+    (KeyboardInterrupt, 130),  # as a shell has it for Ctrl-C
+    ((ToolError, McpError, Timeout), 5),
+    (Exception, 1),
+)
+
+# Where a NAME is looked up without --config.
+_CONFIG_FILES = (
+    "mcp.json",
+    ".mcp.json",
+    ".vscode/mcp.json",
+    ".cursor/mcp.json",
+    "~/.cursor/mcp.json",
+    "~/.config/Claude/claude_desktop_config.json",
+    "~/Library/Application Support/Claude/claude_desktop_config.json",
+    "~/AppData/Roaming/Claude/claude_desktop_config.json",
+)
+_TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps them
+SLOW_START = 2.0  # seconds: beyond, `inspect` calls it odd
+
+_Command = namedtuple("_Command", "action arguments summary example")
+
+
+def _argument(*names: str, **options: Any) -> tuple[tuple[str, ...], Json]:
+    return names, options
+
+
+_TARGET = _argument("target", metavar="TARGET", help="see below")
+_OUTPUT = _argument(
+    "-o", "--output", metavar="FILE", help="write the result, or what is no text, there"
+)
+_PAIRS = _argument(
+    "pairs", nargs="*", metavar="key=value", help="arguments; what is no text as JSON"
+)
+
+# Where `run` and `bridge` serve.
+_SERVING = (
+    _argument("--http", action="store_true", help="at a URL, not on stdio"),
+    _argument("--host", default="127.0.0.1"),
+    _argument("--port", type=int, default=8000),
+    _argument("--path", default="/mcp"),
+)
+
+# What every command that reaches a server takes.
+_COMMON = (
+    _argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="K:V",
+        help="of each HTTP request; may be given several times",
+    ),
+    _argument("--token-file", metavar="FILE", help="with a bearer token for a URL"),
+    _argument(
+        "-e",
+        "--env",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="a variable of the server's environment; several times",
+    ),
+    _argument("--cwd", metavar="FOLDER", help="where a command as TARGET runs"),
+    _argument("--config", metavar="FILE", help="where TARGET is the name of a server"),
+    _argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds for an answer, 60 by default; progress starts them again",
+    ),
+    _argument(
+        "--protocol",
+        default="auto",
+        metavar="REVISION",
+        help=f"{OLDEST} to {FIRST_MODERN}; by default the newest that both know",
+    ),
+    _argument("--json", action="store_true", help="the result, or failure, as JSON"),
+    _argument(
+        "--trace",
+        nargs="?",
+        const=True,
+        metavar="explain|json|FILE",
+        help="show all messages; with what each is for; raw; or append them to FILE",
+    ),
+    _argument("--yes", action="store_true", help="answer questions by their defaults"),
+    _argument(
+        "--quiet",
+        action="store_true",
+        help="no log, no progress, nothing of what the server writes to stderr",
+    ),
+)
+_TARGET_HELP = f"""
+TARGET: a URL; a script; a command line in quotes; or the name of a server in a config
+file. With `-- command arguments ...` at the end, leave it out:
+    {_PROGRAM} list -- npx -y @modelcontextprotocol/server-everything
+Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the tool failed; 130 Ctrl-C.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command, as `python3 mcp_lite.py` does. Returns its exit code."""
+    # A file that is served imports the same module.
+    sys.modules.setdefault("mcp_lite", sys.modules[__name__])
+    arguments = sys.argv[1:] if argv is None else argv
+    is_json = "--json" in itertools.takewhile(lambda each: each != "--", arguments)
+    try:
+        options = _parse_arguments(arguments)
+        told = None if options is None else COMMANDS[options.command].action(options)
+        if told is not None:
+            _write(options, *told)
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+        text = str(error) or type(error).__name__
+        if isinstance(error, AuthorizationError) and arguments[0] != "login":
+            text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
+        line = f"mcp_lite: {printable(text)}"
+        if is_json:
+            code = getattr(error, "code", None)
+            told = {"message": text, "code": code, "exit": exit_code}
+            line = json.dumps({"error": told})
+        print(line, file=sys.stderr)
+        return exit_code
+
+
+def _overview() -> str:
+    commands = [
+        f"  {name:8}{command.summary}\n          {command.example}"
+        for name, command in COMMANDS.items()
+    ]
+    return "\n".join(
+        [
+            f"usage: {_PROGRAM} COMMAND ...\n\nMCP servers, tried out and served.\n",
+            *commands,
+            f"{_TARGET_HELP}\n{_PROGRAM} COMMAND --help says more.",
+        ]
+    )
+
+
+def _parse_arguments(arguments: list[str]) -> Any:
+    """What is to be done; None when it was only asked for help. Raises ValueError."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> Any:
+            raise ValueError(f"{message} ({self.prog} --help says more)")
+
+    if not arguments or arguments[0] in ("-h", "--help", "help", "--version"):
+        print(__version__ if "--version" in arguments else _overview())
+        return None
+    name = arguments[0]
+    if name not in COMMANDS:
+        raise ValueError(f"no command is named {show(name)}{suggest(name, COMMANDS)}")
+
+    cut = [*arguments, "--"].index("--")
+    words = arguments[cut + 1 :]
+    command = COMMANDS[name]
+    parser = Parser(
+        prog=f"{_PROGRAM} {name}",
+        description=command.summary,
+        epilog=f"example:\n  {command.example}\n{_TARGET_HELP}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for names, options in (*command.arguments, *_COMMON):
+        if words and names == ("target",):
+            continue
+        parser.add_argument(*names, **options)
+    parser.set_defaults(command=name, output=None)
+    try:
+        parsed = parser.parse_intermixed_args(arguments[1:cut])
+    except SystemExit:
+        # --help was all that it was asked for.
+        return None
+    if words:
+        parsed.target = words
+    return parsed
+
+
+# Reaching the server
+@contextmanager
+def _connected(options: Any) -> Iterator[Client]:
+    """The client that the options describe, connected."""
+    terminal = _Terminal(options)
+    client = Client(
+        **_client_options(options),
+        on_elicit=terminal.answer,
+        on_progress=terminal.show_progress,
+        on_log=terminal.show_log,
+    )
+    try:
+        client.connect()
+    except (Timeout, McpError) as error:
+        # What cannot be agreed with is as good as not there.
+        raise ConnectionClosed(str(error)) from None
+    try:
+        if "logging" in client.server_capabilities and not options.quiet:
+            client.set_log_level("info")
+        yield client
+    finally:
+        terminal.end_progress()
+        client.close()
+
+
+def _client_options(options: Any) -> Json:
+    """How to reach the server, as Client has it."""
+    target = _find_target(options.target, options.config)
+    headers = dict(_split_pair(each, ":", "--header") for each in options.header)
+    if options.token_file is not None:
+        with open(options.token_file, encoding="utf-8") as file:
+            headers["Authorization"] = f"Bearer {file.read().strip()}"
+    given = [*headers, *object_or_empty(object_or_empty(target).get("headers"))]
+    auth = None
+    is_stored = os.path.exists(os.path.expanduser(_TOKENS))
+    if is_stored and "authorization" not in map(str.lower, given):
+        # No browser opens in the midst of a command.
+        auth = OAuth(store=_TOKENS, may_log_in=False)
+    if options.quiet:
+        import logging
+
+        logging.lastResort = logging.NullHandler()
+    return {
+        **({"stderr": None} if options.quiet else {}),
+        "target": target,
+        "timeout": options.timeout,
+        "headers": {name: value.strip() for name, value in headers.items()},
+        "env": dict(_split_pair(each, "=", "-e") for each in options.env),
+        "cwd": options.cwd,
+        "version": options.protocol,
+        "auth": auth,
+        "trace": options.trace,
+        "name": "mcp_lite command line",
+    }
+
+
+def _find_target(target: Any, config_file: str | None) -> Any:
+    """What TARGET means: see _TARGET_HELP. Raises ValueError."""
+    if not isinstance(target, str):
+        return target
+    is_path = os.path.isfile(target) or target.endswith(".py")
+    if "://" in target or " " in target or (is_path and config_file is None):
+        return target
+    files = [config_file or ""]
+    if config_file is None:
+        files = list(filter(os.path.exists, map(os.path.expanduser, _CONFIG_FILES)))
+    names: list[str] = []
+    for path in files:
+        config = load_config(path)
+        names += [*config, *config.errors]
+        if target in names:
+            return config[target]
+
+    import shutil
+
+    if config_file is None and shutil.which(target):
+        return target
+    raise ValueError(
+        f"TARGET: {show(target)} is no URL, script or command, nor a server in "
+        f"{', '.join(files) or 'any config file'}{suggest(target, names)}"
+    )
+
+
+def _split_pair(text: str, separator: str, place: str) -> tuple[str, str]:
+    name, found, value = text.partition(separator)
+    if not found or not name:
+        # No value is shown: it may be a secret.
+        raise ValueError(f"{place}: expected NAME{separator}VALUE, got {show(name)}")
+    return name, value
+
+
+# What comes out
+def _write(options: Any, result: object, shown: object) -> None:
+    """Write what a command returns: the result as on the wire, with --json, else what
+    is shown of it. Texts and bytes go as they are, all else as JSON; to a terminal, so
+    that nothing can command it. Raises OSError, ValueError.
+    """
+    value = result if options.json else shown
+    if not isinstance(value, (str, bytes)):
+        value = json.dumps(value, indent=2, ensure_ascii=False)
+    if options.output is not None:
+        _write_file(options.output, value)
+        return
+    is_seen = sys.stdout.isatty()
+    if isinstance(value, bytes) and is_seen:
+        raise ValueError(f"{len(value)} bytes that are no text: -o FILE writes them")
+    if isinstance(value, str) and value:
+        text = printable(value, keep_lines=True) if is_seen else value
+        # Whatever the terminal cannot show is no reason to fail.
+        value = f"{text}\n".encode(sys.stdout.encoding, "backslashreplace")
+    try:
+        sys.stdout.buffer.write(value or b"")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough, as `head` has; at the exit, nothing is left to fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_file(path: str, value: str | bytes) -> None:
+    data = value if isinstance(value, bytes) else value.encode("utf-8", "replace")
+    with open(path, "wb") as file:
+        file.write(data)
+    _note(f"wrote {path}, {len(data)} bytes")
+
+
+def _content_of(block: object) -> Json:
+    """What has the text, or data, of a block."""
+    content = object_or_empty(block)
+    return object_or_empty(content.get("resource")) or content
+
+
+def _text_of(content: Json) -> str:
+    return str(content.get("text") or json.dumps(content, ensure_ascii=False))
+
+
+# The commands. Those that reach a server return its result, and what is shown of it.
+def _list(options: Any) -> tuple[object, object]:
+    kinds = [options.kind] if options.kind else list(_LISTED)
+    with _connected(options) as client:
+        lists = {kind: _LISTED[kind][1](client) for kind in kinds}
+    lines = []
+    for kind, items in lists.items():
+        shown = [_show_offer(kind, item, options.schema) for item in items]
+        if options.kind:
+            return items, "\n".join(shown)
+        lines += [f"{kind} ({len(items)})", *(f"  {each}" for each in shown)]
+    return lists, "\n".join(lines)
+
+
+def _show_offer(kind: str, item: Json, with_schema: bool) -> str:
+    """A line about it: forecast(city: string, days: integer = 3)  The forecast."""
+    name, _ = _LISTED[kind]
+    about = str(item.get("description") or item.get("title") or "").strip()
+    signature = _show_parameters(item) if name == "name" else ""
+    told = f"{item.get(name)}{signature}  {about.partition(chr(10))[0]}".rstrip()
+    if with_schema and kind == "tools":
+        told += "\n" + json.dumps(item.get("inputSchema"), indent=2, ensure_ascii=False)
+    return told
+
+
+def _show_parameters(item: Json) -> str:
+    """Those of a tool, by its schema, or of a prompt; with ? what may be left out."""
+    schema = object_or_empty(item.get("inputSchema"))
+    required = schema.get("required") or []
+    shown = []
+    for name, each in object_or_empty(schema.get("properties")).items():
+        member = object_or_empty(each)
+        default = f" = {show(member['default'])}" if "default" in member else ""
+        mark = "" if default or name in required else "?"
+        shown.append(f"{name}{mark}: {_show_type(member)}{default}")
+    for argument in map(object_or_empty, item.get("arguments") or []):
+        shown.append(f"{argument.get('name')}{'' if argument.get('required') else '?'}")
+    return f"({', '.join(shown)})"
+
+
+def _call(options: Any) -> tuple[object, object]:
+    import base64
+
+    pairs = [_split_pair(each, "=", options.tool) for each in options.pairs]
+    given = _read_input(options.input)
+    with _connected(options) as client:
+        tools = {tool["name"]: tool for tool in client.list_tools()}
+        schema = object_or_empty(tools.get(options.tool, {}).get("inputSchema"))
+        given.update((name, _coerce(name, text, schema)) for name, text in pairs)
+        result = client.call_tool(options.tool, given)
+    value = value_of(result)
+    contents = list(map(_content_of, result["content"]))
+    blobs = [each for each in contents if "blob" in each or "data" in each]
+    texts = [_text_of(each) for each in contents if each not in blobs]
+    stem, suffix = os.path.splitext(options.output or "")
+    for n, blob in enumerate(blobs):
+        data = base64.b64decode(blob.get("blob") or blob["data"])
+        if options.output:
+            _write_file(f"{stem}-{n + 1}{suffix}" if n else options.output, data)
+        elif not options.json:
+            kind = blob.get("mimeType")
+            _note(f"-o FILE writes what else there is: {kind}, {len(data)} bytes")
+    if blobs:
+        # The file is theirs.
+        options.output = None
+    return result, value if "structuredContent" in result else "\n".join(texts)
+
+
+def _read_input(text: str) -> Json:
+    """What --input gives: an object in JSON, or - for stdin. Raises ValueError."""
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--input: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"--input: expected an object, got {show(value)}")
+    return value
+
+
+def _read(options: Any) -> tuple[object, object]:
+    with _connected(options) as client:
+        read = client.read_resource if options.json else client.read
+        value = read(options.uri)
+    return value, value
+
+
+def _prompt(options: Any) -> tuple[object, object]:
+    pairs = dict(_split_pair(each, "=", options.prompt) for each in options.pairs)
+    with _connected(options) as client:
+        result = client.get_prompt(options.prompt, pairs)
+    lines = [
+        f"{message.get('role')}: {_text_of(_content_of(message.get('content')))}"
+        for message in result["messages"]
+    ]
+    return result, "\n".join(lines)
+
+
+def _inspect(options: Any) -> tuple[object, object]:
+    import logging
+
+    heard: list[str] = []
+    hearer = logging.Handler(logging.WARNING)
+    hearer.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("mcp_lite").addHandler(hearer)
+    clock = [time.monotonic()]
+    with _connected(options) as client:
+        clock.append(time.monotonic())
+        client.ping()
+        clock.append(time.monotonic())
+        lists = {kind: read(client) for kind, (_, read) in _LISTED.items()}
+        clock.append(time.monotonic())
+        era = "modern" if client.protocol_version >= FIRST_MODERN else "legacy"
+        seconds = [then - before for before, then in zip(clock, clock[1:])]
+        report: Json = {
+            "server": client.server_info,
+            "revision": f"{client.protocol_version} ({era})",
+            "capabilities": client.server_capabilities,
+            "instructions": client.instructions,
+            "offers": {kind: len(items) for kind, items in lists.items()},
+            "milliseconds": {
+                "to connect": round(seconds[0] * 1000),
+                "to answer a ping": round(seconds[1] * 1000),
+                "to list everything": round(seconds[2] * 1000),
+            },
+        }
+    client._log.flush(TIDY_SECONDS)
+    report["odd"] = heard + list(_oddities(lists["tools"], seconds[0]))
+    return report, "\n".join(itertools.starmap(_show_section, report.items()))
+
+
+def _show_section(title: str, value: Any) -> str:
+    """A part of the report: its title, and beside that what there is to say."""
+    if isinstance(value, dict):
+        value = ", ".join(f"{name}: {show(each)}" for name, each in value.items())
+    elif isinstance(value, list):
+        value = "\n".join(value)
+    return f"{title:14}" + str(value or "none").replace("\n", f"\n{'':14}")
+
+
+def _oddities(tools: list[Json], seconds: float) -> Iterator[str]:
+    """What a server's author may want to know."""
+    if seconds > SLOW_START:
+        yield f"it takes {seconds:.1f} s to start"
+    for tool in tools:
+        name = str(tool["name"])
+        if not 0 < len(name) <= 128 or _NOT_IN_NAMES.search(name):
+            yield f"tool {show(name)}: names have 1 to 128 of A-Z a-z 0-9 _ - ."
+        if not tool.get("description"):
+            yield f"tool {name}: no description for the model"
+        for member in ("inputSchema", "outputSchema"):
+            try:
+                validate({}, tool.get(member, {}))
+            except (TypeError, ValueError) as error:
+                yield f"tool {name}: {member}: {error}"
+
+
+def _serve(run: Callable[..., Any], options: Any) -> None:
+    if options.http:
+        run("http", host=options.host, port=options.port, path=options.path)
+    else:
+        run()
+
+
+def _run(options: Any) -> None:
+    """Load a file; where it would run its server, or at its end, run that as told."""
+    os.environ.update(_split_pair(each, "=", "-e") for each in options.env)
+    if options.trace:
+        os.environ["MCP_LITE_TRACE"] = "1" if options.trace is True else options.trace
+    path, _, name = options.file.rpartition(":")
+    if not (name.isidentifier() and os.path.exists(path)):
+        path = options.file
+        name = ""
+    with open(path, "rb") as file:
+        code = compile(file.read(), path, "exec")
+    # It is a module as any other, for dataclasses and hints to be found.
+    module = type(sys)("served")
+    module.__file__ = path
+    sys.modules["served"] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.argv = [path]
+    served: list[Server] = []
+    run = Server.run
+
+    def serve(server: Server, *_: object, **__: object) -> None:
+        if served or (name and server is not vars(module).get(name)):
+            return
+        served.append(server)
+        sys.stdout = sys.__stdout__
+        _serve(partial(run, server), options)
+
+    # What it prints meanwhile is not for the wire.
+    sys.stdout = sys.stderr
+    Server.run = serve  # type: ignore[assignment, method-assign]
+    try:
+        exec(code, vars(module))
+        for each in [vars(module).get(name)] if name else list(vars(module).values()):
+            if isinstance(each, Server):
+                serve(each)
+        if not served:
+            raise ValueError(f"FILE: there is no Server in {options.file}")
+    finally:
+        sys.stdout = sys.__stdout__
+        Server.run = run  # type: ignore[method-assign]
+
+
+def _bridge(options: Any) -> None:
+    bridge = Bridge(allow=options.allow, deny=options.deny, **_client_options(options))
+    try:
+        _serve(bridge.server.run, options)
+    finally:
+        bridge.close()
+
+
+def _login(options: Any) -> None:
+    import webbrowser
+
+    redirect = None
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        redirect = _Terminal(options).visit
+    OAuth(store=_TOKENS, redirect=redirect).login(options.url)
+    _note(f"logged in; the tokens are in {_TOKENS}")
+
+
+def _logout(options: Any) -> None:
+    OAuth(store=_TOKENS).logout(options.url)
+    _note("logged out")
+
+
 COMMANDS = {
     "list": _Command(
         _list,
         (
             _TARGET,
-            _argument("kind", nargs="?", choices=list(_LISTS), help="this alone"),
+            _argument("kind", nargs="?", choices=list(_LISTED), help="this alone"),
             _argument("--schema", action="store_true", help="tools' schemas, too"),
         ),
         "what a server offers, a line each",

@@ -19570,10 +19570,10 @@ server.run()
             (["list", "http://127.0.0.1:9/mcp"], 4, "127.0.0.1:9"),
             (["list", "--", sys.executable, "-c", "1/0"], 4, "ZeroDivisionError"),
             (["list", "SERVER", "--protocol", "2024-11-06"], 1, "version: expected"),
-            (["call", "SERVER", "nosuch"], 5, 'tool "nosuch": unknown'),
+            (["call", "SERVER", "nosuch"], 5, "Unknown tool: nosuch"),
             (["call", "SERVER", "fail", "why=no\n\x1bway"], 5, r"no\n\x1bway"),
             (["call", "SERVER", "forecast"], 5, "city: required"),
-            (["run", "nofile.py"], 1, '"nofile.py": there is no such Python file'),
+            (["run", "nofile.py"], 1, "No such file or directory: 'nofile.py'"),
             (["call", "SERVER", "stay", "--timeout", "1"], 5, "no answer within 1"),
         ],
     )
@@ -19804,7 +19804,7 @@ server.run()
             process.send_signal(signal.SIGINT)
             told, rest = process.communicate(timeout=SECONDS)
         assert (process.returncode, told) == (130, b"")
-        assert rest.splitlines()[-1] == b"mcp_lite: interrupted"
+        assert rest.splitlines()[-1] == b"mcp_lite: KeyboardInterrupt"
         assert b"cancelled" in rest
 
     def test_run(self, script, tmp_path):
