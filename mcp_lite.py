@@ -7333,8 +7333,8 @@ class Connection:
         self._outbox = outbox or Outbox(self._lock)
         # Who waits, the oldest first.
         self._waiters: dict[Waiter, None] = {}
-        # The threads whose callbacks answer questions.
-        self.answerers: set[int] = set()
+        # The threads whose callbacks answer questions, and what brought these.
+        self.answerers: dict[int, Request | Waiter | None] = {}
 
     @property
     def errands(self) -> Errands:
@@ -7993,17 +7993,20 @@ class Connection:
 # needs, what a form may be, which answers will do, as both sides check them. And the
 # way of the answers in the modern era: requestState, sealed for one caller's request.
 @contextmanager
-def answering(connection: Connection) -> Iterator[None]:
+def answering(
+    connection: Connection, asked_in: Request | Waiter | None = None
+) -> Iterator[None]:
     """Inside, this thread answers a question of the peer's.
 
-    The time of a call that another thread waits for starts anew if it ends meanwhile.
+    It has come in a request; or, from a modern server, in the result of a call. The
+    time of a call that another thread waits for starts anew if it ends meanwhile.
     """
     thread = threading.get_ident()
-    connection.answerers.add(thread)
+    connection.answerers[thread] = asked_in
     try:
         yield
     finally:
-        connection.answerers.discard(thread)
+        connection.answerers.pop(thread, None)
 
 
 def needed_capability(
@@ -8651,6 +8654,8 @@ class Context:
     # brought, until one of them is taken.
     _fresh: frozenset[str] = frozenset()
     _unused_states: list[SealedState] = []
+    # The question that it hands on, if it does: what it asks ends with that, too.
+    _asks_for: Request | None = None
 
     def __init__(
         self, connection: Connection, request: Request, signer: Signer
@@ -8779,14 +8784,19 @@ class Context:
 
         Raises Cancelled if that was before.
         """
-        cancel_inboxes = self._request.cancel_inboxes
-        cancel_inboxes += inboxes
+        requests = [self._request]
+        if self._asks_for is not None:
+            requests.append(self._asks_for)
+        for request in requests:
+            request.cancel_inboxes += inboxes
         try:
-            self.check_cancelled()
+            if any(request.cancelled for request in requests):
+                raise Cancelled("the request was cancelled")
             yield
         finally:
-            for inbox in inboxes:
-                cancel_inboxes.remove(inbox)
+            for request in requests:
+                for inbox in inboxes:
+                    request.cancel_inboxes.remove(inbox)
 
     def close_stream(self, retry_ms: int | None = None) -> None:
         """End the stream of the answer, in a legacy HTTP session: the client returns.
@@ -18727,7 +18737,7 @@ class ClientEndpoint(Endpoint):
             is_over = calls and not any(map(connection.is_open, calls))
             if is_over and request.row.asks_user:
                 raise InvalidRequest(f"{request.method}: the call is over")
-            answer = self._answer(connection, request.method, request.params)
+            answer = self._answer(connection, request.method, request.params, request)
             message = result_message(request.id, answer)
         except McpError as error:
             message = error_message(request.id, error)
@@ -18757,10 +18767,16 @@ class ClientEndpoint(Endpoint):
                 raise Cancelled("the call is over")
             method = str(question.get("method"))
             params = object_or_empty(question.get("params"))
-            answers[key] = self._answer(connection, method, params)
+            answers[key] = self._answer(connection, method, params, waiter)
         return answers
 
-    def _answer(self, connection: Connection, method: str, params: Json) -> Json:
+    def _answer(
+        self,
+        connection: Connection,
+        method: str,
+        params: Json,
+        asked_in: Request | Waiter,
+    ) -> Json:
         """What a callback answers, checked. Raises McpError, whatever has failed."""
         row = method_row(method)
         if row.kind != "request" or row.sender != "server":
@@ -18768,7 +18784,7 @@ class ClientEndpoint(Endpoint):
         version = connection.protocol.version
         self._check_asked(row, params, version)
         try:
-            with answering(connection):
+            with answering(connection, asked_in):
                 answer: Json = getattr(self, row.handler)(params)
             return check_given_answer(method, params, answer, version)
         except McpError:
@@ -20647,8 +20663,10 @@ class _Relay:
         self._relays = relays
         self._events: SimpleQueue[Callable[[Context], Any]] = SimpleQueue()
         self._due: Callable[[Context], Any] | None = None
-        # Where questions wait for their answers; and how many there were.
-        self._inboxes: list[SimpleQueue[Any]] = []
+        # What questions have come in, each.
+        self._asked_in: list[object] = []
+        # Set as soon as `_call` is.
+        self._has_begun = threading.Event()
 
     def start(self, client: Client, method: str, params: Json) -> None:
         """Send it. A thread of its own waits for what it comes to."""
@@ -20661,6 +20679,8 @@ class _Relay:
         except BaseException:
             self._relays.remove(self)
             raise
+        finally:
+            self._has_begun.set()
 
     def cancel(self) -> None:
         """Tell the other server that nobody waits for it any more."""
@@ -20674,8 +20694,10 @@ class _Relay:
         self._relays.remove(self)
         # Asked again, it returns or raises the same.
         self._events.put(lambda ctx: self._call.result())
-        for inbox in self._inboxes:
-            inbox.put(Cancelled("the call is over"))
+        # With no other call, there is none that can have asked.
+        for question in [] if self._relays else self._asked_in:
+            if isinstance(question, Request):
+                self._call._connection.cut_short(question)
 
     def follow(self, ctx: Context) -> Json:
         """Do what its events ask for. Returns the result, or raises what the call did,
@@ -20697,23 +20719,39 @@ class _Relay:
         """Pass on a log message."""
         self._events.put(lambda ctx: ctx.log(*told))
 
-    def ask(self, method: str, params: Json) -> Any:
-        """Have our client asked. Blocks for the answer; raises why there is none."""
-        inbox: SimpleQueue[Any] = SimpleQueue()
-        self._inboxes.append(inbox)
-        key = f"bridge-{len(self._inboxes)}"
+    def has_asked(self, asked_in: object) -> bool:
+        """Whether a question that came in this is of this call: of a modern server."""
+        return self._has_begun.wait(TIDY_SECONDS) and self._call._waiter is asked_in
+
+    def ask(self, method: str, params: Json, asked_in: object) -> Any:
+        """Have our client asked what came in this. Blocks for the answer; raises why
+        there is none."""
+        inbox: SimpleQueue[tuple[str, Any]] = SimpleQueue()
+        self._asked_in.append(asked_in)
+        key = f"bridge-{len(self._asked_in)}"
+        request = asked_in if isinstance(asked_in, Request) else None
+        if request is not None:
+            # A legacy server may withdraw its question.
+            request.cancel_inboxes.append(inbox)
 
         def put_answer(ctx: Context) -> None:
+            ctx._asks_for = request
             try:
-                inbox.put(ctx.ask({key: (method, params)})[key])
+                inbox.put(("answered", ctx.ask({key: (method, params)})[key]))
+            except Cancelled:
+                inbox.put(("cancelled", None))
             except Exception as error:
-                inbox.put(error)
+                inbox.put(("failed", error))
 
         self._events.put(put_answer)
-        if self not in self._relays:
-            inbox.put(Cancelled("the call is over"))
-        answer = get_within(inbox, None)
-        if isinstance(answer, Exception):
+        outcome: tuple[str, Any] = ("cancelled", None)
+        if self in self._relays:
+            with suppress(Empty):
+                outcome = get_within(inbox, STATE_SECONDS)
+        kind, answer = outcome
+        if kind == "cancelled":
+            raise RequestCancelled(f"{method}: nobody waits for the answer any more")
+        if kind == "failed":
             raise answer
         return answer
 
@@ -20819,15 +20857,25 @@ class Bridge:
 
     def _prepare(self, declared: frozenset[str]) -> tuple[Client, list[_Relay]]:
         relays: list[_Relay] = []
-        ask: Json = {}
-        for option, method in map(_ASKED_BY.__getitem__, declared):
-            ask[option] = partial(_ask_latest, relays, method)
-        if "roots" in ask:
-            ask["roots"] = lambda: _ask_latest(relays, "roots/list", {})["roots"]
+
+        def ask(method: str, params: Json) -> Any:
+            connection = client._connection
+            assert connection is not None
+            asked_in = connection.answerers[threading.get_ident()]
+            asking = [each for each in list(relays) if each.has_asked(asked_in)]
+            for relay in (asking or relays)[-1:]:
+                return relay.ask(method, params, asked_in)
+            raise InvalidRequest(f"{method}: no call is at work that could ask")
+
+        callbacks: Json = {
+            _ASKED_BY[name][0]: partial(ask, _ASKED_BY[name][1]) for name in declared
+        }
+        if "roots" in callbacks:
+            callbacks["roots"] = lambda: ask("roots/list", {})["roots"]
         client = self._make_client(
             on_log=partial(_log_latest, relays),
             on_notification=self._tell_change,
-            **ask,
+            **callbacks,
         )
         return client, relays
 
@@ -20847,6 +20895,9 @@ class Bridge:
         self.server._endpoint._info = client.server_info
         self.server.instructions = client.instructions
         self.server._registry.capabilities = {"logging": {}, **capabilities}
+        if not has_capability(capabilities, RESOURCE_UPDATE.capability):
+            # Our own refuses that, or leaves it out of its acknowledgement.
+            return
         uris = object_or_empty(params.get("notifications")).get("resourceSubscriptions")
         for uri in [params["uri"]] if "uri" in params else uris or []:
             client.subscribe(uri)
@@ -20932,13 +20983,6 @@ class Bridge:
         relay = self._take(key)
         if relay is not None:
             relay.cancel()
-
-
-def _ask_latest(relays: list[_Relay], method: str, params: Json) -> Any:
-    """Have the call that began last ask its client. Blocks for the answer."""
-    for relay in relays[-1:]:
-        return relay.ask(method, params)
-    raise InvalidRequest(f"{method}: no call is at work that could ask")
 
 
 def _log_latest(relays: list[_Relay], *told: Any) -> None:

@@ -19185,8 +19185,87 @@ class TestBridge:
             with pytest.raises(McpError, match="requestState"):
                 call.result()
 
+    @pytest.mark.parametrize("is_told", [True, False])
+    def test_a_question_that_is_withdrawn(self, is_told):
+        """A legacy server asks, and then wants no answer: so does the bridge."""
+        asked = threading.Event()
+
+        def call(message, read, write):
+            question = {"message": "?", "requestedSchema": self.FORM}
+            write(request("elicitation/create", question, "q"))
+            assert asked.wait(SECONDS)
+            if is_told:
+                params = {"requestId": "q"}
+                write(call_of("notifications/cancelled", params))
+            return {"content": []}
+
+        def call_of(method, params):
+            return {"jsonrpc": "2.0", "method": method, "params": params}
+
+        with fake_server(legacy_server(tools_call=call)) as target:
+            bridge = mcp_lite.Bridge(target, version="2025-11-25")
+            with contextlib.closing(bridge), LocalWire(bridge.server) as wire:
+                wire.open(capabilities={"elicitation": {}})
+                question = wire.ask("tools/call", {"name": "x"})
+                assert question["method"] == "elicitation/create"
+                asked.set()
+                # What one thread writes, another one's result may overtake.
+                told = {each.get("method"): each for each in (wire.read(), wire.read())}
+                assert told[None] == {**told[None], "id": 1, "result": {"content": []}}
+                withdrawn = told["notifications/cancelled"]["params"]
+                assert withdrawn["requestId"] == question["id"]
+
+    @pytest.mark.parametrize("ours", ["2025-11-25", MODERN])
+    def test_whose_question_it_is(self, ours):
+        """Of several calls, that one asks whose result is a modern server's question;
+        it has its answer after the others have ended."""
+        far = Server("far")
+        go = threading.Event()
+        begun = queue.Queue()
+
+        @far.tool
+        def first(ctx: Context) -> str:
+            begun.put("first")
+            assert go.wait(SECONDS)
+            return ctx.elicit("?", self.FORM)["action"]
+
+        @far.tool
+        def second() -> str:
+            begun.put("second")
+            assert go.wait(SECONDS)
+            return "done"
+
+        def answer(params):
+            assert other.value(SECONDS) == "done"
+            return {"action": "decline"}
+
+        bridge = mcp_lite.Bridge(far, version=MODERN)
+        options = {"version": ours, "on_elicit": answer}
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            call = client.start_call("first")
+            assert begun.get(timeout=SECONDS) == "first"
+            other = client.start_call("second")
+            assert begun.get(timeout=SECONDS) == "second"
+            go.set()
+            assert call.value(SECONDS) == "decline"
+
+    def test_listening_to_what_the_other_server_does_not_tell(self):
+        """It is left out of the acknowledgement; the rest is agreed."""
+        offers = {"tools": {"listChanged": True}, "resources": {}}
+        with fake_server(legacy_server(capabilities=offers)) as target:
+            bridge = mcp_lite.Bridge(target, version="2025-11-25")
+            with contextlib.closing(bridge), LocalWire(bridge.server) as wire:
+                wanted = {
+                    "toolsListChanged": True,
+                    "resourceSubscriptions": ["far://x"],
+                }
+                told = wire.ask("subscriptions/listen", modern(notifications=wanted))
+                assert told["method"] == "notifications/subscriptions/acknowledged"
+                assert told["params"]["notifications"] == {"toolsListChanged": True}
+
     def test_a_server_that_ends_is_started_again(self, tmp_path):
-        """The call that it died of fails; the next one has a new server."""
+        """The call that it died of fails; the next one has a new server, which tells of
+        the same resources."""
         script = tmp_path / "mortal.py"
         script.write_text(
             f"import os, sys; sys.path.insert(0, {HERE!r})\n"
@@ -19195,17 +19274,24 @@ class TestBridge:
             "@server.tool\n"
             "def die() -> None: os._exit(3)\n"
             "@server.tool\n"
-            "def who() -> int: return os.getpid()\n"
+            "def who() -> int:\n"
+            "    server.resource_updated('x://y')\n"
+            "    return os.getpid()\n"
+            "server.add_resource(who, 'x://y')\n"
             "server.run()\n"
         )
         path = os.path.join(HERE, "mcp_lite.py")
         command = [sys.executable, path, "bridge", str(script), "--allow", "[dw]*"]
-        with Client(command) as client:
+        heard = queue.Queue()
+        with Client(command, on_notification=lambda *told: heard.put(told)) as client:
+            client.subscribe("x://y")
             first = client.call("who")
+            assert heard.get(timeout=SECONDS)[1]["uri"] == "x://y"
             with pytest.raises(McpError, match="exit code 3"):
                 client.call("die")
             second = client.call("who")
             assert first != second
+            assert heard.get(timeout=SECONDS)[1]["uri"] == "x://y"
             os.kill(second, signal.SIGTERM)
 
             def is_another():
