@@ -2682,18 +2682,14 @@ def json_type(value: object) -> Any:
     return next(kind for kind in _EVERY if isinstance(value, kind))
 
 
-def equality_key(value: object, spend: Spend | None = None) -> str:
+def equality_key(value: object, spend: Spend = lambda steps: None) -> str:
     """What equal values share: 1 and 1.0, but not 1 and true.
 
     It is text, as nobody can foresee its hash and choose values that collide.
     """
     parts: list[str] = []
-    _add_key(value, parts, spend or _spend_nothing)
+    _add_key(value, parts, spend)
     return "".join(parts)
-
-
-def _spend_nothing(steps: int) -> None:
-    pass
 
 
 def _add_key(value: Any, parts: list[str], spend: Spend) -> None:
@@ -2976,22 +2972,19 @@ class _Compiler:
             return self.compile_each(schemas, base)
         return self.compile(schemas, base)
 
-    def compile_named(self, schemas: Json, base: str) -> dict[str, _Subschema]:
+    def compile_named(self, schemas: Json, base: str) -> Json:
+        """By name: a subschema; or, of `dependencies`, the names that it depends on."""
         self.spend(len(schemas))
-        return {name: self.compile(schema, base) for name, schema in schemas.items()}
+        return {
+            name: each if isinstance(each, list) else self.compile(each, base)
+            for name, each in schemas.items()
+        }
 
     def compile_patterns(self, schemas: Json, base: str) -> list[Any]:
         return [
             (Pattern(pattern, self.spend, self.memory), self.compile(schema, base))
             for pattern, schema in schemas.items()
         ]
-
-    def compile_dependencies(self, rules: Json, base: str) -> Json:
-        """By the name of a member: a subschema, or the names it depends on."""
-        named = {}
-        for name, rule in rules.items():
-            named[name] = rule if isinstance(rule, list) else self.compile(rule, base)
-        return named
 
     def compile_reference(self, text: str, base: str) -> _Reference:
         reference = _Reference(text, base)
@@ -3073,7 +3066,7 @@ _BY_PATTERN = _Argument(_BY_NAME.rule, _Compiler.compile_patterns)
 _ONE_OR_NAMES = {**_ONE_OR_EACH.rule, "then": _NAMES.rule}
 _DEPENDENCIES = _Argument(
     {"type": "object", "additionalProperties": _ONE_OR_NAMES},
-    _Compiler.compile_dependencies,
+    _Compiler.compile_named,
 )
 
 # The drafts, in order, and the URIs by which `$schema` names them.
@@ -3982,10 +3975,9 @@ def fit_members(wire: Json, since: Json, version: str) -> Json:
 def fit_block(block: Json, version: str) -> Json:
     """A block as this revision knows it, or what stands for one of a later kind."""
     since, older = BLOCK_SINCE.get(block["type"], (OLDEST, to_block))
-    while version < since:
-        block = older(block)
+    if version < since:
         # Which may be of a later kind, too.
-        since, older = BLOCK_SINCE.get(block["type"], (OLDEST, to_block))
+        return fit_block(older(block), version)
     return fit_members(block, MEMBER_SINCE["block"], version)
 
 
@@ -4173,13 +4165,13 @@ def _read_class(cls: Any) -> list[_Parameter]:
 
     Raises TypeError for any other class.
     """
-    parameters: list[_Parameter]
+    maker: Any = None
     if hasattr(cls, "__dataclass_fields__"):
-        parameters, _, _ = read_parameters(cls.__init__, 1)
-        return parameters
-    if hasattr(cls, "_field_defaults"):
-        parameters, _, _ = read_parameters(cls.__new__, 1)
-        return parameters
+        maker = cls.__init__
+    elif hasattr(cls, "_field_defaults"):
+        maker = cls.__new__
+    if maker is not None:
+        return list(read_parameters(maker, 1).parameters)
     if not hasattr(cls, "__total__"):
         raise TypeError(
             f"{getattr(cls, '__name__', cls)} has no JSON Schema; use a plain type, an "
@@ -5452,21 +5444,17 @@ def parse_head(lines: list[bytes]) -> Head:
 
 def _parse_target(target: str, host: str) -> str:
     """The path of a request, maybe with a query; or "*", which is about the server."""
-    if target.startswith("/"):
+    if target.startswith("/") or target == "*":
         return target
     absolute = _ABSOLUTE_TARGET.fullmatch(target)
-    path = target
-    if absolute is not None:
-        # RFC 9112, section 3.2.2: this host counts, not that of the header. Who has
-        # read the other one has seen another request.
-        if absolute[1].lower() != host.lower():
-            raise HttpError(400, f"Host: {show(host)}, but {show(target)} is asked for")
-        path = absolute[2]
-        if not path.startswith("/"):
-            path = "/" + path
-    if absolute is None and path != "*":
+    if absolute is None:
         raise HttpError(400, f"expected a path, got {show(target)}")
-    return path
+    # RFC 9112, section 3.2.2: this host counts, not that of the header. Who has read
+    # the other one has seen another request.
+    if absolute[1].lower() != host.lower():
+        raise HttpError(400, f"Host: {show(host)}, but {show(target)} is asked for")
+    path = absolute[2]
+    return path if path.startswith("/") else "/" + path
 
 
 def _parse_fields(lines: list[bytes]) -> dict[str, str]:
@@ -9160,14 +9148,8 @@ class MainThread:
         if self._closed or not self._running.acquire(blocking=False):
             return 0
         self._thread = threading.current_thread()
-        try:
-            return self._run_jobs(max_seconds, wait)
-        finally:
-            self._running.release()
-
-    def _run_jobs(self, max_seconds: float, wait: float) -> int:
         count = 0
-        with suppress(Empty):
+        try:
             job = get_within(self._jobs, wait)
             until = time.monotonic() + max_seconds
             while True:
@@ -9176,6 +9158,10 @@ class MainThread:
                 if time.monotonic() >= until:
                     break
                 job = get_within(self._jobs, 0.0)
+        except Empty:
+            pass  # for now
+        finally:
+            self._running.release()
         return count
 
     def close(self) -> None:
@@ -9327,7 +9313,7 @@ class StreamTransport(Transport):
     """A pair of binary streams: this process's own, a socket's files, any two.
 
     A server's handlers wait for a client that is slow to read; a client's callers have
-    a timeout to keep, and do not: for them, `patient` is False.
+    a timeout to keep, and do not: for them, it is not `patient`.
     """
 
     def __init__(self, reader: Any, writer: Any, *, patient: bool = True) -> None:
@@ -9344,7 +9330,7 @@ class StreamTransport(Transport):
         self._write(data)
 
     def may_write(self, size: int) -> bool:
-        return self._patient
+        return self._patient or self.takes_at_once(size)
 
     def takes_at_once(self, size: int) -> bool:
         # POSIX: a pipe that is ready takes PIPE_BUF bytes at once. A socket that is has
@@ -9856,7 +9842,7 @@ class Child(StreamTransport):
             raise ConnectionClosed(
                 f"cannot start the server: {error}", None, command
             ) from error
-        super().__init__(self._process.stdout, self._process.stdin)
+        super().__init__(self._process.stdout, self._process.stdin, patient=False)
         self._error_lines = ErrorLines(label or label_of(command), stderr, log)
         self._stderr_thread = threading.Thread(
             target=self._read_stderr, name="mcp-stderr", daemon=True
@@ -9897,9 +9883,6 @@ class Child(StreamTransport):
             left = fcntl.ioctl(self._writer.fileno(), termios.FIONREAD, bytes(4))
             return not any(left)
         return True
-
-    def may_write(self, size: int) -> bool:
-        return self.takes_at_once(size)
 
     def _read_stderr(self) -> None:
         """Read it all, so that the child never waits for that."""
