@@ -10788,10 +10788,8 @@ class Exchange:
         """Raise HttpError unless the client takes answers of all these types."""
         accept = self.headers.get("accept", "*/*").lower()
         for kind in kinds:
-            if kind in accept or "*/*" in accept:
-                continue
-            any_of_its_kind = kind.partition("/")[0] + "/*"
-            if any_of_its_kind not in accept:
+            ways_to_say_it = (kind, kind.partition("/")[0] + "/*", "*/*")
+            if not any(each in accept for each in ways_to_say_it):
                 raise HttpError(
                     406, f"Accept: expected {' and '.join(kinds)}, got {show(accept)}"
                 )
@@ -10885,10 +10883,6 @@ class Exchange:
     def finish(self) -> None:
         """Let its thread go: nothing more is written here. From any thread."""
         self._finished.put(None)
-
-    def is_finished(self) -> bool:
-        """Whether nothing more will be written."""
-        return not self._finished.empty()
 
     def wait(self, seconds: float) -> bool:
         """Wait until nothing more will be written. False if that is still to come."""
@@ -10987,10 +10981,6 @@ class Party:
         self.workers = Budget(workers.limit, workers, fair=True)
 
 
-# Of a stream to which no client comes back.
-_NONE_SENT: deque[_Event] = deque(maxlen=0)
-
-
 class Stream:
     """What answers one HTTP request: JSON if the result comes first, else events.
 
@@ -11050,7 +11040,7 @@ class Stream:
         kind: str,
         lost: Job,
         budget: Budget,
-        replay: Replay | None,
+        replay: Replay,
         exchange: Exchange | None,
     ) -> None:
         self.name = name
@@ -11064,7 +11054,7 @@ class Stream:
         if exchange is not None:
             exchange.stream = self
         # (number, message, what it takes of a budget)
-        self._sent: deque[_Event] = _NONE_SENT if replay is None else deque()
+        self._sent: deque[_Event] = deque()
         self._waiting: deque[_Event] = deque()
         # The changes among those that nobody writes yet, as in an Outbox.
         self._changes: set[bytes] = set()
@@ -11096,27 +11086,30 @@ class Stream:
 
     def _is_last_heard(self) -> bool:
         """Whether it ends with its present response: nobody can come back for it."""
-        return self.state == self.COMPLETE and (self._replay is None or not self.known)
+        return self.state == self.COMPLETE and (
+            self.kind == self.FINAL or not self.known
+        )
 
     def _take_locked(self, size: int) -> bool:
         """Take bytes for what is to wait, if need be from what was sent."""
         while not self._budget.take(size):
-            if self._replay is None or not self._replay.drop_oldest_locked():
+            if not self._replay.drop_oldest_locked():
                 return False
         return True
 
     def _mark_sent_locked(self, number: int) -> None:
         """The events up to this number were sent."""
-        if self._replay is not None and not self._is_last_heard():
-            self._move_cursor_locked(self._replay, number)
+        if self.kind != self.FINAL and not self._is_last_heard():
+            self._move_cursor_locked(number)
             return
         while self._waiting and self._waiting[0][0] <= number:
             size = self._waiting.popleft()[2]
             if size:
                 self._budget.give_back(size)
 
-    def _move_cursor_locked(self, replay: Replay, number: int) -> None:
+    def _move_cursor_locked(self, number: int) -> None:
         """Now the events up to this number count as sent, and the others wait."""
+        replay = self._replay
         self._cursor = number
         while self._sent and self._sent[-1][0] > number:
             event = self._sent.pop()
@@ -11129,21 +11122,21 @@ class Stream:
             if replay.take_locked(event[2]):
                 self._sent.append(event)
         while len(self._sent) > MAX_EVENTS:
-            self.drop_sent_locked(replay)
+            self.drop_sent_locked()
         replay.touch_locked(self)
 
-    def drop_sent_locked(self, replay: Replay) -> bool:
+    def drop_sent_locked(self) -> bool:
         """Forget the oldest event that was sent. False if there is none."""
         if not self._sent:
             return False
-        replay.budget.give_back(self._sent.popleft()[2])
+        self._replay.budget.give_back(self._sent.popleft()[2])
         return True
 
     def drop_all_locked(self) -> None:
         """Forget every event: nobody will come for them."""
         while self._waiting:
             self._budget.give_back(self._waiting.popleft()[2])
-        while self._replay is not None and self.drop_sent_locked(self._replay):
+        while self.drop_sent_locked():
             pass
 
     def is_done_locked(self) -> bool:
@@ -11191,7 +11184,7 @@ class Stream:
                 self.lose(exchange)
             elif not is_here:
                 exchange.finish()
-        if self.state == self.COMPLETE and self._replay is not None:
+        if self.state == self.COMPLETE and self.kind != self.FINAL:
             with self._lock:
                 self._replay.forget_locked(self)
 
@@ -11236,8 +11229,8 @@ class Stream:
             self.exchange = exchange
             exchange.stream = self
             self._prelude = prelude
-            if after is not None and self._replay is not None:
-                self._move_cursor_locked(self._replay, min(after, self.added))
+            if after is not None:
+                self._move_cursor_locked(min(after, self.added))
             if self.state == self.LEAVING:
                 self.state = self.OPEN
         if before is not None:
@@ -11328,7 +11321,7 @@ class Replay:
 
     def drop_oldest_locked(self) -> bool:
         """Forget an event of the stream that was written to longest ago."""
-        return any(stream.drop_sent_locked(self) for stream in self.streams.values())
+        return any(stream.drop_sent_locked() for stream in self.streams.values())
 
     def forget_locked(self, stream: Stream) -> None:
         """Forget a stream that is over, if nobody can come back for it."""
@@ -11344,6 +11337,10 @@ class Replay:
             if old.state == old.COMPLETE:
                 del self.streams[old.name]
                 old.drop_all_locked()
+
+
+# Of a stream to which no client comes back.
+_NO_REPLAY = Replay(Budget(0))
 
 
 ###############################################################################
@@ -11382,7 +11379,7 @@ class HttpConnection(Connection):
     # Of a session: the principal that may use it; and the streams that a client may
     # come back for.
     owner: Any
-    replay: Replay
+    replay = _NO_REPLAY
 
     def __init__(
         self,
@@ -11434,10 +11431,10 @@ class HttpConnection(Connection):
             kind = Stream.PRIMED if is_primed else Stream.RESUMABLE
             # "Disconnection SHOULD NOT be interpreted as the client cancelling"
             lost = do_nothing
-        replay = self.replay if kind != Stream.FINAL else None
+        replay = self.replay
         name = str(self._next_name())
         stream = Stream(name, self._lock, kind, lost, self.budget, replay, exchange)
-        if replay is not None:
+        if kind != Stream.FINAL:
             with self._lock:
                 replay.streams[name] = stream
                 replay.trim_locked()
@@ -11648,10 +11645,10 @@ class HttpConnection(Connection):
             if stream is None:
                 self._keep_batch(requests, exchange)
             self.dispatch(requests)
-            are_requests = [not each.is_notification for each in requests]
-            has_answers = any(are_requests) or bool(batch.answers)
+            is_asked = any(not each.is_notification for each in requests)
+            has_answers = is_asked or bool(batch.answers)
         finally:
-            if stream is not None and self.session_id and not has_answers:
+            if stream is not None and not has_answers:
                 self.replay.streams.pop(stream.name, None)  # nothing will complete it
         if batch.refused and not has_answers:
             # "If the server cannot accept the input, it MUST return an HTTP error".
@@ -12368,7 +12365,7 @@ class HttpEndpoint:
         had_to_wait = False
         try:
             begin(*given)
-            had_to_wait = not exchange.is_finished()
+            had_to_wait = not exchange.wait(0.0)
             if had_to_wait and connection.listens(exchange):
                 self._add_listener(exchange, connection)
             while had_to_wait and not exchange.wait(COMMENT_SECONDS):
@@ -12488,14 +12485,15 @@ class HttpEndpoint:
         self._close_session(idle[0])
         return True
 
-    def _find_session(self, exchange: Exchange) -> HttpConnection:
-        """The session that a request names, if it is its own. Raises HttpError."""
-        session_id = exchange.headers.get("mcp-session-id")
-        return self._find_session_by_id(session_id, exchange, one_stream=False)
-
-    def _find_session_by_id(
-        self, session_id: str | None, exchange: Exchange, *, one_stream: bool
+    def _find_session(
+        self, exchange: Exchange, *, one_stream: bool = False
     ) -> HttpConnection:
+        """The session that a request names, by a header, or over HTTP+SSE in its query,
+        if it is its own. Raises HttpError."""
+        session_id = exchange.headers.get("mcp-session-id")
+        if one_stream:
+            named = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
+            session_id = named[1] if named else None
         if session_id is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         exchange.session_id = session_id
@@ -12570,9 +12568,7 @@ class HttpEndpoint:
             self._close_session(connection)
 
     def _post_message(self, exchange: Exchange) -> None:
-        named = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
-        session_id = named[1] if named else None
-        connection = self._find_session_by_id(session_id, exchange, one_stream=True)
+        connection = self._find_session(exchange, one_stream=True)
         exchange.check_type()
         message = exchange.parse_body()
         if _told_version(message) is not None:
