@@ -6350,9 +6350,8 @@ def start_timer(
     return timer
 
 
-def is_ready(stream: Any, writing: bool = False, seconds: float = 0.0) -> bool:
-    """Whether a read (or, except on Windows, a write) would not block, if only to fail;
-    or will not, within some seconds.
+def is_ready(stream: Any, writing: bool = False) -> bool:
+    """Whether a read (or, except on Windows, a write) would not block, if only to fail.
 
     Takes a pipe or socket, or its descriptor.
     """
@@ -6363,10 +6362,10 @@ def is_ready(stream: Any, writing: bool = False, seconds: float = 0.0) -> bool:
 
     try:
         if not hasattr(select, "poll"):
-            return bool(select.select([stream], [], [], seconds)[0])
+            return bool(select.select([stream], [], [], 0)[0])
         poll = select.poll()
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
-        return bool(poll.poll(1000 * seconds))
+        return bool(poll.poll(0))
     except (OSError, ValueError):
         return True  # it is closed: the next call says so
 
@@ -12864,11 +12863,18 @@ class _SocketShell(Shell):
     _left: float = 0
 
     def __init__(self, server: HttpServer, sock: Socket, peer: str) -> None:
+        import select
+
         self.server = server
         self.sock = sock
         self.peer = peer
         self.address = party_address(peer)
         self._incoming = Incoming(sock)
+        # What tells whether something comes, where a connection may be parked.
+        self._poll: Any = None
+        if server.can_park:
+            self._poll = select.poll()
+            self._poll.register(sock, select.POLLIN)
         # Of the present request, and as it came.
         self._head = Head("", "", "1.0", {}, 0, True)
         self._head_bytes = b""
@@ -12899,10 +12905,11 @@ class _SocketShell(Shell):
         one call after another: to hand it over would take longer."""
         self._allow(IDLE_SECONDS)
         self.server.waiting[self.sock] = True
-        if self._incoming.here or getattr(self.sock, "pending", int)():
+        is_here = self._incoming.here or getattr(self.sock, "pending", int)()
+        if is_here or self._poll is None:
             return True
-        with self.server.stay() as seconds:
-            return is_ready(self.sock, seconds=seconds)
+        seconds = STAY_SECONDS if self.server.may_stay(self) else 0.0
+        return bool(self._poll.poll(1000 * seconds))
 
     def _serve_request(self) -> None:
         """Read a request, all of it, and have it answered."""
@@ -13197,7 +13204,7 @@ class HttpServer:
         # takes one out of here goes on with it.
         self._parked: dict[Socket, _SocketShell] = {}
         # What would see more of them while it waits for some: others would not.
-        self._can_park = hasattr(select, "epoll") or hasattr(select, "kqueue")
+        self.can_park = hasattr(select, "epoll") or hasattr(select, "kqueue")
         # Of what follows each operation is atomic by itself: that is enough.
         # Connections whose request is still to come, or not all there. Who waits
         # longest is the first. Who takes one out of here goes on with it.
@@ -13209,8 +13216,8 @@ class HttpServer:
         # Until when each connection may take for its present step.
         self.deadlines: dict[Socket, float] = {}
 
-        # Workers that wait for the next request of the connection that they have.
-        self._staying = Budget(MAX_STAYING)
+        # Those whose worker may wait for their next request.
+        self._staying: set[_SocketShell] = set()
         # What _look_at_load() has seen the last time, and when: the processor's time;
         # and the job that waits longest, and since when.
         self._looked = 0.0
@@ -13270,6 +13277,7 @@ class HttpServer:
             self.closed_by = threading.get_ident()
             self.closing.set()
         join_all([self._watcher], DRAIN_SECONDS)
+        self._workers.allow(self._workers.limit)
         self.endpoint.look_after()  # who has hung up need not be waited for
         self.socket.close()  # the port is free
 
@@ -13395,27 +13403,24 @@ class HttpServer:
             self._workers.submit(shell.work)
 
     # A worker's
-    @contextmanager
-    def stay(self) -> Iterator[float]:
-        """Inside, a worker may wait for a request of its connection, for so long."""
-        if not self._staying.take(1):
-            yield 0.0
-            return
-        try:
-            yield STAY_SECONDS
-        finally:
-            self._staying.give_back(1)
+    def may_stay(self, shell: _SocketShell) -> bool:
+        """Whether a worker may wait for the next request of its connection."""
+        if shell not in self._staying and len(self._staying) >= MAX_STAYING:
+            return False
+        self._staying.add(shell)
+        return True
 
     def park(self, shell: _SocketShell) -> bool:
-        """Have a connection wait without a thread, until something comes. False if that
-        cannot be."""
+        """Have a connection wait without a thread, until something comes. False if it
+        is not to: the server is closing."""
         from selectors import EVENT_READ
 
         sock = shell.sock
         with self._lock:
-            if self.closing.is_set() or not self._can_park:
+            if self.closing.is_set():
                 return False
             shell.thread = 0
+            self._staying.discard(shell)
             self._parked[sock] = shell
             self._selector.register(sock, EVENT_READ)
         return True
@@ -13425,6 +13430,7 @@ class HttpServer:
         sock = shell.sock
         with self._lock:
             self._serving.pop(sock, None)
+        self._staying.discard(shell)
         self.waiting.pop(sock, None)
         self.uncounted.discard(sock)
         self.refused.discard(sock)

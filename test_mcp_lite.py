@@ -12071,7 +12071,7 @@ class TestHttpServer:
             looked.release()
             return hung_up(shell)
 
-        monkeypatch.setattr(mcp_lite, "is_ready", lambda *ignored, **options: True)
+        monkeypatch.setattr(mcp_lite, "is_ready", lambda stream, writing=False: True)
         monkeypatch.setattr(mcp_lite._SocketShell, "hung_up", look)
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
             assert (
@@ -12844,7 +12844,7 @@ class TestHttpServer:
             ]
 
         with server.start_http() as http, contextlib.ExitStack() as rest:
-            if not http._can_park:
+            if not http.can_park:
                 pytest.skip("this system cannot wait for connections so")
             socks = []
             for _ in range(40):
@@ -12871,7 +12871,7 @@ class TestHttpServer:
         """There, a connection keeps its thread, and is served as anywhere."""
         monkeypatch.setattr(mcp_lite, "STAY_SECONDS", 0.01)
         with server.start_http() as http:
-            http._can_park = False
+            http.can_park = False
             with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
                 for _ in range(3):
                     eventually(lambda: len(http.waiting) == 1)
