@@ -10282,6 +10282,10 @@ class Transcript:
         return True
 
 
+# In which direction who shows a conversation sends, and receives.
+_DIRECTIONS = {"client": ("-->", "<--"), "server": ("<--", "-->")}
+
+
 class Talk:
     """One conversation in a Transcript, and the seam to it. Who talks calls
         sent(line), received(line)            for each message
@@ -10295,9 +10299,7 @@ class Talk:
 
     def __init__(self, transcript: Transcript, role: str, label: str) -> None:
         self._transcript = transcript
-        self._sends, self._receives = "-->", "<--"
-        if role == "server":
-            self._sends, self._receives = "<--", "-->"
+        self._sends, self._receives = _DIRECTIONS[role]
         self._label = label
         # What follows is for the thread that shows. Requests without an answer so far,
         # the oldest first: (direction, id) -> (method, when).
@@ -10370,16 +10372,10 @@ class Talk:
         headers: dict[str, str],
         request_id: Any,
     ) -> None:
-        if self._transcript.form not in READABLE_FORMS:
-            return
-        keys += [name.lower() for name in headers]
-        told = printable(told[: 4 * MAX_ABOUT])
-        told = ", ".join([told, *(": ".join(each) for each in headers.items())])
-        version = headers.get("MCP-Protocol-Version", "")
-        job = partial(
-            self._show_event, direction, keys, told, request_id, version, time.time()
-        )
-        self._transcript.put(job, len(told))
+        if self._transcript.form in READABLE_FORMS:
+            told = told[: 4 * MAX_ABOUT]
+            about = (direction, keys, told, headers, request_id, time.time())
+            self._transcript.put(partial(self._show_event, *about), len(str(about)))
 
     # On the thread that shows
     def _show_event(
@@ -10387,11 +10383,13 @@ class Talk:
         direction: str,
         keys: list[str],
         told: str,
+        headers: dict[str, str],
         request_id: Any,
-        version: str,
         at: float,
     ) -> None:
-        self._learn(version)
+        self._learn(headers.get("MCP-Protocol-Version"))
+        told = ", ".join([printable(told), *map(": ".join, headers.items())])
+        keys = [*keys, *map(str.lower, headers)]
         named = [name for key in keys for name in _HTTP_NOTES if key.startswith(name)]
         notes = [_HTTP_NOTES[name] for name in dict.fromkeys(named)]
         self._tell(direction, request_id, told, at, notes)
@@ -10551,21 +10549,25 @@ def _member_notes(message: Json) -> Iterator[tuple[str, str]]:
             yield text.replace("{}", told), page
 
 
-_METHOD_IN_HEAD = re.compile(rb'"method"\s*:\s*"([^"\\]{1,100})"')
+_MEMBER_IN_HEAD = re.compile(
+    r"""
+    "(id|method)" \s*:\s* ( [0-9]{1,18}\b | "[ !\#-\[\]-~]{1,100}" )
+    """.encode(),
+    re.VERBOSE,
+)
 
 
 def _head_of(line: bytes) -> Json:
     """What can be told of a long message without reading it: its id, and its method."""
-    head = line[:MAX_ABOUT]
-    method = _METHOD_IN_HEAD.search(head)
-    body = {"...": "too long to be shown"}
-    message: Json = {"result": body}
-    if method is not None:
-        message = {"method": method[1].decode("utf-8", "replace"), "params": body}
-    number = re.search(rb'"id"\s*:\s*([0-9]{1,18})\b', head)
-    if number is not None:
-        message["id"] = int(number[1])
-    return message
+    members = _MEMBER_IN_HEAD.findall(line[:MAX_ABOUT])
+    # Of two, the first is the message's own.
+    message: Json = {name.decode(): json.loads(told) for name, told in members[::-1]}
+    body = "params" if "method" in message else "result"
+    return {**message, body: {"...": "too long to be shown"}}
+
+
+# What trace= may be, but for functions and paths.
+_FORMS = {True: "brief", "1": "brief", "explain": "explain", "json": "json"}
 
 
 def open_transcript(trace: Any, log: _Log) -> Transcript | None:
@@ -10580,10 +10582,8 @@ def open_transcript(trace: Any, log: _Log) -> Transcript | None:
         trace = os.environ.get(option)
     if trace is None or trace is False or trace in ("", "0"):
         return None
-    if trace is True or trace == "1":
-        return Transcript("brief", write_to_stderr, log)
-    if trace in ("explain", "json"):
-        return Transcript(trace, write_to_stderr, log)
+    if isinstance(trace, (bool, str)) and trace in _FORMS:
+        return Transcript(_FORMS[trace], write_to_stderr, log)
     if callable(trace):
         return Transcript("", trace, log)
     # A form that is misspelled is not to become a file.
@@ -21291,7 +21291,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _overview() -> str:
     commands = [
-        f"  {name:8}{command.summary}\n          {command.example}"
+        f"  {name:9}{command.summary}\n             {command.example}"
         for name, command in COMMANDS.items()
     ]
     return "\n".join(
