@@ -6386,8 +6386,84 @@ def is_broken(stream: Any) -> bool:
         return False
 
 
+def shut(sock: Socket, how: int = 2) -> None:
+    """End a connection under who reads from it (0), writes to it (1), or either (2).
+
+    On Windows only the last one wakes who waits there already.
+    """
+    import socket
+
+    # Not sock.shutdown(): that of TLS would take the session from under its reader.
+    with suppress(OSError):
+        socket.socket.shutdown(sock, how)
+    if how == 2:
+        wake(sock)
+
+
+# What Windows wants besides: nobody who waits for a socket hears there that it is shut.
+# And nobody can close or duplicate a file while a thread is in a read or write of it: the
+# C runtime has locked the descriptor. So the read or write is ended by itself.
+def wake(sock: Socket) -> None:
+    """Have who waits for a socket that was shut hear of it: on Windows; elsewhere they
+    have."""
+    if sys.platform == "win32":
+        from ctypes import WinDLL, c_void_p
+
+        WinDLL("kernel32").CancelIoEx(c_void_p(sock.fileno()), None)
+
+
+class Interruptible:
+    """What threads do with a file that may be closed under them. On Windows, those that
+    are in a read or write of it are made to leave that first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # By native id; guarded by _lock, as _is_over is.
+        self._inside: set[int] = set()
+        self._is_over = False
+
+    def wrap(self, call: Function) -> Function:
+        """A read or write, as threads are to call it; elsewhere just as it is."""
+        wrapped: Any = partial(self._enter, call)
+        return wrapped if os.name == "nt" else call
+
+    def _enter(self, call: Callable[..., Any], *arguments: object) -> Any:
+        me = threading.get_native_id()
+        with self._lock:
+            if self._is_over:
+                raise ValueError("the stream is closed")
+            self._inside.add(me)
+        try:
+            return call(*arguments)
+        finally:
+            with self._lock:
+                self._inside.discard(me)
+
+    def interrupt(self) -> None:
+        """Have those inside leave, by an OSError, and let nobody in any more. Blocks
+        until they have left, for TIDY_SECONDS at most."""
+        with self._lock:
+            self._is_over = True
+        wait_until(self._is_left, TIDY_SECONDS)
+
+    def _is_left(self) -> bool:
+        # Under the lock: so it is this call that ends, and not one after it. Again and
+        # again: a thread may be inside, and not yet in the system.
+        with self._lock:
+            if sys.platform == "win32" and self._inside:
+                from ctypes import WinDLL, c_void_p
+
+                kernel = WinDLL("kernel32")
+                kernel.OpenThread.restype = c_void_p
+                for each in self._inside:
+                    thread = c_void_p(kernel.OpenThread(1, False, each))
+                    kernel.CancelSynchronousIo(thread)
+                    kernel.CloseHandle(thread)
+            return not self._inside
+
+
 class StopSignals:
-    """Ctrl-C and SIGTERM as run() takes them, while it is inside of this.
+    """Ctrl-C and SIGTERM (Ctrl-Break) as run() takes them, while it is inside of this.
 
         RUNNING --the first signal--> TOLD to stop --a second one--> HURRIED
 
@@ -6419,6 +6495,9 @@ class StopSignals:
             signal.SIGINT: signal.default_int_handler,
             signal.SIGTERM: signal.SIG_DFL,
         }
+        if sys.platform == "win32":
+            # Ctrl-Break; nobody else sends SIGTERM there.
+            defaults[signal.SIGBREAK] = signal.SIG_DFL
         for number, default in defaults.items():
             # ValueError: an interpreter beside the main one.
             with suppress(ValueError):
@@ -9318,8 +9397,10 @@ class StreamTransport(Transport):
     def __init__(self, reader: Any, writer: Any, *, patient: bool = True) -> None:
         self._reader = reader
         self._writer = writer
-        self._read = stream_reader(reader)
-        self._write = stream_writer(writer)
+        self._reads = Interruptible()
+        self._writes = Interruptible()
+        self._read = self._reads.wrap(stream_reader(reader))
+        self._write = self._writes.wrap(stream_writer(writer))
         self._patient = patient
 
     def read(self) -> bytes:
@@ -9347,11 +9428,18 @@ class StreamTransport(Transport):
     def close(self) -> None:
         # A socket's files keep it open, and a thread in its read: say the end to both.
         for stream in (self._writer, self._reader):
-            with suppress(OSError, AttributeError):
-                getattr(stream, "raw", stream)._sock.shutdown(2)
+            with suppress(AttributeError):
+                shut(getattr(stream, "raw", stream)._sock)
+        self._writes.interrupt()
         # Not the reader: a thread may be inside of it, and would hold up its close().
         with suppress(OSError, ValueError):
             self._writer.close()
+
+    def let_go(self) -> None:
+        """Have nobody inside of the streams any more, as far as the system can do that,
+        so that others may do with them what they want."""
+        self._reads.interrupt()
+        self._writes.interrupt()
 
 
 class Pump:
@@ -9792,6 +9880,52 @@ def _last_state(line: str) -> str:
     return line.rstrip().rpartition("\r")[2]
 
 
+def startable(command: list[str], path: str | None) -> list[str] | str:
+    """A command as the system starts it, with this PATH. Raises OSError.
+
+    On Windows "npx" is npx.cmd, as that and PATHEXT say; and cmd.exe runs that, to which
+    many characters are more than text unless they are quoted as it wants.
+    """
+    if os.name != "nt":
+        return command
+    import shutil
+
+    program = shutil.which(command[0], path=path) or command[0]
+    words = [program, *command[1:]]
+    if re.search(r"\.(bat|cmd)$", program, re.IGNORECASE):
+        return f"{os.environ.get('COMSPEC', 'cmd.exe')} {words_for_cmd(words)}"
+    return words
+
+
+def words_for_cmd(words: list[str]) -> str:
+    """What cmd.exe is given to run a batch file with these words. Raises OSError."""
+    quoted = []
+    for word in words:
+        if re.search("[\r\n]", word):
+            raise OSError("a batch file takes no argument with a line break")
+        # The program behind it reads "" as ", and backslashes before that as half of
+        # them. %cd:~,% is nothing; and then % does not begin the name of a variable.
+        word = re.sub(r'(\\*)("|\Z)', r"\1\1\2\2", word).replace("%", "%%cd:~,%")
+        quoted.append(f'"{word}"')
+    return f'/e:on /v:off /d /c "{" ".join(quoted)}"'
+
+
+def _put_into_job(process: Any) -> Job:
+    """What a process group is elsewhere is a job on Windows: a child, and all that it
+    starts. Returns what ends them, at once."""
+    if sys.platform == "win32":
+        from ctypes import WinDLL, c_void_p
+        from subprocess import Handle
+
+        kernel = WinDLL("kernel32")
+        kernel.CreateJobObjectW.restype = c_void_p
+        # It is closed when nothing refers to it.
+        job = Handle(kernel.CreateJobObjectW(None, None))
+        kernel.AssignProcessToJobObject(c_void_p(job), c_void_p(process._handle))
+        return lambda: kernel.TerminateJobObject(c_void_p(job), 1)
+    raise NotImplementedError
+
+
 class Child(StreamTransport):
     """A server as a child process, in a process group of its own.
 
@@ -9822,12 +9956,16 @@ class Child(StreamTransport):
         self.command = command
         # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
         # session, which is a group, too.
-        flags = 0x08000200 if os.name == "nt" else 0
+        flags = 0
+        if os.name == "nt":
+            flags = 0x08000200
+            # The names of variables are the same in any case there.
+            env = {name.upper(): value for name, value in env.items()}
         if cwd is not None and not os.path.isdir(cwd):
             raise ConnectionClosed(f"cwd: there is no folder {cwd}", None, command)
         try:
             self._process: Any = subprocess.Popen(
-                command,
+                startable(command, env.get("PATH")),
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -9842,6 +9980,7 @@ class Child(StreamTransport):
                 f"cannot start the server: {error}", None, command
             ) from error
         super().__init__(self._process.stdout, self._process.stdin, patient=False)
+        self._end_job = do_nothing if not flags else _put_into_job(self._process)
         self._error_lines = ErrorLines(label or label_of(command), stderr, log)
         self._stderr_thread = threading.Thread(
             target=self._read_stderr, name="mcp-stderr", daemon=True
@@ -9920,6 +10059,7 @@ class Child(StreamTransport):
         has_begun = self._protocol is not None and self._protocol.initialized
         patience = EXIT_SECONDS if has_begun else min(EXIT_SECONDS, STARTING_SECONDS)
         try:
+            self._writes.interrupt()
             with suppress(OSError):
                 self._writer.close()
             if not self._has_ended(patience):
@@ -9937,16 +10077,11 @@ class Child(StreamTransport):
         if os.name == "posix":
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
-        elif self._process.poll() is None:
-            # Windows ends, at once, a process and its children, and as long as it
-            # lives.
-            import subprocess
-
-            subprocess.call(
-                ["taskkill", "/F", "/T", "/PID", str(self._process.pid)],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+        else:
+            self._end_job()
+            # It may have found no place in the job.
+            with suppress(OSError):
+                self._process.kill()
 
 
 ###############################################################################
@@ -12783,24 +12918,30 @@ class _WsgiShell(Shell):
 ###############################################################################
 # The shell around the endpoint for a server of our own, with its sockets, threads and
 # deadlines. What a request means is not decided here.
-def shut(sock: Socket, how: int = 2) -> None:
-    """End a connection under who reads from it (0), writes to it (1), or either (2)."""
-    import socket
+def _count_received(sock: Socket) -> int:
+    """How many bytes wait to be read, on Windows; elsewhere nobody asks."""
+    if sys.platform == "win32":
+        from ctypes import WinDLL, byref, c_long, c_ulong, c_void_p
 
-    # Not sock.shutdown(): that of TLS would take the session from under its reader.
-    with suppress(OSError):
-        socket.socket.shutdown(sock, how)
+        fionread = c_long(0x4004667F)
+        count = c_ulong()
+        WinDLL("ws2_32").ioctlsocket(c_void_p(sock.fileno()), fionread, byref(count))
+        return count.value
+    raise NotImplementedError
 
 
 def has_hung_up(sock: Socket) -> bool:
     """Whether the other end of a connection is closed. Does not block."""
     import socket
 
-    # Another thread may take what is_ready() saw: do not wait for more.
-    flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
+    if sys.platform == "win32":
+        # Another thread may take what came between two looks, but hardly every time.
+        return all(is_ready(sock) and not _count_received(sock) for _ in range(5))
+    if not is_ready(sock):
+        return False
     try:
-        if not is_ready(sock):
-            return False
+        # Another thread may take what is_ready() saw: do not wait for more.
+        flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
         return not socket.socket.recv(sock, 1, flags)
     except BlockingIOError:
         return False
@@ -13309,6 +13450,9 @@ class HttpServer:
         with self._lock:
             if sock in self._serving:
                 shut(sock, how)
+                if sock in self.waiting:
+                    # To wake its thread for 0, too, disturbs no answer.
+                    wake(sock)
 
     # The watcher's
     def _watch(self) -> None:
@@ -18055,11 +18199,13 @@ class Server:
         self._serve(reader, writer, StopSignals())
 
     def _serve(self, reader: Any, writer: Any, stop: StopSignals) -> None:
-        connection = self.connect(StreamTransport(reader, writer))
+        transport = StreamTransport(reader, writer)
+        connection = self.connect(transport)
         try:
             Pump(connection, stop).run()
         finally:
             self.disconnect(connection)
+            transport.let_go()
 
     def connect(self, transport: Transport) -> Connection:
         """Begin a conversation with one client, over a transport of your own.
@@ -19131,17 +19277,29 @@ def split_command(text: str) -> list[str]:
             f"target: {text} is a config file; ClientGroup takes it, or load_config, "
             "which tells its targets by name"
         )
-    if text and (is_file or os.name != "posix"):
+    if text and is_file:
         return [path]
-    import shlex
-
     try:
-        command = _read_words("target", shlex.split(text))
+        command = _read_words("target", split_words(text, os.name == "nt"))
     except ValueError as error:
         raise ValueError(f"target: not a command line: {error}") from None
     if not command or not command[0]:
         raise ValueError("target: expected a URL, a script or a command, got nothing")
     return _with_python(command) if command[0].endswith(".py") else command
+
+
+def split_words(text: str, on_windows: bool) -> list[str]:
+    """The words of a command line, as a shell has them: on Windows, a backslash is part
+    of a path, and nothing but " quotes. Raises ValueError."""
+    import shlex
+
+    words = shlex.shlex(text, posix=True)
+    words.whitespace_split = True
+    words.commenters = ""
+    if on_windows:
+        words.escape = ""
+        words.quotes = '"'
+    return list(words)
 
 
 def _with_python(command: list[str]) -> list[str]:
@@ -19158,7 +19316,8 @@ def _runnable(command: list[str]) -> list[str]:
     program = command[0] if command else ""
     if not program:
         raise ValueError("target: expected a command, got nothing")
-    if program.endswith(".py") and not _is_program(program):
+    # To Windows none is a program by itself, though PATHEXT may say so.
+    if program.endswith(".py") and (os.name == "nt" or not _is_program(program)):
         return [_python(), *command]
     return command
 
@@ -21442,7 +21601,9 @@ def _write(options: Any, result: object, shown: object) -> None:
     """
     value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
-        value = json.dumps(value, indent=2, ensure_ascii=False)
+        # What an old code page has not, JSON has a way to write.
+        has_all = re.match("(?i)utf", sys.stdout.encoding or "")
+        value = json.dumps(value, indent=2, ensure_ascii=not has_all)
     if options.output is not None:
         _write_file(options.output, value)
         return
@@ -21456,7 +21617,10 @@ def _write(options: Any, result: object, shown: object) -> None:
     try:
         sys.stdout.buffer.write(value or b"")
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        # 22, EINVAL, is what Windows says of a broken pipe.
+        if error.errno != 22 and not isinstance(error, BrokenPipeError):
+            raise
         # Who reads has seen enough, as `head` has; at the exit, nothing is left to fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

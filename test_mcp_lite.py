@@ -10,6 +10,7 @@ import collections
 import concurrent.futures
 import contextlib
 import copy
+import ctypes
 import dataclasses
 import datetime
 import decimal
@@ -691,8 +692,7 @@ class LocalWire(Wire):
 
     def __exit__(self, *exc):
         for sock in self.socks:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            mcp_lite.shut(sock)
         self.thread.join(SECONDS)
         for each in (self.process.stdin, self.out, *self.socks):
             each.close()
@@ -740,8 +740,7 @@ def fake_server(script):
         yield reader, writer
     finally:
         for sock in (ours, theirs):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            mcp_lite.shut(sock)
         thread.join(SECONDS)
         for each in (reader, writer, incoming, ours, theirs):
             with contextlib.suppress(OSError, ValueError):
@@ -3406,8 +3405,7 @@ class UnixTransport(mcp_lite.Transport):
         return False
 
     def close(self):
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
+        mcp_lite.shut(self.sock)
         self.sock.close()
 
     def describe_end(self, why):
@@ -3450,12 +3448,10 @@ class UnixServer:
 
     def hang_up(self):
         for sock in self.socks:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            mcp_lite.shut(sock)
 
     def __exit__(self, *exc_info):
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
+        mcp_lite.shut(self.listener)
         self.listener.close()
         self.hang_up()
         for thread in self.threads:
@@ -7755,7 +7751,9 @@ class TestClient:
         has the last lines in any case, and what a function raises ends nothing.
         """
         script = tmp_path / "noisy.py"
-        script.write_text("import sys; sys.stderr.write('a\\n\\tb \u20ac\\n' * 12)")
+        script.write_text(
+            "import sys; sys.stderr.write('a\\n\\tb \u20ac\\n' * 12)", encoding="utf-8"
+        )
         lines = []
         file = io.TextIOWrapper(io.BytesIO(), "ascii")
 
@@ -7962,37 +7960,50 @@ class TestClient:
                 call.result()
             assert caught.value.exit_code == -9 or os.name == "nt"
 
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX process groups")
-    def test_grandchildren_end_with_the_child(self, tmp_path):
-        """close() ends a server that ignores everything, and its own children."""
-        script = tmp_path / "deaf.py"
-        script.write_text(
-            textwrap.dedent(f"""
-            import os, signal, subprocess, sys, time; sys.path.insert(0, {HERE!r})
-            import mcp_lite
+    @pytest.mark.parametrize("stays", [True, False])
+    def test_grandchildren_end_with_the_child(self, tmp_path, monkeypatch, stays):
+        """close() ends a server that ignores everything, and its own children, be it
+        there or not."""
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
+        command = program(
+            tmp_path,
+            f"""
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-            child = subprocess.Popen(sleep)
-            server = mcp_lite.Server("deaf", instructions=str(child.pid))
-            server.run()
-            time.sleep(600)
-            """)
+            quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
+            child = subprocess.Popen(sleep, **quiet)
+            Server("deaf", instructions=str(child.pid)).run()
+            time.sleep(600 * {stays})
+            """,
         )
-        old, mcp_lite.EXIT_SECONDS = mcp_lite.EXIT_SECONDS, 0.2
-        try:
-            with Client(str(script)) as client:
-                grandchild = int(client.instructions)
-        finally:
-            mcp_lite.EXIT_SECONDS = old
+        with Client(command) as client:
+            grandchild = int(client.instructions)
+            assert not is_gone(grandchild)
+        eventually(lambda: is_gone(grandchild), "the end of the grandchild")
 
-        def gone():
-            try:
-                with open(f"/proc/{grandchild}/stat") as file:
-                    return file.read().rpartition(")")[2].split()[0] == "Z"
-            except OSError:
-                return True
-
-        eventually(gone, "the end of the grandchild")
+    def test_it_closes_while_a_write_waits(self, tmp_path, monkeypatch):
+        """Of a server that reads no more, a thread waits for room in its pipe: that
+        keeps nobody from ending it, and ends with it."""
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
+        command = program(
+            tmp_path,
+            """
+            import json
+            answer = {"jsonrpc": "2.0", "id": json.loads(input())["id"], "result": {
+                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "s", "version": "1"}}}
+            print(json.dumps(answer), flush=True)
+            time.sleep(600)
+            """,
+        )
+        client = Client(command, version="2025-11-25").connect()
+        calls = [client.start_call("x", {"a": "y" * 2**20}) for _ in range(2)]
+        outbox = client._connection._outbox
+        eventually(lambda: outbox._writing)
+        client.close()
+        for call in calls:
+            with pytest.raises(ConnectionClosed):
+                call.result()
 
     def test_stray_lines_are_skipped(self):
         """Noise on the server's stdout is reported, not fatal.
@@ -8731,7 +8742,7 @@ class TestClient:
 
         with fake_server(legacy_server()) as target, Client(target) as client:
             connection = client._connection
-            target[0].raw._sock.shutdown(socket.SHUT_RDWR)
+            mcp_lite.shut(target[0].raw._sock)
             eventually(lambda: connection.state == connection.OVER)
             with pytest.raises(ConnectionClosed):
                 client.listen()
@@ -9465,12 +9476,62 @@ class TestClient:
             ("server.py", [sys.executable, "server.py"]),
             (["a", "b c"], ["a", "b c"]),
             ({"command": "x", "args": ["y"], "env": {"A": "1"}}, ["x", "y"]),
-            ("npx -y 'a b'", ["npx", "-y", "a b"]),
+            ('npx -y "a b"', ["npx", "-y", "a b"]),
         ],
     )
     def test_targets(self, target, command):
         """A script, a command line, a list, a host's configuration."""
         assert mcp_lite.read_target(target).command == command
+
+    @pytest.mark.parametrize(
+        "line, here, on_windows",
+        [
+            ("npx  -y x", ["npx", "-y", "x"], ["npx", "-y", "x"]),
+            ('p "a b"c', ["p", "a bc"], ["p", "a bc"]),
+            ("p 'a b'", ["p", "a b"], ["p", "'a", "b'"]),
+            (r"C:\x\y.exe a\ b", ["C:xy.exe", "a b"], [r"C:\x\y.exe", "a\\", "b"]),
+            (r'"C:\a b\c" d', [r"C:\a b\c", "d"], [r"C:\a b\c", "d"]),
+            ("p '' \"\" #", ["p", "", "", "#"], ["p", "''", "", "#"]),
+        ],
+    )
+    def test_words_of_a_command_line(self, line, here, on_windows):
+        """As a shell has them; on Windows a backslash is text, and only " quotes."""
+        assert mcp_lite.split_words(line, on_windows=False) == here
+        assert mcp_lite.split_words(line, on_windows=True) == on_windows
+
+    @pytest.mark.parametrize(
+        "word, quoted",
+        [
+            ("a&b", '"a&b"'),
+            ("", '""'),
+            ('say "x"', '"say ""x"""'),
+            ('\\"\\', '"\\\\""\\\\"'),
+            ("50%", '"50%%cd:~,%"'),
+        ],
+    )
+    def test_words_for_a_batch_file(self, word, quoted):
+        """Each is quoted as cmd.exe wants it; a line break cannot be."""
+        line = f'/e:on /v:off /d /c ""n.cmd" {quoted}"'
+        assert mcp_lite.words_for_cmd(["n.cmd", word]) == line
+        with pytest.raises(OSError, match="line break"):
+            mcp_lite.words_for_cmd(["n.cmd", word + "\n"])
+
+    @pytest.mark.skipif(os.name != "nt", reason="only Windows has batch files")
+    def test_a_batch_file_is_a_server(self, tmp_path):
+        """It is found by its name without the end, as npx is, in the PATH that it gets;
+        its arguments come as they were, and it ends with what it has started."""
+        words = ["a b", "x&y|z", "50% %PATH%", 'q"t', "back\\", "^!", "", "(1)"]
+        command = program(
+            tmp_path, 'Server("s", instructions=repr(sys.argv[1:])).run()'
+        )
+        batch = '@echo off\n"{}" "{}" %*\n'.format(*command)
+        (tmp_path / "tool.cmd").write_text(batch)
+        target = {"command": "tool", "args": words, "env": {"Path": str(tmp_path)}}
+        with Client(target) as client:
+            assert client.instructions == repr(words)
+        line = 'tool --root C:\\x "a b"'
+        with Client(line, env={"PATH": str(tmp_path)}) as client:
+            assert client.instructions == repr(["--root", "C:\\x", "a b"])
 
     @pytest.mark.parametrize(
         "target, text",
@@ -9483,8 +9544,8 @@ class TestClient:
             (Server, "expected a URL, a command, a script, a dict, a Server or "),
             ("", "expected a URL, a script or a command, got nothing"),
             (" ", "expected a URL, a script or a command, got nothing"),
-            ("''", "expected a URL, a script or a command, got nothing"),
-            ("x 's3cret", "not a command line: No closing quotation"),
+            ('""', "expected a URL, a script or a command, got nothing"),
+            ('x "s3cret', "not a command line: No closing quotation"),
             ([], "expected a command, got nothing"),
             (["x", None], "target[1]: expected a text, got NoneType"),
             (["x", "a\0s3cret"], "target[1]: expected a text without NUL characters"),
@@ -9723,7 +9784,7 @@ class TestClient:
         run = {**entry, "cwd": str(folder), "env": {"N": 7}, "type": "stdio"}
         for target, options, told in (
             ("tell.py", {}, [here, None]),
-            ("tell.py --flag 'a b'", {}, [here, None, "--flag", "a b"]),
+            ('tell.py --flag "a b"', {}, [here, None, "--flag", "a b"]),
             ("~/tell.py", {"env": {"N": 5}}, [here, "5"]),
             ("tell.py", {"cwd": str(folder)}, [there, None]),
             ("tell.py x", {"cwd": folder}, [there, None, "x"]),
@@ -12062,6 +12123,9 @@ class TestHttpServer:
             eventually(lambda: not http.endpoint._serving)
         assert not server._endpoint._subscriptions
 
+    @pytest.mark.skipif(
+        os.name == "nt", reason="its own looks say more than is_ready()"
+    )
     def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
         """What another thread reads first does not stop the accepting thread."""
         looked = threading.Semaphore(0)
@@ -14079,6 +14143,7 @@ class TestHttpServer:
             assert [each[1] for each in read(2)] == ["-", "-"]
         assert os.path.exists(path)
 
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_run_serves_until_ctrl_c(self, tmp_path):
         """server.run("http") blocks; one Ctrl-C ends it, quietly."""
         script = tmp_path / "server.py"
@@ -14897,8 +14962,7 @@ def web_server(script):
                     ).encode()
                     + body
                 )
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+        mcp_lite.shut(sock)
 
     def accept():
         with contextlib.suppress(OSError):
@@ -14917,8 +14981,7 @@ def web_server(script):
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", seen
     finally:
         for sock in [listener, *socks]:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+            mcp_lite.shut(sock)
         acceptor.join(SECONDS)
         for thread in threads:
             thread.join(SECONDS)
@@ -15262,7 +15325,7 @@ class TestHttpClient:
                 with Client(url) as client:
                     assert client.protocol_version == "2024-11-05"
                     assert client.call("x") == "old"
-                    streams[0].shutdown(socket.SHUT_RDWR)
+                    mcp_lite.shut(streams[0])
                     with pytest.raises(ConnectionClosed):
                         for _ in range(1000):
                             client.call_tool("x", timeout=SECONDS)
@@ -18637,8 +18700,7 @@ def served(server):
         try:
             yield tuple(files[:2])
         finally:
-            with contextlib.suppress(OSError):
-                socks[0].shutdown(socket.SHUT_RDWR)
+            mcp_lite.shut(socks[0])
             thread.join(SECONDS)
 
 
@@ -19468,7 +19530,7 @@ server.run()
 
     def run(self, *arguments, input="", cwd=None, **env):
         """What a command prints, and its exit code."""
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, os.path.join(HERE, "mcp_lite.py"), *arguments],
             input=input.encode(),
             stdout=subprocess.PIPE,
@@ -19477,6 +19539,8 @@ server.run()
             cwd=cwd,
             env={**os.environ, "HOME": "/nonexistent", **env},
         )
+        done.stdout = done.stdout.replace(os.linesep.encode(), b"\n")
+        return done
 
     def prints(self, *arguments, **options):
         """The stdout of a command that does well."""
@@ -19668,13 +19732,16 @@ server.run()
         arguments = [script if each == "SERVER" else each for each in arguments]
         done = self.run(*arguments)
         assert (done.returncode, done.stdout) == (exit_code, b"")
-        line = done.stderr.decode().splitlines()[-1]
-        assert line.startswith("mcp_lite: ")
+        # What the log has to say may come before or behind it.
+        lines = done.stderr.decode().splitlines()
+        (line,) = (each for each in lines if each.startswith("mcp_lite: "))
         assert told in line
         cut = arguments.index("--") if "--" in arguments else len(arguments)
         done = self.run(*arguments[:cut], "--json", *arguments[cut:])
         assert done.returncode == exit_code
-        error = json.loads(done.stderr.decode().splitlines()[-1])["error"]
+        lines = done.stderr.decode().splitlines()
+        (line,) = (each for each in lines if each.startswith("{"))
+        error = json.loads(line)["error"]
         assert error["exit"] == exit_code
         assert told in mcp_lite.printable(error["message"])
 
@@ -19914,7 +19981,8 @@ server.run()
             url = re.search(rb"http://[^\s,]+", line)[0].decode()
             with Client(url) as client:
                 assert client.call("work") == "done"
-            process.send_signal(signal.SIGINT)
+            # On Windows, one process cannot send Ctrl-C to another.
+            process.kill() if os.name == "nt" else process.send_signal(signal.SIGINT)
             process.communicate(timeout=SECONDS)
         (tmp_path / "typed.py").write_text(
             "from __future__ import annotations\n"
@@ -19953,6 +20021,16 @@ server.run()
         code = "import sys, mcp_lite; sys.exit('argparse' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], cwd=HERE).returncode == 0
         assert self.prints("--version") == f"{mcp_lite.__version__}\n"
+
+    def test_an_old_code_page(self, script):
+        """What it has no characters for is escaped, and JSON stays JSON."""
+        told = "\u00e9 \u0081 \u4f60 \U0001f600"
+        arguments = ["call", script, "echo", f"text={told}"]
+        printed = self.prints(*arguments, "--json", PYTHONIOENCODING="cp1252")
+        assert json.loads(printed)["structuredContent"]["text"] == told
+        arguments = ["prompt", script, "review", f"code={told}"]
+        done = self.run(*arguments, PYTHONIOENCODING="cp1252")
+        assert b"\xe9 \\x81 \\u4f60 \\U0001f600" in done.stdout
 
     def test_who_has_read_enough(self, script):
         """A reader that goes away is no failure."""
@@ -22647,6 +22725,13 @@ def program(folder, text):
 
 def is_gone(pid):
     """Whether no process with this id runs any more."""
+    if os.name == "nt":
+        kernel = ctypes.WinDLL("kernel32")
+        handle = kernel.OpenProcess(0x1000, False, pid)
+        code = ctypes.c_ulong()
+        kernel.GetExitCodeProcess(handle, ctypes.byref(code))
+        kernel.CloseHandle(handle)
+        return not handle or code.value != 259
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"
@@ -23814,6 +23899,83 @@ class TestFaults:
         if (tmp_path / "pid").exists():
             eventually(lambda: is_gone(int((tmp_path / "pid").read_text() or 0)))
 
+    @pytest.mark.parametrize("work", ["recv", "sendall", "readline"])
+    def test_a_socket_that_is_shut_wakes_who_waits(self, work):
+        """Whoever reads or writes there fails, or finds the end; now, and later."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs, ours.makefile("rb") as reader:
+            jobs = {
+                "recv": lambda: ours.recv(1),
+                "sendall": lambda: ours.sendall(bytes(2**24)),
+                "readline": reader.readline,
+            }
+            begun = threading.Event()
+            ended = queue.Queue()
+
+            def wait():
+                begun.set()
+                with contextlib.suppress(OSError):
+                    ended.put(jobs[work]())
+                ended.put(b"")
+
+            thread = threading.Thread(target=wait, daemon=True)
+            thread.start()
+            assert begun.wait(SECONDS)
+            with pytest.raises(queue.Empty):
+                ended.get(timeout=0.05)
+            mcp_lite.shut(ours)
+            assert not ended.get(timeout=SECONDS)
+            thread.join(SECONDS)
+            with contextlib.suppress(OSError):
+                assert ours.recv(1) == b""
+            with pytest.raises(OSError):
+                ours.sendall(bytes(2**24))
+
+    def test_who_has_hung_up(self):
+        """It is seen behind nothing, not behind what is still to be read; and nobody
+        waits."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            assert not mcp_lite.has_hung_up(ours)
+            theirs.send(b"x")
+            eventually(lambda: mcp_lite.is_ready(ours))
+            assert not mcp_lite.has_hung_up(ours)
+            assert ours.recv(1) == b"x"
+            assert not mcp_lite.has_hung_up(ours)
+            theirs.close()
+            eventually(lambda: mcp_lite.has_hung_up(ours))
+
+    def test_who_looks_for_a_hang_up_never_waits(self):
+        """Not even where another thread takes what has come just before it looks: it
+        is the watcher of a server."""
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ends = []
+
+            def take():
+                with contextlib.suppress(OSError):
+                    while ours.recv(1):
+                        pass
+
+            def look():
+                while not ends:
+                    mcp_lite.has_hung_up(ours)
+                ends.append("looked")
+
+            threads = [
+                threading.Thread(target=each, daemon=True) for each in (take, look)
+            ]
+            for thread in threads:
+                thread.start()
+            for _ in range(2000):
+                theirs.send(b"x")
+            ends.append("sent")
+            eventually(lambda: ends == ["sent", "looked"])
+            mcp_lite.shut(ours)
+            for thread in threads:
+                thread.join(SECONDS)
+                assert not thread.is_alive()
+
     @pytest.mark.skipif(os.name == "nt", reason="POSIX sessions")
     def test_a_grandchild_out_of_reach(self, tmp_path, monkeypatch):
         """One that left the process group and holds the pipes:
@@ -23889,6 +24051,31 @@ class TestFaults:
             wire.send(request("tools/call", {"name": "work"}))
             assert wire.read()["params"]["data"] == "begun"
             yield wire.process
+
+    @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGBREAK"])
+    def test_run_returns_while_its_reader_waits(self, tmp_path, name):
+        """A signal ends it, though the client says nothing; then stdin and stdout are
+        what they were."""
+        if not hasattr(signal, name):
+            pytest.skip("no such signal here")
+        command = program(
+            tmp_path,
+            f"""
+            server = Server("s")
+            @server.tool
+            def end() -> str:
+                threading.Timer(0.2, signal.raise_signal, [signal.{name}]).start()
+                return "soon"
+            before = os.fstat(0)
+            server.run()
+            print("after", os.path.samestat(os.fstat(0), before), flush=True)
+            """,
+        )
+        with Wire(command) as wire:
+            wire.send(request("tools/call", modern(name="end")))
+            assert "soon" in str(wire.read())
+            assert wire.out.readline().split() == [b"after", b"True"]
+            assert wire.process.wait(SECONDS) == 0
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
