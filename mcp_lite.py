@@ -1244,13 +1244,23 @@ def footprint(value: object) -> int:
     rest = [value]
     while rest:
         each = rest.pop()
-        size += sys.getsizeof(each)
+        size += size_of(each)
         if isinstance(each, dict):
             rest += each.keys()
             rest += each.values()
         elif isinstance(each, list):
             rest += each
     return size
+
+
+def size_of(value: Any) -> int:
+    """How many bytes of memory a JSON value has by itself, about."""
+    known = sys.getsizeof(value, 0)
+    if known:
+        return known
+    # PyPy does not tell. A member of an object takes most, but the key and the value.
+    each = 32 if isinstance(value, (list, dict)) else 2
+    return 64 + each * (len(value) if isinstance(value, (str, list, dict)) else 0)
 
 
 def check_envelope(message: object) -> str:
@@ -6099,6 +6109,9 @@ class Budget:
 class SharedBudget(Budget):
     """A Budget for what may be dropped, or forgotten: see Share."""
 
+    # How many shares were refused since somebody asked.
+    _refused = 0
+
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         # What was left of shares, by any thread, and not counted as gone yet.
@@ -6109,7 +6122,18 @@ class SharedBudget(Budget):
         while self._left:
             with suppress(IndexError):
                 self.give_back(self._left.popleft())
-        return Share(self._left, size) if self.take(size) else None
+        if self.take(size):
+            return Share(self._left, size)
+        with self._lock:
+            self._refused += 1
+        return None
+
+    def count_refused(self) -> int:
+        """How many shares were refused since this was asked last."""
+        with self._lock:
+            refused = self._refused
+            self._refused = 0
+        return refused
 
 
 class Share:
@@ -6842,8 +6866,8 @@ class Slot:
             self.outcome.put((job(), None))
         except BaseException as error:
             self.outcome.put((None, error))
-            # It is also for who has called this, a host say.
-            if is_of_signal(error):
+            # It is also for who has called this, a host say; but errands go on.
+            if on_main_thread() and is_of_signal(error):
                 raise
 
     def wait(self, seconds: float | None) -> bool:
@@ -9812,11 +9836,11 @@ class ErrorLines:
         self._stderr = stderr
         self._log = log
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._last: deque[str] = deque(maxlen=STDERR_LINES)
+        # Replaced by each line: any thread may look at it.
+        self._last: list[str] = []
         # The beginning of a line: a question, say, that will never be answered.
         self._rest = ""
         self._waiting = SharedBudget(MAX_STDERR)
-        self._dropped = 0
         self._workers = Workers("mcp-stderr-lines", 1, do_nothing, log)
 
     def feed(self, data: bytes) -> None:
@@ -9834,18 +9858,15 @@ class ErrorLines:
 
     def _take(self, line: str) -> None:
         if line:
-            self._last.append(line)
+            self._last = [*self._last, line][-STDERR_LINES:]
         if not self._stderr:
             return
         share = self._waiting.share(len(line) + LINE_COST)
-        if share is None:
-            self._dropped += 1
-        else:
+        if share is not None:
             self._workers.submit(partial(do_with, share, partial(self._pass_on, line)))
 
     def _pass_on(self, line: str) -> None:
-        dropped = self._dropped
-        self._dropped -= dropped
+        dropped = self._waiting.count_refused()
         if dropped:
             self._tell(f"({dropped} lines were dropped: they were taken too slowly)")
         self._tell(printable(line))
@@ -9867,7 +9888,7 @@ class ErrorLines:
     def last_words(self) -> str:
         """The last lines, and what has begun; as they came."""
         begun = _last_state(self._rest)
-        lines = [*self._last, begun] if begun else list(self._last)
+        lines = [*self._last, begun] if begun else self._last
         return "\n".join(lines[-STDERR_LINES:])
 
     def close(self, seconds: float) -> None:
@@ -10313,14 +10334,13 @@ class Transcript:
         # Without patience: the thread ends when nothing is left.
         self._workers = Workers("mcp-trace", 1, do_nothing, log, patience=0.0)
         self._waiting = SharedBudget(MAX_TRACED)
-        self._dropped = 0
         # Nobody waits for it: it was too slow.
         self._is_late = False
         # The one that shows; it must not wait for itself.
         self._thread = 0
         self._numbers = itertools.count(1)
         # Of a server over HTTP: by the ids of their sessions, the latest last.
-        self._sessions: OrderedDict[str, Talk] = OrderedDict()
+        self._sessions: dict[str, Talk] = {}
         # What was explained; for the thread that shows.
         self._explained: set[str] = set()
 
@@ -10342,16 +10362,14 @@ class Transcript:
     def remember(self, session_id: str, talk: Talk) -> None:
         """A session has begun."""
         self._sessions[session_id] = talk
-        if len(self._sessions) > MAX_SESSIONS:
-            with suppress(KeyError):
-                self._sessions.popitem(last=False)
+        for oldest in list(self._sessions)[:-MAX_SESSIONS]:
+            self._sessions.pop(oldest, None)
 
     # Called by who talks
     def put(self, job: Job, size: int) -> None:
         """Have something shown, which keeps so many bytes. Never blocks for long."""
         share = self._waiting.share(size + LINE_COST)
         if share is None:
-            self._dropped += 1
             return
         done = threading.Event()
         self._workers.submit(partial(do_with, share, partial(self._do, job, done)))
@@ -10361,8 +10379,7 @@ class Transcript:
     # On the thread that shows
     def _do(self, job: Job, done: threading.Event) -> None:
         self._thread = threading.get_ident()
-        dropped = self._dropped
-        self._dropped -= dropped
+        dropped = self._waiting.count_refused()
         try:
             if dropped:
                 self._log.warning(f"trace: {dropped} lines dropped: they took too long")
@@ -12572,7 +12589,8 @@ class HttpEndpoint:
     def _idle_sessions(self) -> list[HttpConnection]:
         """Those in which nothing is in flight, and nobody listens; the one that was
         used longest ago is the first."""
-        busy = set(self._serving.values())
+        serving = list(self._serving.values())
+        busy = set(serving)
         idle = [
             each
             for each in list(self._sessions.values())
@@ -17210,19 +17228,19 @@ class ServerEndpoint(Endpoint):
         subscribed = connection.protocol.subscribed
         if uri in subscribed:
             return {}
-        if len(subscribed) >= MAX_QUEUED or not connection.keep(sys.getsizeof(uri)):
+        if len(subscribed) >= MAX_QUEUED or not connection.keep(size_of(uri)):
             raise InvalidRequest(f"more than {len(subscribed)} subscriptions")
         # Another thread may have been faster.
         token = object()
         if subscribed.setdefault(uri, token) is not token:
-            connection.let_go(sys.getsizeof(uri))
+            connection.let_go(size_of(uri))
         return {}
 
     def _resources_unsubscribe(self, ctx: Context, params: Json) -> Json:
         connection = ctx._connection
         uri = params["uri"]
         if connection.protocol.subscribed.pop(uri, None) is not None:
-            connection.let_go(sys.getsizeof(uri))
+            connection.let_go(size_of(uri))
         return {}
 
     def _prompts_get(self, ctx: Context, params: Json) -> Json:

@@ -5446,6 +5446,25 @@ class TestServerInProcess:
         part.give_back(part.taken)
         assert [each.taken for each in (every, one, part, other)] == [40, 0, 0, 40]
 
+    def test_what_was_refused_is_counted_once(self):
+        """Whichever threads were refused it, and while it is asked for."""
+        budget = mcp_lite.SharedBudget(0)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                runs = [
+                    pool.submit(lambda: [budget.share(1) for _ in range(5_000)])
+                    for _ in range(4)
+                ]
+                counts = []
+                while not all(run.done() for run in runs):
+                    counts.append(budget.count_refused())
+        finally:
+            sys.setswitchinterval(interval)
+        counts.append(budget.count_refused())
+        assert sum(counts) == 20_000 and budget.count_refused() == 0
+
     def test_a_fair_budget_leaves_as_much_as_it_takes(self):
         """Alone it has a half; with others less; who comes new gets something."""
         every = mcp_lite.Budget(64)
@@ -7834,6 +7853,24 @@ class TestClient:
         closed = ConnectionClosed("gone", 1, command, "")
         assert str(closed) == f"gone (command: {shown}; exit code 1)"
         assert closed.command == command
+
+    def test_the_last_words_of_a_child_that_speaks(self):
+        """Who asks for them sees whole lines, the latest ones, while others come."""
+        lines = mcp_lite.ErrorLines("x.py", None, mcp_lite._Log())
+        ended = threading.Event()
+
+        def speak():
+            for number in range(20_000):
+                lines.feed(b"%d\n" % number)
+            ended.set()
+
+        threading.Thread(target=speak, daemon=True).start()
+        is_last = False
+        while not is_last:
+            is_last = ended.is_set()
+            words = list(map(int, lines.last_words().split()))
+            assert words == sorted(words) and len(words) <= mcp_lite.STDERR_LINES
+        assert words[-1] == 19_999
 
     def test_who_is_slow_to_take_what_a_child_says(self):
         """The child does not wait for that: beyond MAX_STDERR lines are dropped, and
