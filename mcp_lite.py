@@ -14025,13 +14025,18 @@ class _HttpPool:
         # Those that may be shut, each with its socket.
         self._busy: dict[_RoundTrip, Socket] = {}
 
-    def begin(self, request_id: RequestId | None) -> _RoundTrip:
+    def begin(
+        self, request_id: RequestId | None, patience: float | None = None
+    ) -> _RoundTrip:
         """A round trip, maybe for a request, on the latest idle connection that still
-        lives, else a new one. Raises ConnectionError if it is not wanted any more."""
+        lives, else a new one, if there is one within `patience`. Raises ConnectionError
+        if it is not wanted any more."""
         connection = self._pop_alive()
         was_kept = connection is not None
         if connection is None:
-            connection = self._connect()
+            connection = self._connect(
+                self._timeout if patience is None else min(patience, self._timeout)
+            )
         trip = _RoundTrip(self, connection, was_kept, request_id)
         self._busy[trip] = connection.sock
         # Who gives up after this look finds the round trip, and shuts it.
@@ -14051,12 +14056,11 @@ class _HttpPool:
             return connection
         return None
 
-    def _connect(self) -> HTTPConnection:
+    def _connect(self, timeout: float) -> HTTPConnection:
         import http.client
         import socket
 
         url = self.url
-        timeout = self._timeout
         host = str(url.hostname)
         # Without a port, http.client would look for one in the host: in "::1", say.
         port = url.port or _PORTS[url.scheme]
@@ -16087,7 +16091,7 @@ class HttpTransport(Transport):
         trace = self.connection.trace
         response = None
         while response is None:
-            trip = self._pool.begin(request_id)
+            trip = self._pool.begin(request_id, patience)
             if trace is not None:
                 trace.asked(method, show_url(url), headers, request_id)
             response = trip.send(method, target, headers, body, patience)
@@ -18527,8 +18531,10 @@ class Listening:
         kinds: list[str],
         uris: list[str],
         on_event: Callback = None,
+        seconds: float | None = None,
     ) -> None:
-        """Blocks until the server has agreed.
+        """Blocks until the server has agreed, for each answer so many `seconds`, else
+        the client's.
 
         `kinds`: of LIST_CHANGES. on_event(notification) hears in place of the
         iteration, on the reading thread.
@@ -18536,9 +18542,12 @@ class Listening:
         self._client = client
         self._connection = client._require_connection()
         self._on_event = on_event or self._queue
-        # In a legacy session, what it was opened for.
+        self._seconds = client.timeout if seconds is None else seconds
+        # In a legacy session, what it was opened for: as much as the server was told.
         self._methods: list[str] = []
         self._uris: list[str] = []
+        # In the modern era, whether the server has agreed.
+        self._is_agreed = False
         # ("event", {"method", "params"}, share) each, by put_bounded(); then ("end",
         # None), or an exception in its place.
         self._events: SimpleQueue[Any] = SimpleQueue()
@@ -18552,29 +18561,49 @@ class Listening:
             else:
                 self._open_modern(kinds, uris)
         except BaseException:
-            self._connection.abandon(self._waiter, None)
+            self.close()
+            # It may have ended before it had begun.
             self._end(Answer(self._waiter, None, None))
             raise
 
     def _open_legacy(self, kinds: list[str], uris: list[str]) -> None:
         self._methods = [LIST_CHANGES[kind].method for kind in kinds]
-        self._uris = uris
         # Nothing is sent for it: it waits for the end of the connection.
         self._connection.hold(self._waiter)
-        leaving = self._client._endpoint.leaving
         for uri in uris:
-            wait_until(lambda: not set(leaving) & set(uris), self._client.timeout)
-            self._client.request("resources/subscribe", {"uri": uri})
+            self._uris.append(uri)
+            self._enter(uri)
+
+    def _enter(self, uri: str) -> None:
+        """Have a session's server tell of a URI."""
+        leaving = self._client._endpoint.leaving
+        wait_until(lambda: uri not in leaving, self._seconds)
+        self._client.request("resources/subscribe", {"uri": uri}, self._seconds)
+
+    def enter_again(self) -> None:
+        """Have a session's server know of this that is new. If it will not, this is
+        over."""
+        try:
+            for uri in self._uris:
+                self._enter(uri)
+        except (McpError, ConnectionError, Timeout) as error:
+            self._client._log.warning(f"{uri} is not heard any more: {error}")
+            self._connection.finish(Answer(self._waiter, None, error))
 
     def _open_modern(self, kinds: list[str], uris: list[str]) -> None:
-        wanted: Json = {LIST_CHANGES[kind].member: True for kind in kinds}
-        wanted["resourceSubscriptions"] = uris
-        params = {"notifications": wanted}
-        version = self._client.protocol_version
+        lists = {LIST_CHANGES[kind].member: True for kind in kinds}
+        params = {"notifications": {**lists, "resourceSubscriptions": uris}}
+        version = self._connection.protocol.version
         params = self._client._endpoint.add_meta(params, version)
         self._connection.request(self._waiter, params)
         # For the acknowledgement, which _hear passes on.
-        self._connection.wait(self._waiter, self._client.timeout)
+        agreed = self._connection.wait(self._waiter, self._seconds)
+        # "The client SHOULD check the acknowledged filter against what it requested".
+        told = member_at(agreed, ["notifications", "resourceSubscriptions"])
+        heard = set(map(str, told)) if isinstance(told, list) else set()
+        deaf = [uri for uri in uris if uri not in heard]
+        if deaf:
+            self._client._log.warning(f"the server will not tell of {show(deaf)}")
 
     def _hear(self, subscription: object, notification: Notification) -> None:
         """Take a notification if it belongs to this one, on the reading thread.
@@ -18586,11 +18615,21 @@ class Listening:
         method, params, row, _ = notification
         is_ours = waiter.sent and is_id(subscription) and waiter.id == subscription
         if is_ours and row.acknowledges:
-            waiter.inbox.put(("answer", Answer(waiter, params, None)))
+            # It comes once; nobody would take another one.
+            if not self._is_agreed:
+                self._is_agreed = True
+                waiter.inbox.put(("answer", Answer(waiter, params, None)))
         elif is_ours and row.cancels:
             self._connection.finish(Answer(waiter, {}, None))
-        elif is_ours or method in self._methods or params.get("uri") in self._uris:
+        elif is_ours or method in self._methods or self._has(params.get("uri")):
             self._on_event(notification)
+
+    def _has(self, uri: object) -> bool:
+        """Whether a session's server was asked to tell of a resource. It "might be a
+        sub-resource of the one that the client actually subscribed to"."""
+        if not isinstance(uri, str):
+            return False
+        return any(uri == each or uri.startswith(f"{each}/") for each in self._uris)
 
     def _queue(self, notification: Notification) -> None:
         event = {"method": notification.method, "params": notification.params}
@@ -18618,20 +18657,22 @@ class Listening:
         if not self._connection.abandon(self._waiter, None):
             return
         self._end(Answer(self._waiter, None, None))
+        until = time.monotonic() + self._seconds
         for uri in self._uris:
-            self._leave(uri)
+            self._leave(uri, until)
 
-    def _leave(self, uri: str) -> None:
+    def _leave(self, uri: str, until: float) -> None:
         """Have a session's server forget a URI, unless another one listens to it."""
         leaving = self._client._endpoint.leaving
-        # In this order, and _open_legacy in the other one: we see who comes, or who
-        # comes sees that we are about to leave, and waits for that.
+        # In this order, and _enter in the other one: we see who comes, or who comes
+        # sees that we are about to leave, and waits for that.
         leaving.append(uri)
         try:
             if not any(uri in other._uris for other in list(self._listenings)):
                 # Who leaves has no use for a refusal.
                 with suppress(ConnectionError, McpError, Timeout):
-                    self._client.request("resources/unsubscribe", {"uri": uri})
+                    seconds = max(0.0, until - time.monotonic())
+                    self._client.request("resources/unsubscribe", {"uri": uri}, seconds)
         finally:
             leaving.remove(uri)
 
@@ -18753,13 +18794,9 @@ class ClientEndpoint(Endpoint):
         detailed = version >= "2025-11-25"
         elicits = METHODS["elicitation/create"].since <= version
         if self._on_elicit is not None and elicits:
-            declared["elicitation"] = {}
-            if detailed:
-                declared["elicitation"] = {"form": {}, "url": {}}
+            declared["elicitation"] = {"form": {}, "url": {}} if detailed else {}
         if self._on_sample is not None:
-            declared["sampling"] = {}
-            if detailed:
-                declared["sampling"] = {"tools": {}}
+            declared["sampling"] = {"tools": {}} if detailed else {}
         if self._roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
         if self.extensions:
@@ -19067,15 +19104,9 @@ def _next_cursor(method: str, result: Json) -> str | None:
 
 def _with_objects(result: Json, member: str) -> Json:
     """The result, when that member is an array of objects, else InternalError."""
-    _objects_in(result, member)
-    return result
-
-
-def _objects_in(result: Json, member: str) -> list[Json]:
-    """A member of a result that must be an array of objects, else InternalError."""
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
-        return value
+        return result
     raise InternalError(f"{member}: expected an array of objects, got {show(value)}")
 
 
@@ -19644,22 +19675,26 @@ class Client:
             trace=open_talk(self._transcript, "client", self._label),
         )
         self._endpoint.connected(connection)
-        transport.start(connection)
-        reader = None
+        try:
+            transport.start(connection)
+        except BaseException:
+            # Of the transport, nothing more is asked.
+            self._endpoint.disconnected(connection)
+            raise
+        with self._lock:
+            is_wanted = self._conversation is mine
+            if is_wanted:
+                mine.connection = connection
+        if not is_wanted:
+            # close() came before there was anything to end.
+            self._end(connection, None)
+            raise ConnectionClosed("the client was closed while it connected")
         if not transport.feeds:
             reader = threading.Thread(
                 target=self._read, args=(connection,), name="mcp-reader", daemon=True
             )
             reader.start()
-        with self._lock:
-            is_wanted = self._conversation is mine
-            if is_wanted:
-                mine.connection = connection
-                mine.reader = reader
-        if not is_wanted:
-            # close() came before there was anything to end.
-            self._end(connection, reader)
-            raise ConnectionClosed("the client was closed while it connected")
+            mine.reader = reader
         self._negotiate(connection, version, until)
 
     def _take_for_another_try(self, mine: _Conversation) -> bool:
@@ -19725,11 +19760,13 @@ class Client:
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
+        # What is refused is no fault of who has found the old one lost.
         level = self._endpoint.log_level
         if level:
-            self.request("logging/setLevel", {"level": level})
-        for uri in {uri for each in self._endpoint.listenings for uri in each._uris}:
-            self.request("resources/subscribe", {"uri": uri})
+            with suppress(McpError, ConnectionError, Timeout):
+                self.request("logging/setLevel", {"level": level})
+        for listening in list(self._endpoint.listenings):
+            listening.enter_again()
 
     def _read(self, connection: Connection) -> None:
         """The reading thread: feed the connection until the server ends; end it."""
@@ -20004,11 +20041,18 @@ class Client:
                 "the client is not connected; use `with client:` or client.connect()"
             )
         if conversation.opener is not threading.current_thread():
-            # Another thread connects: until it has, nothing may be asked.
-            conversation.settled.wait(self.timeout)
+            self._wait_for_opening(conversation)
         if conversation.connection is None:
             raise ConnectionClosed("the client could not connect")
         return conversation.connection
+
+    def _wait_for_opening(self, conversation: _Conversation) -> None:
+        """Wait while another thread connects: until it has, nothing may be asked. That
+        has its time, but for a user who logs in; who asks that user must not wait."""
+        while not conversation.settled.wait(self.timeout):
+            connection = conversation.connection
+            if connection and threading.get_ident() in connection.answerers:
+                raise Timeout("the client waits for this thread to be connected")
 
     def _deadline(self) -> float:
         """When a call that begins now must be over, by time.monotonic()."""
@@ -20247,9 +20291,12 @@ class Client:
             params["context"] = {"arguments": context}
         result = self.request("completion/complete", params)
         values = object_or_empty(result.get("completion")).get("values")
-        if isinstance(values, list):
+        if isinstance(values, list) and all(isinstance(each, str) for each in values):
             return values
-        raise InternalError(f"completion.values: expected an array, got {show(values)}")
+        told = show(values)
+        raise InternalError(
+            f"completion.values: expected an array of texts, got {told}"
+        )
 
     def _read_list(self, method: str) -> list[Json]:
         pages = self._read_pages(method, self._deadline())
@@ -20261,7 +20308,8 @@ class Client:
 
         However many there are, they take no longer than `timeout` together.
         """
-        if not self._is_offered(METHODS[method], self.protocol_version, deadline):
+        row = METHODS[method]
+        if not self._is_offered(row, self.protocol_version, deadline):
             return
         deadline = min(deadline, time.monotonic() + self.timeout)
         budget = Budget(MAX_MESSAGE)
@@ -20275,14 +20323,16 @@ class Client:
             except ValueError as error:
                 # JSON cannot say it: it has a lone surrogate.
                 raise InternalError(f"{method}: nextCursor: {error}") from None
-            page = _objects_in(result, METHODS[method].paged)
+            page = _with_objects(result, row.paged)[row.paged]
+            cursor = _next_cursor(method, result)
             items += len(page)
-            if items > MAX_ITEMS or not budget.take(len(encode_json(page))):
+            # The cursors are kept as well.
+            size = len(encode_json(page)) + len(cursor or "")
+            if items > MAX_ITEMS or not budget.take(size):
                 raise InternalError(
                     f"{method}: more than {MAX_ITEMS} items, or {MAX_MESSAGE} bytes"
                 )
             yield result
-            cursor = _next_cursor(method, result)
             if cursor is None:
                 return
             if cursor in seen:
@@ -20507,11 +20557,13 @@ def _expand(value: Any, place: str, folder: str) -> Any:
     return _VARIABLE.sub(look_up, os.path.expanduser(value))
 
 
-def hear_changes(client: Client) -> None:
+def hear_changes(client: Client, seconds: float) -> None:
     """Have on_notification hear of all changes: a modern server tells only who listens,
-    and this hears them all."""
-    with suppress(McpError):
-        Listening(client, list(LIST_CHANGES), [], do_nothing)
+    and this hears them all. One that does not answer, or refuses, does as well."""
+    try:
+        Listening(client, list(LIST_CHANGES), [], do_nothing, max(0.0, seconds))
+    except (McpError, HttpFailure, Timeout) as error:
+        client._log.debug(f"{client._label}: changes are not told: {error}")
 
 
 # What servers list: the member that tells one from another, and how a client lists
@@ -20597,9 +20649,10 @@ class ClientGroup:
         return self
 
     def _connect(self, client: Client) -> Client:
+        until = time.monotonic() + client.timeout
         client.connect()
         if self._on_notification is not None:
-            hear_changes(client)
+            hear_changes(client, until - time.monotonic())
         return client
 
     def close(self) -> None:
@@ -21007,7 +21060,7 @@ class Bridge:
             # If another thread is about to connect, what is asked waits for that.
             with suppress(RuntimeError):
                 client.connect()
-                hear_changes(client)
+                hear_changes(client, client.timeout)
                 for uri in list(client._subscriptions):
                     # The server that has ended knew of them.
                     with suppress(McpError):

@@ -8550,6 +8550,131 @@ class TestClient:
                 # The client does not hold on to it.
                 eventually(lambda: living(mcp_lite.Listening) <= before)
 
+    @staticmethod
+    def listener(*told):
+        """A script of a modern server that agrees to tell, and tells this."""
+
+        def script(read, write):
+            while (message := read()) is not None:
+                answer = {"jsonrpc": "2.0", "id": message.get("id")}
+                if message["method"] == "server/discover":
+                    answer["result"] = {
+                        "supportedVersions": [MODERN],
+                        "capabilities": {"tools": {"listChanged": True}},
+                    }
+                    write(answer)
+                elif message["method"] == "tools/list":
+                    write({**answer, "result": {"tools": []}})
+                for kind, params in told:
+                    if message["method"] == "subscriptions/listen":
+                        meta = {mcp_lite.META_SUBSCRIPTION: message["id"]}
+                        params = {**params, "_meta": meta}
+                        write(
+                            {
+                                "jsonrpc": "2.0",
+                                "method": f"notifications/{kind}",
+                                "params": params,
+                            }
+                        )
+
+        return script
+
+    def test_a_subscription_is_agreed_on_once(self):
+        """Who says so again and again fills no memory."""
+        agreed = ("subscriptions/acknowledged", {"notifications": {"x": "y" * 1_000}})
+        with fake_server(self.listener(*[agreed] * 100)) as target, Client(
+            target, version=MODERN
+        ) as client, client.listen() as listening:
+            assert client.list_tools() == []
+            assert listening._waiter.inbox.empty()
+
+    @pytest.mark.parametrize("told", [["x://a"], "x://b", None])
+    def test_what_a_server_will_not_tell_of(self, caplog, told):
+        """The log has the resources that it left out when it agreed."""
+        agreed = {"notifications": {"resourceSubscriptions": told}}
+        script = self.listener(("subscriptions/acknowledged", agreed))
+        with fake_server(script) as target, Client(target, version=MODERN) as client:
+            client.listen(uris=["x://a", "x://b"]).close()
+        left_out = ["x://b"] if told == ["x://a"] else ["x://a", "x://b"]
+        assert f"will not tell of {json.dumps(left_out)}" in caplog.text
+
+    def test_a_listening_that_is_refused_in_part(self):
+        """What a session's server had agreed to before is taken back."""
+        told = []
+
+        def agree(message, read, write):
+            told.append((message["method"], message["params"]["uri"]))
+            if told[-1] == ("resources/subscribe", "x://b"):
+                return {"error": {"code": -32002, "message": "no such resource"}}
+            return {}
+
+        script = legacy_server(
+            capabilities={"resources": {"subscribe": True}},
+            resources_subscribe=agree,
+            resources_unsubscribe=agree,
+        )
+        with fake_server(script) as target, Client(
+            target, version="2025-11-25"
+        ) as client:
+            with pytest.raises(NotFound):
+                client.listen(uris=["x://a", "x://b", "x://c"])
+            assert client._endpoint.listenings == []
+        assert ("resources/unsubscribe", "x://a") in told
+        assert "x://c" not in str(told)
+
+    def test_parts_of_a_resource(self):
+        """What a session's server tells of them, is for who listens to the whole."""
+
+        def subscribe(message, read, write):
+            write({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+            for uri in ("x://dir/file", "x://directory", ["x://dir"], "x://dir"):
+                write(
+                    {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/resources/updated",
+                        "params": {"uri": uri},
+                    }
+                )
+
+        script = legacy_server(
+            capabilities={"resources": {"subscribe": True}},
+            resources_subscribe=subscribe,
+            resources_unsubscribe={},
+        )
+        heard = []
+        with fake_server(script) as target, Client(
+            target, version="2025-11-25"
+        ) as client, client.listen(False, False, False, ["x://dir"]) as listening:
+            while "x://dir" not in heard:
+                heard.append(next(listening)["params"]["uri"])
+        assert heard == ["x://dir/file", "x://dir"]
+
+    def test_a_transport_that_cannot_start(self):
+        """connect() raises what it does, and leaves nothing behind."""
+
+        class Broken(mcp_lite.Transport):
+            def start(self, connection):
+                raise OSError("no way there")
+
+        client = Client(Broken())
+        with pytest.raises(OSError, match="no way there"):
+            client.connect()
+        assert not client._endpoint._callbacks
+
+    def test_a_reader_that_cannot_start(self, monkeypatch):
+        """Where the system has no thread left, the child that was started is ended."""
+        start = threading.Thread.start
+
+        def start_some(thread):
+            if thread.name == "mcp-reader":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_some)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            Client(SERVE).connect()
+        assert not has_children()
+
     def test_what_a_callback_answers_is_checked(self):
         """Against the question's schema.
 
@@ -8656,6 +8781,21 @@ class TestClient:
             with pytest.raises(InternalError, match="tools/list: more than"):
                 client.list_tools()
         assert next(count) <= 4
+
+    def test_cursors_are_bounded(self, monkeypatch):
+        """They are kept, to see whether one comes again: they count as items do."""
+        monkeypatch.setattr(mcp_lite, "MAX_MESSAGE", 1 << 20)
+        pages = []
+
+        def page(message, read, write):
+            pages.append(message)
+            return {"tools": [], "nextCursor": str(len(pages)) + "x" * 300_000}
+
+        with fake_server(legacy_server(tools_list=page)) as target, Client(
+            target, version="2025-11-25"
+        ) as client, pytest.raises(InternalError, match="bytes"):
+            client.list_tools()
+        assert len(pages) == 4
 
     def test_an_empty_cursor_is_a_cursor(self):
         """ "MUST NOT be treated as the end of results"."""
@@ -9195,6 +9335,10 @@ class TestClient:
             (
                 lambda c: c.complete("p", "a", ""),
                 {"completion_complete": {"completion": None}},
+            ),
+            (
+                lambda c: c.complete("p", "a", ""),
+                {"completion_complete": {"completion": {"values": ["a", 1]}}},
             ),
             (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
             (
@@ -16410,6 +16554,43 @@ class TestHttpClient:
                 client.get_prompt("asks")
         assert len(set(ids)) == 2 and max(ids) < 1 << 53
 
+    def test_what_a_new_session_refuses(self):
+        """A resource that is gone ends who listens to it, and not the call that found
+        the old session lost.
+        """
+        sessions = []
+
+        def initialize(seen, sock):
+            sessions.append(f"s{len(sessions)}")
+            status, _, body = legacy_site()(seen, sock)
+            return status, {"Mcp-Session-Id": sessions[-1]}, body
+
+        def subscribe(seen, sock):
+            if len(sessions) == 1:
+                return result_of(seen)
+            error = {"code": -32002, "message": "it is gone"}
+            return (
+                200,
+                {},
+                {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": error},
+            )
+
+        def call(seen, sock):
+            if seen["headers"]["mcp-session-id"] == "s0":
+                return 404, {}, b"no session"
+            return result_of(seen, **text_result("called"))
+
+        script = legacy_site(
+            initialize=initialize, resources_subscribe=subscribe, tools_call=call
+        )
+        with web_server(script) as (url, _), Client(
+            url, version="2025-11-25"
+        ) as client:
+            listening = client.listen(uris=["x://a"])
+            assert client.call("x") == "called"
+            with pytest.raises(NotFound, match="it is gone"):
+                next(listening)
+
     def test_calls_wait_for_the_new_session(self):
         """A session is renewed once, however many calls there are;
         none is sent without one.
@@ -16651,6 +16832,54 @@ class TestHttpClient:
             assert session.post(request("ping"))[0] == 404
 
     # Headers
+
+    def test_a_session_s_end_that_nobody_takes(self, monkeypatch):
+        """A server that accepts no connection any more does not hold up close()."""
+        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.1)
+        site = legacy_site()
+        listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+        address = listener.getsockname()
+
+        def serve_one():
+            sock = listener.accept()[0]
+            with sock, sock.makefile("rb") as reader:
+                method = reader.readline().decode().split(" ")[0]
+                head = b"".join(iter(reader.readline, b"\r\n")).lower()
+                size = re.search(rb"content-length: ([0-9]+)", head)
+                body = reader.read(int(size[1])) if size else b""
+                message = json.loads(body) if body else body
+                status, headers, body = site(
+                    {"method": method, "message": message}, sock
+                )
+                body = json.dumps(body).encode() if body else b""
+                headers = {
+                    "Content-Type": "application/json",
+                    "Content-Length": len(body),
+                    "Connection": "close",
+                    **headers,
+                }
+                head = "".join(f"{name}: {headers[name]}\r\n" for name in headers)
+                sock.sendall(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + body)
+
+        with listener, contextlib.ExitStack() as waiting:
+            # `initialize`, `initialized`, GET.
+            serving = [threading.Thread(target=serve_one) for _ in range(3)]
+            for thread in serving:
+                thread.start()
+            url = f"http://127.0.0.1:{address[1]}/mcp"
+            client = Client(url, version="2025-11-25").connect()
+            for thread in serving:
+                thread.join()
+            # So many wait to be accepted that the system answers nobody else.
+            for _ in range(4):
+                sock = waiting.enter_context(socket.socket())
+                sock.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    sock.connect(address)
+            closing = threading.Thread(target=client.close)
+            closing.start()
+            closing.join(SECONDS)
+            assert not closing.is_alive()
 
     def test_headers_mirror_the_body(self, server, recorded, version):
         """Method and name in every revision,
@@ -17788,6 +18017,32 @@ class TestAuthorization:
         back = urllib.parse.urlsplit(asked["redirect_uri"][0])
         with pytest.raises(OSError):
             socket.create_connection((back.hostname, back.port), timeout=SECONDS)
+
+    def test_other_calls_wait_until_the_user_has_logged_in(self, site):
+        """They are made when the client is connected, however long that takes."""
+        visited = threading.Event()
+        agreed = threading.Event()
+
+        def redirect(url):
+            visited.set()
+            agreed.wait(SECONDS)
+            return visit(url)
+
+        client = Client(
+            site.mcp, auth=OAuth(redirect=redirect), timeout=0.5, version=MODERN
+        )
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            connected = threads.submit(client.connect)
+            assert visited.wait(SECONDS)
+            client.timeout = 0.05
+            called = threads.submit(client.call, "secret")
+            # More than the time of the call.
+            assert not concurrent.futures.wait([called], 0.3).done
+            client.timeout = SECONDS
+            agreed.set()
+            assert called.result(SECONDS) == "let in"
+            connected.result(SECONDS)
+        client.close()
 
     def test_close_ends_a_login(self, site, monkeypatch):
         """close(), from another thread, does not wait for the user."""
@@ -19023,6 +19278,29 @@ class TestManyServers:
             server.remove_tool("two")
             with pytest.raises(NotFound):
                 group.call("s_two")
+
+    def test_who_tells_of_no_changes(self):
+        """A server that does not answer to that is part of the group all the same."""
+
+        def script(read, write):
+            while (message := read()) is not None:
+                answer = {"jsonrpc": "2.0", "id": message.get("id")}
+                if message["method"] == "server/discover":
+                    answer["result"] = {
+                        "supportedVersions": [MODERN],
+                        "capabilities": {"tools": {}},
+                    }
+                    write(answer)
+                elif message["method"] == "tools/list":
+                    tool = {"name": "x", "inputSchema": {"type": "object"}}
+                    write({**answer, "result": {"tools": [tool]}})
+
+        with fake_server(script) as target, ClientGroup(
+            {"a": target}, on_notification=print, timeout=0.5
+        ) as group:
+            assert group.errors == {}
+            group["a"].timeout = SECONDS
+            assert [tool["name"] for tool in group.list_tools()] == ["a_x"]
 
     def test_servers_start_side_by_side(self, tmp_path):
         """Each waits here until the other one has started, too."""
