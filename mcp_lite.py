@@ -6935,14 +6935,16 @@ class Errands:
                 # close() may have come before there was one to end.
                 self._jobs.put(None)
         while not slot.wait(self.LOOK_SECONDS):
-            if self._closed and not self._thread.is_alive():
+            if not self._thread.is_alive():
                 # It came too late: nobody else will do it.
                 slot.run()
         return slot.value()
 
     def _run(self) -> None:
         for job in iter(self._jobs.get, None):
-            job()
+            # Who waits has whatever it raises, a signal's handler also here.
+            with suppress(BaseException):
+                job()
             # Who waits keeps nothing alive.
             del job
         # There may be a second thread.
@@ -14075,10 +14077,10 @@ class _HttpPool:
         connection.response_class = _response_class()
         try:
             connection.connect()
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except BaseException:
             connection.close()
             raise
-        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return connection
 
     def shut(self, trip: _RoundTrip) -> None:
@@ -14554,7 +14556,7 @@ RECORD = {
             "maxLength": MAX_TOKEN,
         },
         "token_type": {"enum": ["bearer", "dpop"]},
-        "refresh_token": _TEXT,
+        "refresh_token": {"type": "string", "pattern": "^[ -~]+$"},
         "renew_at": {"type": "number"},
     },
     "required": [
@@ -15487,7 +15489,7 @@ class _Access(Authorizer):
             if self._failure is not failure:
                 raise AuthorizationError(str(self._failure))
             login = _Login(self, challenge, is_wanted)
-            with self._store.turn(self.url, login.left):
+            with naming("login"), self._store.turn(self.url, login.left):
                 self._record = self._store.load(self.url) or self._record
                 if used == self._record.get("access_token", ""):
                     login.record = self._record
@@ -16283,10 +16285,14 @@ class HttpTransport(Transport):
             return
         try:
             # Who notices late finds it done.
-            if self._session is lost:
+            is_mine = self._session is lost
+            if is_mine:
                 self._open_next_session(lost, moved or self._url)
         finally:
             self._renewals.pop(lost).set()
+        # When nobody waits any more: this takes workers of its own.
+        if is_mine:
+            self._on_new_session()
 
     def _open_next_session(self, lost: _ClientSession, url: SplitResult) -> None:
         # Nobody waits for the answers to what was asked in the lost one.
@@ -16298,7 +16304,6 @@ class HttpTransport(Transport):
         if self.connection.trace is not None:
             self.connection.trace.sent(line)
         self.write(line)
-        self._on_new_session()
 
     def _shake_hands(self, session: _ClientSession, url: SplitResult) -> Json:
         """Send a session's opening again, all of it on this thread: the workers may all
@@ -18561,6 +18566,8 @@ class Listening:
             else:
                 self._open_modern(kinds, uris)
         except BaseException:
+            # After Ctrl-C, or where nobody answers, there is no time for more.
+            self._seconds = min(self._seconds, EXIT_SECONDS)
             self.close()
             # It may have ended before it had begun.
             self._end(Answer(self._waiter, None, None))
@@ -19806,6 +19813,8 @@ class Client:
         connection.protocol.initialized = True
         if version in LEGACY_VERSIONS:
             connection.notify("notifications/initialized", None)
+        # Who was silent need not answer any more.
+        connection.fail_pending(Cancelled("another answer came first"), tell=True)
 
     def _probe(
         self,
@@ -20349,7 +20358,11 @@ class Client:
         if not is_current and "structuredContent" in result:
             known = self._known_anew(deadline)
         if known is None:
-            # No list was read, and text alone is not worth another request.
+            # "Clients SHOULD validate structured results against this schema": here is
+            # none. Whether there should be one, only the list would tell. To read it
+            # for every text, from servers that mostly have no such schema, would double
+            # what a first call takes, for nothing but to throw away what a tool has
+            # done. So it is not read for that; but where it was, it counts.
             return
         errors = known.errors_in(tool, result, deadline)
         # A result is never condemned by an old list.

@@ -8076,6 +8076,29 @@ class TestClient:
         with fake_server(script) as target, Client(target) as client:
             assert client.protocol_version == "2025-11-25"
 
+    def test_a_probe_that_was_in_vain_is_over(self, monkeypatch):
+        """Nobody waits for its answer any more, when another one has come."""
+        monkeypatch.setattr(mcp_lite, "PROBE_SECONDS", 0.05)
+        told = []
+        answer = legacy_server()
+
+        def script(read, write):
+            def read_but_probes():
+                while (message := read()) is not None:
+                    told.append(message)
+                    if message["method"] != "server/discover":
+                        return message
+                return None
+
+            answer(read_but_probes, write)
+
+        with fake_server(script) as target, Client(target) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert not client._connection._waiters
+            assert not client._connection.protocol.pending
+        methods = [message["method"].rpartition("/")[2] for message in told]
+        assert methods == ["discover", "initialize", "initialized", "cancelled"]
+
     def test_a_server_that_ends_when_probed(self, tmp_path):
         """It is started again, and not asked."""
         script = tmp_path / "touchy.py"
@@ -9545,6 +9568,24 @@ class TestClient:
                 client.call("x")
             with pytest.raises(MethodNotFound):
                 client.request("x/y")
+
+    def test_an_errand_that_is_interrupted(self):
+        """What the main thread has done by another one may raise what it likes: the
+        other one is there for the next."""
+        errands = mcp_lite.Errands("mcp-test-errands")
+
+        def interrupt():
+            raise KeyboardInterrupt
+
+        try:
+            runner = errands.run(threading.current_thread)
+            assert runner is not threading.current_thread()
+            for _ in range(20):
+                with pytest.raises(KeyboardInterrupt):
+                    errands.run(interrupt)
+                assert errands.run(threading.current_thread) is runner
+        finally:
+            errands.close(SECONDS)
 
     def test_ctrl_c_just_after_a_request_has_left(self):
         """It is raised out of the call,
@@ -16591,6 +16632,38 @@ class TestHttpClient:
             with pytest.raises(NotFound, match="it is gone"):
                 next(listening)
 
+    def test_a_new_session_has_workers(self, monkeypatch):
+        """It is told what the lost one knew when those who wait for it go on."""
+        monkeypatch.setattr(mcp_lite, "MAX_CONNECTIONS", 2)
+        monkeypatch.setattr(mcp_lite, "PROBE_SECONDS", 0.05)
+        gate = threading.Barrier(2)
+        sessions = []
+
+        def initialize(seen, sock):
+            sessions.append(f"s{len(sessions)}")
+            status, _, body = legacy_site()(seen, sock)
+            return status, {"Mcp-Session-Id": sessions[-1]}, body
+
+        def call(seen, sock):
+            if seen["headers"]["mcp-session-id"] == "s0":
+                gate.wait(SECONDS)
+                return 404, {}, b"no session"
+            return result_of(seen, **text_result("called"))
+
+        script = legacy_site(
+            initialize=initialize,
+            resources_subscribe=lambda seen, sock: result_of(seen),
+            tools_call=call,
+        )
+        with web_server(script) as (url, seen), Client(
+            url, version="2025-11-25", timeout=5
+        ) as client:
+            client.subscribe("x://a")
+            calls = [client.start_call("x") for _ in range(2)]
+            assert [text_of(each.result()) for each in calls] == ["called"] * 2
+            methods = [member(each, "message", "method") for each in seen]
+            assert methods.count("resources/subscribe") == 2
+
     def test_calls_wait_for_the_new_session(self):
         """A session is renewed once, however many calls there are;
         none is sent without one.
@@ -18316,6 +18389,24 @@ class TestAuthorization:
         site.pages["/token"] = refuse_once
         assert let_in(site, auth) == "let in"
         assert len(site.paths("/authorize")) == 2 and len(site.paths("/token")) == 3
+
+    def test_a_refresh_token_that_cannot_be_sent_back(self, site):
+        """It is refused when it comes, as it would be of no use."""
+        answer = {
+            "access_token": "t",
+            "token_type": "Bearer",
+            "refresh_token": "\ud800",
+        }
+        site.pages["/token"] = (200, {}, answer)
+        with pytest.raises(AuthorizationError, match="refresh_token: expected"):
+            let_in(site, OAuth(redirect=visit))
+
+    def test_what_no_form_can_hold(self, site):
+        """Whatever is wrong with what the server says, it is an AuthorizationError."""
+        site.lies[self.PRM] = {"scopes_supported": ["\ud800"]}
+        auth = OAuth(grant="client_credentials", client_id="me", client_secret="secret")
+        with pytest.raises(AuthorizationError, match="login: "):
+            let_in(site, auth)
 
     def test_a_refresh_that_fails_for_now_loses_nothing(self, site):
         """An authorization server that is down is no reason to ask the user."""
