@@ -16285,14 +16285,13 @@ class HttpTransport(Transport):
             return
         try:
             # Who notices late finds it done.
-            is_mine = self._session is lost
-            if is_mine:
+            if self._session is lost:
                 self._open_next_session(lost, moved or self._url)
+                # What follows takes workers, who may all be waiting.
+                done.set()
+                self._on_new_session()
         finally:
             self._renewals.pop(lost).set()
-        # When nobody waits any more: this takes workers of its own.
-        if is_mine:
-            self._on_new_session()
 
     def _open_next_session(self, lost: _ClientSession, url: SplitResult) -> None:
         # Nobody waits for the answers to what was asked in the lost one.
@@ -18594,8 +18593,8 @@ class Listening:
             for uri in self._uris:
                 self._enter(uri)
         except (McpError, ConnectionError, Timeout) as error:
-            self._client._log.warning(f"{uri} is not heard any more: {error}")
-            self._connection.finish(Answer(self._waiter, None, error))
+            if self._connection.finish(Answer(self._waiter, None, error)):
+                self._client._log.warning(f"{uri} is not heard any more: {error}")
 
     def _open_modern(self, kinds: list[str], uris: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
