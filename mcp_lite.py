@@ -122,8 +122,9 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
 In memory it is the same without the pipe; over HTTP, HttpTransport takes the place of
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
-The rooms, in reading order. Each uses only the rooms above it (a Call alone asks its
-Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10, 13, 14 at first.
+The rooms, in reading order. Each uses only the rooms above it (but a Call asks its
+Client back, and a connection its HttpServer). Who reads for the protocol may skip 5, 6,
+7, 9, 10, 13, 14 at first.
      1. Vocabulary      revisions, `_meta` keys, and every limit with its reason
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        JSON-RPC: bytes to messages and back, the check of the envelope
@@ -147,8 +148,8 @@ Client back). Who reads for the protocol may skip 5, 6, 7, 9, 10, 13, 14 at firs
     21. HTTP sessions   conversations over HTTP, with a session or for one request
     22. HTTP admission  who may ask, by the head of a request: host, origin, token
     23. HTTP endpoint   one endpoint for every revision, and its status codes
-    24. WSGI            the endpoint behind a server of somebody else
-    25. HTTP server     the endpoint behind sockets of our own, with their deadlines
+    24. HTTP shells     the endpoint behind WSGI, and behind a connection of our own
+    25. HTTP server     those connections: accepted, given threads, watched
     26. HTTP requests   a client's way to a server, and one request with its response
     27. Token store     where tokens are kept: a file, a dict, two functions
     28. Authorization   how a client is let in: what it shows, how it gets tokens
@@ -12810,15 +12811,22 @@ class HttpEndpoint:
 
 
 ###############################################################################
-# 24. WSGI ####################################################################
+# 24. HTTP shells #############################################################
 ###############################################################################
-# The shell around the endpoint for a server of somebody else, by PEP 3333. What a
-# request means is not decided here.
+# What carries exchanges to the endpoint: a server of somebody else, by PEP 3333, and a
+# connection of our own, with its steps and their deadlines. What a request means is not
+# decided here.
 @lru_cache(None)
 def _status_line(status: int) -> str:
     from http import HTTPStatus
 
     return f"{status} {HTTPStatus(status).phrase}"
+
+
+def _check_body_size(size: float, max_body: int) -> None:
+    """Raise HttpError if a body has, or will have, more bytes than are allowed."""
+    if size > max_body:
+        raise HttpError(413, f"a body of more than {max_body} bytes")
 
 
 class WsgiApp:
@@ -12887,23 +12895,20 @@ class _WsgiShell(Shell):
             self._left = float("inf")
 
     def read_body(self, keep: Callable[[int], None]) -> bytes:
-        if self._max_body < self._left < float("inf"):
-            raise self._too_long()
-        pieces: list[bytes] = []
-        size = 0
-        while size < self._left:
-            piece = self._read(min(self._left - size, CHUNK))
+        if self._left < float("inf"):
+            _check_body_size(self._left, self._max_body)
+        body = bytearray()
+        while len(body) < self._left:
+            piece = self._read(min(self._left - len(body), CHUNK))
+            if not piece and self._left < float("inf"):
+                raise HttpError(400, "the body ended early")
             if not piece:
                 break
             keep(len(piece))
-            pieces.append(piece)
-            size += len(piece)
-            if size > self._max_body:
-                raise self._too_long()
-        if size < self._left < float("inf"):
-            raise HttpError(400, "the body ended early")
+            body += piece
+            _check_body_size(len(body), self._max_body)
         self._left = 0
-        return b"".join(pieces)
+        return bytes(body)
 
     def _read(self, size: float) -> bytes:
         """Read so many bytes of the body, at most. Raises OSError."""
@@ -12912,9 +12917,6 @@ class _WsgiShell(Shell):
         except Exception as error:
             # Each server has exceptions of its own for a client that has hung up.
             raise OSError(error_text(error)) from error
-
-    def _too_long(self) -> HttpError:
-        return HttpError(413, f"a body of more than {self._max_body} bytes")
 
     def skip_body(self) -> None:
         """Read what is left of a short body, for servers that keep the connection."""
@@ -12933,11 +12935,6 @@ class _WsgiShell(Shell):
             raise OSError(error_text(error)) from error  # as in _read
 
 
-###############################################################################
-# 25. HTTP server #############################################################
-###############################################################################
-# The shell around the endpoint for a server of our own, with its sockets, threads and
-# deadlines. What a request means is not decided here.
 def _count_received(sock: Socket) -> int:
     """How many bytes wait to be read, on Windows; elsewhere nobody asks."""
     if sys.platform == "win32":
@@ -13020,6 +13017,12 @@ class _SocketShell(Shell):
     can_leave = True
     # The one that it is at work on.
     thread = 0
+    # By time.monotonic(): until when its present step may take.
+    deadline = float("inf")
+    # It is one too many, as far as is known.
+    is_surplus = False
+    # It counts no more: cut off, or left alone with its handler.
+    is_uncounted = False
     # How much of the body is still to be read.
     _left: float = 0
 
@@ -13058,14 +13061,14 @@ class _SocketShell(Shell):
         """Do what comes before the first request; later on, nothing."""
         if hasattr(self.sock, "do_handshake"):
             self.sock.do_handshake()
-        if self.sock in self.server.refused and not self.server.find_place(self.sock):
+        if self.is_surplus and not self.server.find_place(self):
             self._refuse(HttpError(503, "busy", {"Retry-After": "1"}))
 
     def _is_coming(self) -> bool:
         """Whether there is a request, or will be in a moment, as of a client that makes
         one call after another: to hand it over would take longer."""
         self._allow(IDLE_SECONDS)
-        self.server.waiting[self.sock] = True
+        self.server.waiting[self] = True
         is_here = self._incoming.here or getattr(self.sock, "pending", int)()
         if is_here or self._poll is None:
             return True
@@ -13100,15 +13103,15 @@ class _SocketShell(Shell):
 
     def _allow(self, seconds: float) -> None:
         """Begin a step that may take so long."""
-        self.server.deadlines[self.sock] = time.monotonic() + seconds
+        self.deadline = time.monotonic() + seconds
 
     def _go_on(self) -> None:
         """Begin with what has come. Raises OSError if another connection was in need
         of this one's place."""
-        if not self.server.waiting.pop(self.sock, False):
+        if not self.server.waiting.pop(self, False):
             raise ConnectionAbortedError("cut off before its request was there")
         # A handler takes its time.
-        self.server.deadlines.pop(self.sock, None)
+        self.deadline = float("inf")
 
     def _refuse(self, error: HttpError) -> None:
         """Answer what is no request, and hang up."""
@@ -13185,7 +13188,7 @@ class _SocketShell(Shell):
         # Until all is read, nobody knows where another request begins.
         self._left = float("inf")
         self._allow(BODY_SECONDS)
-        self.server.waiting[self.sock] = True
+        self.server.waiting[self] = True
         if (
             head.version == "1.1"
             and head.fields.get("expect", "").lower() == "100-continue"
@@ -13231,9 +13234,7 @@ class _SocketShell(Shell):
 
     def _read(self, size: int, before: int, keep: Callable[[int], None]) -> bytes:
         """The next part of a body, after so many bytes of it."""
-        max_body = self.server.endpoint.max_body
-        if before + size > max_body:
-            raise HttpError(413, f"a body of more than {max_body} bytes")
+        _check_body_size(before + size, self.server.endpoint.max_body)
         pieces: list[bytes] = []
         while size:
             # Of one that does not come there is nothing to keep.
@@ -13279,25 +13280,27 @@ class _SocketShell(Shell):
     def _send(self, data: bytes) -> None:
         self._allow(SEND_SECONDS)
         self.sock.sendall(data)
-        self.server.deadlines.pop(self.sock, None)
+        self.deadline = float("inf")
 
     def abandoned(self, is_so: bool) -> None:
         """Make room for another connection, if this one has no more to say."""
-        if is_so:
-            self.server.uncounted.add(self.sock)
-        else:
-            self.server.uncounted.discard(self.sock)
+        self.is_uncounted = is_so
 
     def shut(self) -> None:
         """Take no more requests: their thread may stay with this one's handler."""
         self.close_connection = True
-        self.server.cut_off(self.sock, 1)
+        self.server.cut_off(self, 1)
 
     def hung_up(self) -> bool:
         """Whether the client has closed its end."""
         return has_hung_up(self.sock)
 
 
+###############################################################################
+# 25. HTTP server #############################################################
+###############################################################################
+# The connections of a server of our own: how they are accepted, get their threads, are
+# watched, and end.
 class HttpServer:
     """A server on a port, as `Server.start_http` returns it; a context manager.
 
@@ -13320,7 +13323,7 @@ class HttpServer:
                                    that waits for a request, of the address that has
                                    the most; if none does, MAX_REFUSED are told so
                                    (503), others just closed
-            every TICK_SECONDS     cuts off who is late with a step (`deadlines`)
+            every TICK_SECONDS     cuts off who is late with a step (its `deadline`)
                                    asks the endpoint to see who has hung up (look_after)
         a connection's worker      while it waits for the end of an answer, comments on
             every COMMENT_SECONDS  its stream, if that is silent
@@ -13360,22 +13363,16 @@ class HttpServer:
         )
         self._lock = threading.Lock()
         # All connections; guarded by _lock.
-        self._serving: dict[Socket, _SocketShell] = {}
+        self._serving: dict[_SocketShell, bool] = {}
         # Those without a thread; added under _lock, and never once it is closing. Who
         # takes one out of here goes on with it.
-        self._parked: dict[Socket, _SocketShell] = {}
+        self._parked: dict[_SocketShell, bool] = {}
         # What would see more of them while it waits for some: others would not.
         self.can_park = hasattr(select, "epoll") or hasattr(select, "kqueue")
-        # Of what follows each operation is atomic by itself: that is enough.
-        # Connections whose request is still to come, or not all there. Who waits
-        # longest is the first. Who takes one out of here goes on with it.
-        self.waiting: dict[Socket, bool] = {}
-        # Connections that count no more: cut off, or left alone with their handlers.
-        self.uncounted: set[Socket] = set()
-        # Connections that are too many.
-        self.refused: set[Socket] = set()
-        # Until when each connection may take for its present step.
-        self.deadlines: dict[Socket, float] = {}
+        # Those whose request is still to come, or not all there. Who waits longest is
+        # the first. Who takes one out of here goes on with it. Each operation is atomic
+        # by itself: that is enough.
+        self.waiting: dict[_SocketShell, bool] = {}
 
         # Those whose worker may wait for their next request.
         self._staying: set[_SocketShell] = set()
@@ -13443,10 +13440,10 @@ class HttpServer:
         self.socket.close()  # the port is free
 
         with self._lock:
-            serving = dict(self._serving)
-        for sock in serving:
-            self.cut_off(sock, 0)  # no more requests
-            self._take_up(sock)
+            serving = list(self._serving)
+        for shell in serving:
+            self.cut_off(shell, 0)  # no more requests
+            self._take_up(shell)
         self._selector.close()
 
         def have_ended() -> bool:
@@ -13459,20 +13456,20 @@ class HttpServer:
                 self.endpoint.close(final)
                 left = until - time.monotonic()
                 is_over = wait_until(have_ended, min(left, TICK_SECONDS)) or left <= 0
-        for sock, shell in serving.items():
+        for shell in serving:
             if shell.thread != self.closed_by:
-                self.cut_off(sock)
+                self.cut_off(shell)
 
-    def cut_off(self, sock: Socket, how: int = 2) -> None:
+    def cut_off(self, shell: _SocketShell, how: int = 2) -> None:
         """Shut a connection under its thread, unless that is done with it."""
         # Its thread closes it at its end(). If that could be now, the descriptor might
         # be another connection's by then.
         with self._lock:
-            if sock in self._serving:
-                shut(sock, how)
-                if sock in self.waiting:
+            if shell in self._serving:
+                shut(shell.sock, how)
+                if shell in self.waiting:
                     # To wake its thread for 0, too, disturbs no answer.
-                    wake(sock)
+                    wake(shell.sock)
 
     # The watcher's
     def _watch(self) -> None:
@@ -13481,11 +13478,10 @@ class HttpServer:
             try:
                 seconds = LOAD_SECONDS if len(self._workers) else TICK_SECONDS
                 for key, _ in self._selector.select(seconds):
-                    sock: Any = key.fileobj
-                    if sock is self.socket:
+                    if key.data is None:
                         self._accept_all()
                     else:
-                        self._take_up(sock)
+                        self._take_up(key.data)
                 now = time.monotonic()
                 if now >= self._looked + LOAD_SECONDS:
                     self._look_at_load(now)
@@ -13546,24 +13542,22 @@ class HttpServer:
             self.log.debug(f"an HTTP connection ended: {error_text(error)}")
             return
         shell = _SocketShell(self, sock, str(address[0]))
-        full = self._is_full() and not self._cut_off_one()
-        if full and len(self.refused) >= MAX_REFUSED:
+        shell.is_surplus = self._is_full() and not self._cut_off_one()
+        surplus = [each for each in list(self._serving) if each.is_surplus]
+        if shell.is_surplus and len(surplus) >= MAX_REFUSED:
             self.end(shell)
             return
-        if full:
-            self.refused.add(sock)
         keep_from_forks(sock)
         with self._lock:
-            self._serving[sock] = shell
-        self.waiting[sock] = True
-        self.deadlines[sock] = time.monotonic() + HEAD_SECONDS
+            self._serving[shell] = True
+        self.waiting[shell] = True
+        shell.deadline = time.monotonic() + HEAD_SECONDS
         self._workers.submit(shell.work)
 
-    def _take_up(self, sock: Socket) -> None:
+    def _take_up(self, shell: _SocketShell) -> None:
         """Give a parked connection a worker."""
-        shell = self._parked.pop(sock, None)
-        if shell is not None:
-            self._selector.unregister(sock)
+        if self._parked.pop(shell, False):
+            self._selector.unregister(shell.sock)
             self._workers.submit(shell.work)
 
     # A worker's
@@ -13579,30 +13573,25 @@ class HttpServer:
         is not to: the server is closing."""
         from selectors import EVENT_READ
 
-        sock = shell.sock
         with self._lock:
             if self.closing.is_set():
                 return False
             shell.thread = 0
             self._staying.discard(shell)
-            self._parked[sock] = shell
-            self._selector.register(sock, EVENT_READ)
+            self._parked[shell] = True
+            self._selector.register(shell.sock, EVENT_READ, shell)
         return True
 
     def end(self, shell: _SocketShell) -> None:
         """Close a connection, and forget it."""
-        sock = shell.sock
         with self._lock:
-            self._serving.pop(sock, None)
+            self._serving.pop(shell, None)
         self._staying.discard(shell)
-        self.waiting.pop(sock, None)
-        self.uncounted.discard(sock)
-        self.refused.discard(sock)
-        self.deadlines.pop(sock, None)
-        shut(sock, 1)
-        sock.close()
+        self.waiting.pop(shell, None)
+        shut(shell.sock, 1)
+        shell.sock.close()
 
-    def find_place(self, request: Any) -> bool:
+    def find_place(self, shell: _SocketShell) -> bool:
         """Whether there is a place by now for a connection that was too many.
 
         Blocks for a moment: who was answered just now may be about to leave.
@@ -13611,47 +13600,47 @@ class HttpServer:
             lambda: not self._is_full() or self._cut_off_one(), TICK_SECONDS
         ):
             return False
-        self.refused.discard(request)
+        shell.is_surplus = False
         return True
 
     def _is_full(self) -> bool:
-        with self._lock:
-            counted = self._serving.keys() - self.uncounted - self.refused
-        return len(counted) >= self._max_connections
+        return len(self._counted()) >= self._max_connections
+
+    def _counted(self) -> set[_SocketShell]:
+        """The connections that take a place."""
+        return {
+            each
+            for each in list(self._serving)
+            if not (each.is_uncounted or each.is_surplus)
+        }
 
     def _cut_off_one(self) -> bool:
         """Cut off a connection on which no request has come. False if there is none.
 
         Of the address that has the most connections, the one that waits longest.
         """
-        with self._lock:
-            addresses = {
-                sock: shell.address
-                for sock, shell in self._serving.items()
-                if sock not in self.uncounted and sock not in self.refused
-            }
-        counts = Counter(addresses.values())
-        waiting = [sock for sock in list(self.waiting) if sock in addresses]
-        waiting.sort(key=lambda sock: -counts[addresses[sock]])
-        for sock in waiting:
+        counted = self._counted()
+        counts = Counter(shell.address for shell in counted)
+        waiting = [shell for shell in list(self.waiting) if shell in counted]
+        waiting.sort(key=lambda shell: -counts[shell.address])
+        for shell in waiting:
             # Not one whose request is just coming.
-            if is_ready(sock) and not has_hung_up(sock):
+            if is_ready(shell.sock) and not has_hung_up(shell.sock):
                 continue
-            self.uncounted.add(sock)
-            if self.waiting.pop(sock, False):
-                self.cut_off(sock)
+            shell.is_uncounted = True
+            if self.waiting.pop(shell, False):
+                self.cut_off(shell)
                 return True
-            self.uncounted.discard(sock)
+            shell.is_uncounted = False
         return False
 
     def look_after(self) -> None:
         """Look at deadlines, and at who has hung up: every TICK_SECONDS."""
         now = time.monotonic()
-        for sock, deadline in list(self.deadlines.items()):
-            if deadline < now:
-                self.cut_off(sock)
-                # A late write may have noted a deadline for one that was gone.
-                self.deadlines.pop(sock, None)
+        for shell in list(self._serving):
+            if shell.deadline < now:
+                self.cut_off(shell)
+                shell.deadline = float("inf")
         self.endpoint.look_after()
 
 
