@@ -20857,8 +20857,6 @@ _ASKED_BY = {
 # has not.
 _ROUND_MEMBERS = ("_meta", "inputResponses", "requestState")
 _MODERN_MEMBERS = ("resultType", "ttlMs", "cacheScope", "_meta")
-
-
 BRIDGED_SECONDS = 86_400.0  # for a call: who called has a timeout, and cancels
 # In this time the answer to a question must come.
 PARKED_SECONDS = STATE_SECONDS
@@ -21280,10 +21278,9 @@ class _Terminal:
         self._shows_progress = False
 
     def show_log(self, level: str, data: object, logger: str | None) -> None:
-        if not self._options.quiet:
-            text = data if isinstance(data, str) else json.dumps(data)
-            self.end_progress()
-            _note(f"[{level}] {text}")
+        text = data if isinstance(data, str) else json.dumps(data)
+        self.end_progress()
+        _note(f"[{level}] {text}")
 
     def show_progress(self, done: float, total: float | None, text: str | None) -> None:
         if self._options.quiet or not sys.stderr.isatty():
@@ -21549,9 +21546,9 @@ def _parse_arguments(arguments: list[str]) -> Any:
     if name not in COMMANDS:
         raise ValueError(f"no command is named {show(name)}{suggest(name, COMMANDS)}")
 
-    cut = [*arguments, "--"].index("--")
-    words = arguments[cut + 1 :]
     command = COMMANDS[name]
+    cut = [*arguments, "--"].index("--")
+    words = arguments[cut + 1 :] or None
     parser = Parser(
         prog=f"{_PROGRAM} {name}",
         description=command.summary,
@@ -21560,18 +21557,14 @@ def _parse_arguments(arguments: list[str]) -> Any:
         allow_abbrev=False,
     )
     for names, options in (*command.arguments, *_COMMON):
-        if words and names == ("target",):
-            continue
-        parser.add_argument(*names, **options)
-    parser.set_defaults(command=name, output=None)
+        if words is None or names != ("target",):
+            parser.add_argument(*names, **options)
+    parser.set_defaults(command=name, target=words, output=None)
     try:
-        parsed = parser.parse_intermixed_args(arguments[1:cut])
+        return parser.parse_intermixed_args(arguments[1:cut])
     except SystemExit:
         # --help was all that it was asked for.
         return None
-    if words:
-        parsed.target = words
-    return parsed
 
 
 # Reaching the server
@@ -21583,7 +21576,7 @@ def _connected(options: Any) -> Iterator[Client]:
         **_client_options(options),
         on_elicit=terminal.answer,
         on_progress=terminal.show_progress,
-        on_log=terminal.show_log,
+        on_log=None if options.quiet else terminal.show_log,
     )
     try:
         client.connect()
@@ -21637,9 +21630,8 @@ def _find_target(target: Any, config_file: str | None) -> Any:
     is_path = os.path.isfile(target) or target.endswith(".py")
     if "://" in target or " " in target or (is_path and config_file is None):
         return target
-    files = [config_file or ""]
-    if config_file is None:
-        files = list(filter(os.path.exists, map(os.path.expanduser, _CONFIG_FILES)))
+    usual = filter(os.path.exists, map(os.path.expanduser, _CONFIG_FILES))
+    files = list(usual) if config_file is None else [config_file]
     names: list[str] = []
     for path in files:
         config = load_config(path)
