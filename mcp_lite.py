@@ -6312,16 +6312,6 @@ def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
             return inbox.get(timeout=min(left, WAIT_SLICE))
 
 
-@lru_cache(None)
-def count_forks() -> list[None]:
-    """A list that grows by one in the child of each fork: to look at it costs less than
-    to ask the system for the number of the process."""
-    forks: list[None] = []
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=partial(forks.append, None))
-    return forks
-
-
 def renew_deadline(until: float, seconds: float) -> float:
     """A deadline; if it is over, one in so many seconds from now."""
     now = time.monotonic()
@@ -8220,13 +8210,29 @@ def check_question(method: str, params: Json) -> None:
 
     It is less strict than fit_question, for what other revisions may allow.
     """
+    check = _QUESTION_CHECKS.get(method)
+    if check is not None:
+        check(params)
+
+
+def _check_elicitation(params: Json, kind: str) -> None:
+    """`kind`: of the form, as check_elicitation_schema has it."""
     if params.get("mode") == "url":
+        # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
-    elif method == "elicitation/create":
-        check_elicitation_schema(params.get("requestedSchema"), TAKEN)
-    elif method == "sampling/createMessage":
-        messages = params.get("messages")
-        check_turns(messages if isinstance(messages, list) else [])
+    else:
+        check_elicitation_schema(params.get("requestedSchema"), kind)
+
+
+def _check_sampling(params: Json) -> None:
+    messages = params.get("messages")
+    check_turns(messages if isinstance(messages, list) else [])
+
+
+_QUESTION_CHECKS: dict[str, Callable[[Json], None]] = {
+    "elicitation/create": lambda params: _check_elicitation(params, TAKEN),
+    "sampling/createMessage": _check_sampling,
+}
 
 
 def fit_question(method: str, params: Json, version: str) -> Json:
@@ -8239,14 +8245,10 @@ def fit_question(method: str, params: Json, version: str) -> Json:
 
 
 def _fit_elicitation(params: Json, version: str) -> Json:
-    if params.get("mode") == "url":
-        # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
-        check_uri("url", params.get("url"), "https", "http")
+    _check_elicitation(params, SENT)
+    if version >= _LISTS_SINCE:
         return params
-    form = params.get("requestedSchema")
-    check_elicitation_schema(form, SENT)
-    if version >= _LISTS_SINCE or not isinstance(form, dict):
-        return params
+    form = params["requestedSchema"]
     fields = {
         name: _fit_field(name, field, version)
         for name, field in form["properties"].items()
@@ -9283,13 +9285,23 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
     `run_on` says, else on this thread."""
     if run_on is not None:
         return _call_hosted(ctx, job, run_on)
-    forks = count_forks()
+    forks = _count_forks()
     before = len(forks)
     try:
         return call_function(ctx, job)
     finally:
         if len(forks) != before:
             _leave_fork(sys.exc_info()[1])
+
+
+@lru_cache(None)
+def _count_forks() -> list[None]:
+    """A list that grows by one in the child of each fork: to look at it costs less than
+    to ask the system for the number of the process."""
+    forks: list[None] = []
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(forks.append, None))
+    return forks
 
 
 def _leave_fork(error: BaseException | None) -> None:
@@ -17097,7 +17109,7 @@ class ServerEndpoint(Endpoint):
     ) -> Json:
         """The answer, with what every modern result carries.
 
-        Its type (basic/index.md#result-types), who answers, and how long it may be
+        Its type (basic/index.md#resulttype), who answers, and how long it may be
         reused (server/utilities/caching.md).
         """
         if request.modern:
