@@ -3355,6 +3355,13 @@ def _base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
+def _parse_base64(text: str) -> bytes:
+    """The bytes again. Raises ValueError for what is none."""
+    import base64
+
+    return base64.b64decode(text, validate=True)
+
+
 # Python values as JSON, and back
 def to_plain(value: Any) -> Any:
     """A Python value as JSON has it, the way its hint's schema says.
@@ -3401,12 +3408,6 @@ def class_name(cls: type) -> str:
 
 # What a conversion may raise for a value that the schema has let pass.
 REFUSALS = (ValueError, TypeError, ArithmeticError)
-
-
-def _parse_base64(cls: object, wire: str) -> bytes:
-    import base64
-
-    return base64.b64decode(wire, validate=True)
 
 
 def _parse_iso(cls: Any, wire: str) -> Any:
@@ -3460,7 +3461,7 @@ SCALARS = {
     "bytes": _Scalar(
         {"type": "string", "contentEncoding": "base64"},
         "base64",
-        _parse_base64,
+        lambda cls, wire: _parse_base64(wire),
         _base64,
     ),
     "datetime.date": _iso_scalar("date", "an ISO 8601 date"),
@@ -4021,9 +4022,7 @@ def unwrap_result(result: Json) -> Any:
     blocks = [block for block in result.get("content") or [] if isinstance(block, dict)]
     if "structuredContent" in result:
         return _unwrap_structured(result["structuredContent"], blocks)
-    texts = [
-        str(block.get("text", "")) for block in blocks if block.get("type") == "text"
-    ]
+    texts = _texts_of(blocks)
     if not blocks:
         return None
     if len(texts) == len(blocks):
@@ -4038,11 +4037,14 @@ def value_of(result: Json) -> Any:
     if not result.get("isError"):
         return unwrap_result(result)
     blocks: list[Json] = result["content"]
-    texts = [
+    text = printable("\n".join(_texts_of(blocks)), keep_lines=True)
+    raise ToolError(text or "the tool failed", blocks)
+
+
+def _texts_of(blocks: list[Json]) -> list[str]:
+    return [
         str(block.get("text", "")) for block in blocks if block.get("type") == "text"
     ]
-    text = printable("\n".join(texts), keep_lines=True)
-    raise ToolError(text or "the tool failed", blocks)
 
 
 def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
@@ -5380,10 +5382,8 @@ def _decode_header(text: str) -> str | None:
     if not encoded:
         return text
 
-    import base64
-
     with suppress(ValueError):
-        data = base64.b64decode(encoded[1], validate=True)
+        data = _parse_base64(encoded[1])
         # Four ways of writing "YQ==" are decoded alike, by some.
         if _base64(data) == encoded[1]:
             return data.decode("utf-8")
@@ -8605,7 +8605,6 @@ class Signer:
         Raises InvalidParams for what seal did not make for this binding, or long ago,
         and for what was used.
         """
-        import base64
         import hmac
 
         is_text = isinstance(sealed, str) and sealed.isascii()
@@ -8618,7 +8617,7 @@ class Signer:
             raise InvalidParams(
                 "requestState: not from this server, or not for this request"
             )
-        sealed_state = json.loads(base64.b64decode(payload))
+        sealed_state = json.loads(_parse_base64(payload))
         state = SealedState(
             sealed_state["record"], bytes.fromhex(signature), sealed_state["expires"]
         )
