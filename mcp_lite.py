@@ -4098,7 +4098,8 @@ def read_parameters(fn: Any, bound: int = 0) -> _Declaration:
         raise TypeError(
             "a class; register a function, or a method of one of its objects"
         )
-    if code is None:
+    # PyPy's own functions have a code, but one of another type.
+    if type(code) is not type(read_parameters.__code__):
         raise TypeError(
             "expected a Python function, or an object whose class defines __call__; "
             "write a function that calls this"
@@ -6150,14 +6151,22 @@ class Share:
         self._left = left
         self._size = size
 
-    def __del__(self) -> None:
-        # It may run anywhere, also on a thread that has the lock of the budget.
-        self._left.append(self._size)
+    def end(self) -> None:
+        """Give it back now: PyPy is late to notice that nothing has it any more."""
+        if self._size:
+            # As __del__ this may run anywhere, also where the budget's lock is held.
+            self._left.append(self._size)
+            self._size = 0
+
+    __del__ = end
 
 
 def do_with(share: Share, job: Job) -> None:
     """A job that has its share as long as it waits, or runs."""
-    job()
+    try:
+        job()
+    finally:
+        share.end()
 
 
 def put_bounded(
@@ -6180,8 +6189,8 @@ def put_bounded(
             # It says how this ends: that stays, and nobody wants what comes after it.
             inbox.put(oldest)
             return dropped
-        # With its share, before there is another look.
-        del oldest
+        # Before there is another look.
+        oldest[2].end()
     inbox.put((kind, item, share))
     return dropped
 

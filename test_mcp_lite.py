@@ -455,6 +455,7 @@ try:
     import tracemalloc
 except ImportError:
     tracemalloc = None  # PyPy has none
+PYPY = sys.implementation.name == "pypy"
 counts_memory = pytest.mark.skipif(tracemalloc is None, reason="needs tracemalloc")
 
 
@@ -2362,7 +2363,7 @@ class TestSignatures:
             (named, "named: options: "),
             (pictured, "pictured: x: Image has no JSON Schema"),
             (deep, "deep: x: socket has no JSON Schema; use a plain type"),
-            (print, "print: expected a Python"),
+            (len, "len: expected a Python"),
         ]
         if sys.version_info >= (3, 8):
             names = {}
@@ -5923,8 +5924,9 @@ class TestServerInProcess:
             (vars(Tools)["of_class"], "register it when its class is complete"),
             (Tools, "Tools: a class; register a function, or a method of one of"),
             (Tools.method, r"method: self: .* register its method: Tools\(\)\.method"),
-            (functools.partial(yields), "partial: expected .* a function that calls"),
-            (print, "print: expected .* write a function that calls this"),
+            # PyPy's is written in Python.
+            (functools.partial(yields), "partial: (expected .* a function that|args:)"),
+            (len, "len: expected .* write a function that calls this"),
             (yields, "yields: it yields; return a list of all"),
             (yields_slowly, "yields_slowly: it yields; return a list of all"),
         ):
@@ -8915,6 +8917,7 @@ class TestClient:
             assert not connection._waiters and not connection.protocol.pending
         assert [each["method"] for each in told].count("tools/call") == 1
 
+    @pytest.mark.skipif(PYPY, reason="its json does not ask a dict for its items()")
     def test_what_is_cancelled_is_not_sent_again(self):
         """Not even if that happens while the next round is being encoded."""
         told = []
