@@ -11246,7 +11246,7 @@ class Stream:
         if size <= SHORT_BODY and not self._waiting and self._is_last_heard():
             # It leaves at once, and there are no more of these than connections.
             size = 0
-        has_room = not size or self._take_locked(size)
+        has_room = not size or self._replay.take_locked(size, self._budget)
         while self._waiting and (not has_room or len(self._waiting) >= MAX_QUEUED):
             self._budget.give_back(self._waiting.popleft()[2])
             self._changes.clear()
@@ -11263,13 +11263,6 @@ class Stream:
         return self.state == self.COMPLETE and (
             self.kind == self.FINAL or not self.known
         )
-
-    def _take_locked(self, size: int) -> bool:
-        """Take bytes for what is to wait, if need be from what was sent."""
-        while not self._budget.take(size):
-            if not self._replay.drop_oldest_locked():
-                return False
-        return True
 
     def _mark_sent_locked(self, number: int) -> None:
         """The events up to this number were sent."""
@@ -11293,7 +11286,7 @@ class Stream:
         while self._waiting and self._waiting[0][0] <= number:
             event = self._waiting.popleft()
             self._budget.give_back(event[2])
-            if replay.take_locked(event[2]):
+            if replay.take_locked(event[2], replay.budget):
                 self._sent.append(event)
         while len(self._sent) > MAX_EVENTS:
             self.drop_sent_locked()
@@ -11412,18 +11405,16 @@ class Stream:
 
     def lose(self, exchange: Exchange) -> None:
         """The client has hung up. What it did not get waits for the next exchange."""
-        with self._lock:
-            if self.exchange is exchange:
-                self.exchange = None
-        # In this order: the thread that is let go finds the request cancelled.
-        self._lost()
-        self._let_go(exchange)
+        # The thread that is let go then finds the request cancelled.
+        self.detach(exchange, self._lost)
 
-    def detach(self, exchange: Exchange) -> None:
-        """End the response; the stream goes on, with the next exchange."""
+    def detach(self, exchange: Exchange, first: Job = do_nothing) -> None:
+        """End the response, but do something first; the stream goes on, with the next
+        exchange."""
         with self._lock:
             if self.exchange is exchange:
                 self.exchange = None
+        first()
         self._let_go(exchange)
 
     def _let_go(self, exchange: Exchange) -> None:
@@ -11486,10 +11477,11 @@ class Replay:
         if stream.name in self.streams:
             self.streams.move_to_end(stream.name)
 
-    def take_locked(self, size: int) -> bool:
-        """Take bytes for an event. False if there are not so many."""
-        while not self.budget.take(size):
-            if size > self.budget.limit or not self.drop_oldest_locked():
+    def take_locked(self, size: int, budget: Budget) -> bool:
+        """Take bytes of a budget, if need be of what was sent. False if there are not
+        so many."""
+        while not budget.take(size):
+            if size > budget.limit or not self.drop_oldest_locked():
                 return False
         return True
 
@@ -12588,7 +12580,10 @@ class HttpEndpoint:
     def _open_session(
         self, exchange: Exchange, one_stream: bool = False
     ) -> HttpConnection:
-        self._close_idle_sessions()
+        oldest = time.monotonic() - self._session_seconds
+        for idle in self._idle_sessions():
+            if idle.used < oldest:
+                self._close_session(idle)
         session_id = os.urandom(24).hex()
         exchange.session_id = session_id
         connection = HttpConnection(self, exchange, session_id, one_stream)
@@ -12620,12 +12615,6 @@ class HttpEndpoint:
             if each not in busy and not each.protocol.in_flight
         ]
         return sorted(idle, key=lambda each: each.used)
-
-    def _close_idle_sessions(self) -> None:
-        oldest = time.monotonic() - self._session_seconds
-        for connection in self._idle_sessions():
-            if connection.used < oldest:
-                self._close_session(connection)
 
     def _close_surplus_session(self) -> bool:
         """Close a session for a new one. False if all are in use.
