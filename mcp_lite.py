@@ -266,6 +266,7 @@ if TYPE_CHECKING:
         Union,
         overload,
     )
+    from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
     from weakref import WeakSet
 
@@ -278,8 +279,14 @@ if TYPE_CHECKING:
     # What tells the claims of a bearer token.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
     _Event = Tuple[int, bytes, int]  # of a Stream
+
     # What trace= may be.
-    _Trace = Union[Callable[[str, bytes], Any], str, "os.PathLike[str]", bool, None]
+    class _Shows(TypingProtocol):
+        def show(self, entry: TraceEntry) -> object: ...
+
+    _Trace = Union[
+        Callable[[str, bytes], Any], _Shows, str, "os.PathLike[str]", bool, None
+    ]
     _Secrets = Callable[[], list[str]]  # of an HTTP request
     # What a decorator gets, and gives back.
     Function = TypeVar("Function", bound=Callable[..., Any])
@@ -322,6 +329,7 @@ __all__ = [
     "Server",
     "Timeout",
     "ToolError",
+    "TraceEntry",
     "Transport",
     "UnsupportedVersion",
     "load_config",
@@ -10330,15 +10338,36 @@ _MODERN_PAGES = {
 }
 
 
+class TraceEntry(
+    namedtuple("TraceEntry", "direction at talk id kind about notes line")
+):
+    """What one line of a transcript tells, for a program that shows it in its own way:
+    `trace=` may be an object whose show(entry) is called with each.
+
+        direction: "-->" from the client to the server, or "<--"
+        at: when, by time.time()
+        talk: which conversation: a name, a number; "" where there is one alone
+        id: of the request that it is about, else None
+        kind: "request", "notification", "result" or "error"; "http" for what HTTP adds,
+            which is requests, statuses and the like; "" for what is no message, or many
+        about: what it is, in a line without control characters
+        notes: what it is for, and each member that tells more: (text, URL) pairs
+        line: the message as it is, in bytes; b"" for "http"
+    """
+
+    __slots__ = ()
+
+
 class Transcript:
-    """What shows messages: to a person in a readable form, raw, or to a function.
+    """What shows messages: to a person in a readable form, raw, or to a program.
 
     The forms:
         "brief"    a line for each message: time, direction, id, what it is, its size,
                    how long the answer took; and for what HTTP adds
         "explain"  the same, and below it what that is for, when it comes first
         "json"     the messages as they are, each behind its direction
-        a function is called with direction and message, both as they are
+        "entries"  a function is called with a TraceEntry, for each line of "explain"
+        ""         a function is called with direction and message, both as they are
 
     A direction is "-->" from the client to the server, whoever shows it, or "<--".
 
@@ -10351,7 +10380,7 @@ class Transcript:
 
     def __init__(self, form: str, show_line: Callable[..., Any], log: _Log) -> None:
         self.form = form
-        # show_line(text), or of a function: show_line(direction, line).
+        # show_line(text), show_line(entry), or show_line(direction, line), by the form.
         self._show_line = show_line
         self._log = log
         # Without patience: the thread ends when nothing is left.
@@ -10371,8 +10400,10 @@ class Transcript:
         """A conversation, as a "client" or a "server" sees it. Its lines show its name,
         and its number, if there are several."""
         number = next(self._numbers)
-        label = f"[{printable(name)}] " if name else ""
-        return Talk(self, role, label if number == 1 else f"{label}#{number} ")
+        names = [f"[{printable(name)}]"] if name else []
+        if number > 1:
+            names.append(f"#{number}")
+        return Talk(self, role, " ".join(names))
 
     def talk_over_http(self, method: str, path: str, headers: dict[str, str]) -> Talk:
         """The conversation that an HTTP request to a server is part of, which begins:
@@ -10414,7 +10445,7 @@ class Transcript:
         if not len(self._workers):
             self._is_late = False
 
-    def show_message(self, direction: str, line: bytes) -> None:
+    def show_message(self, direction: str, talk: str, line: bytes) -> None:
         """Show a message as it is."""
         if not self.form:
             self._show_line(direction, line)
@@ -10423,22 +10454,28 @@ class Transcript:
         # they may be escaped so.
         text = re.sub("[\r\n]", " ", line.decode("utf-8", "replace"))
         safe = UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-        self._show_line(f"{direction} {safe}")
+        self._show_line(" ".join(filter(None, [direction, talk, safe])))
 
-    def show_told(self, told: str, notes: Iterable[tuple[str, str]]) -> None:
-        """Show a line; to explain it, these (text, page), each for the first time."""
-        lines = [told]
+    def show_entry(self, entry: TraceEntry) -> None:
+        """Show a line; to explain it, its notes, each for the first time."""
+        if self.form == "entries":
+            self._show_line(entry)
+            return
+        clock = time.strftime("%H:%M:%S", time.localtime(entry.at))
+        clock += f".{int(entry.at % 1 * 1000):03d}"
+        talk = f"{entry.talk} " if entry.talk else ""
+        number = "" if entry.id is None else f"{show(entry.id, 40)} "
+        lines = [f"{clock} {entry.direction} {talk}{number}{entry.about}"]
         if self.form == "explain":
             import textwrap
 
             if not self._explained:
-                told = f"Pages in brackets are at {SPECIFICATION}"
-                lines.insert(0, told)
-            for text, page in notes:
-                if not text or not self._is_new(text):
+                lines.insert(0, f"Pages in brackets are at {SPECIFICATION}")
+            for text, url in entry.notes:
+                if not self._is_new(text):
                     continue
                 lines += textwrap.wrap(
-                    f"{text} [{page}]",
+                    f"{text} [{url[len(SPECIFICATION) :]}]",
                     TRACE_WIDTH,
                     initial_indent="      ",
                     subsequent_indent="      ",
@@ -10493,7 +10530,7 @@ class Talk:
 
     def _put(self, direction: str, line: bytes) -> None:
         transcript = self._transcript
-        job = partial(transcript.show_message, direction, line)
+        job = partial(transcript.show_message, direction, self._label, line)
         if transcript.form in READABLE_FORMS:
             job = partial(self._show, direction, line, time.time(), time.monotonic())
         transcript.put(job, len(line))
@@ -10567,7 +10604,7 @@ class Talk:
         keys = [*keys, *map(str.lower, headers)]
         named = [name for key in keys for name in _HTTP_NOTES if key.startswith(name)]
         notes = [_HTTP_NOTES[name] for name in dict.fromkeys(named)]
-        self._tell(direction, request_id, told, at, notes)
+        self._tell(direction, request_id, told, at, notes, "http")
 
     def _show(self, direction: str, line: bytes, at: float, clock: float) -> None:
         """Show a message, or each of a batch."""
@@ -10581,17 +10618,24 @@ class Talk:
                 told = show(line[:MAX_ABOUT].decode("utf-8", "replace"), MAX_ABOUT)
                 told = f"{told} ({facts}; {printable(str(error)[:MAX_ABOUT])})"
                 note = "No message: the receiver tells so, or skips it.", "basic/index"
-                self._tell(direction, None, told, at, [note])
+                self._tell(direction, None, told, at, [note], "", line)
                 return
         if isinstance(message, list):
             told = f"a batch of {len(message)} messages ({facts})"
-            self._tell(direction, None, told, at, [])
+            self._tell(direction, None, told, at, [], "", line)
             facts = "in the batch"
+            line = b""
         for each in message if isinstance(message, list) else [message]:
-            self._show_one(direction, object_or_empty(each), facts, at, clock)
+            self._show_one(direction, object_or_empty(each), facts, at, clock, line)
 
     def _show_one(
-        self, direction: str, message: Json, facts: str, at: float, clock: float
+        self,
+        direction: str,
+        message: Json,
+        facts: str,
+        at: float,
+        clock: float,
+        line: bytes,
     ) -> None:
         request_id = message.get("id")
         params = object_or_empty(message.get("params"))
@@ -10622,7 +10666,10 @@ class Talk:
             elif not member_at(message, ("result", "inputRequests")):
                 notes.append((row.outcome, row.page))
         notes += _member_notes(message)
-        self._tell(direction, request_id, f"{told} ({facts})", at, notes)
+        kind = "error" if "error" in message else "result"
+        if "method" in message:
+            kind = "notification" if request_id is None else "request"
+        self._tell(direction, request_id, f"{told} ({facts})", at, notes, kind, line)
 
     def _learn(self, version: object) -> None:
         if version in LEGACY_VERSIONS + MODERN_VERSIONS:
@@ -10635,30 +10682,28 @@ class Talk:
         told: str,
         at: float,
         notes: list[tuple[str, str]],
+        kind: str,
+        line: bytes = b"",
     ) -> None:
         """Show a line, with what explains it: texts, each with its page."""
-        transcript = self._transcript
-        clock = time.strftime("%H:%M:%S", time.localtime(at))
-        clock += f".{int(at % 1 * 1000):03d}"
-        number = "" if request_id is None else f"{show(request_id, 40)} "
-        transcript.show_told(
-            f"{clock} {direction} {self._label}{number}{told}",
-            [(text, self._place(page)) for text, page in notes],
+        placed = [(text, self._place(page)) for text, page in notes if text]
+        self._transcript.show_entry(
+            TraceEntry(direction, at, self._label, request_id, kind, told, placed, line)
         )
 
     def _place(self, page: str) -> str:
         """Where a page is, of the revision that is spoken here."""
         if page.startswith("20"):
             # It is of one revision.
-            return page
+            return SPECIFICATION + page
         version = self._version or LAST_LEGACY
         if version >= FIRST_MODERN:
             page = _MODERN_PAGES.get(page, page)
-        return f"{version}/{page}"
+        return f"{SPECIFICATION}{version}/{page}"
 
 
 SPECIFICATION = "https://modelcontextprotocol.io/specification/"
-READABLE_FORMS = ("brief", "explain")
+READABLE_FORMS = ("brief", "explain", "entries")
 
 
 def open_talk(transcript: Transcript | None, role: str, name: str = "") -> Talk | None:
@@ -10759,6 +10804,8 @@ def open_transcript(trace: Any, log: _Log) -> Transcript | None:
         return None
     if isinstance(trace, (bool, str)) and trace in _FORMS:
         return Transcript(_FORMS[trace], write_to_stderr, log)
+    if callable(getattr(trace, "show", None)):
+        return Transcript("entries", trace.show, log)
     if callable(trace):
         return Transcript("", trace, log)
     # A form that is misspelled is not to become a file.
@@ -10767,7 +10814,8 @@ def open_transcript(trace: Any, log: _Log) -> Transcript | None:
         kind = ValueError if isinstance(trace, str) else TypeError
         raise kind(
             f'{option}: expected True, "explain", "json", a path (for a file in this '
-            f'folder "./NAME") or a function, got {show(trace)}'
+            f'folder "./NAME"), a function or an object with show(entry), got '
+            f"{show(trace)}"
         )
     append = partial(_append_line, os.path.abspath(os.fspath(trace)))
     append("")
@@ -19530,8 +19578,9 @@ class Client:
         trace: shows every message: True, in a line each, on stderr, "explain" with what
             it is for, "json" as it is; a path appends them to that file as they are; a
             function trace(direction, line) gets "-->", from the client to the server,
-            or "<--", and bytes. Without it, the variable MCP_LITE_TRACE says, with "1"
-            for True; False is none in any case
+            or "<--", and bytes; the method trace.show(entry) of an object a TraceEntry,
+            with what HTTP adds, and what it is for. Without it, the variable
+            MCP_LITE_TRACE says, with "1" for True; False is none in any case
         ssl_context: an ssl.SSLContext, for https
         validate: whether a tool's structured results must match its outputSchema
         stderr: what becomes of the lines that a child process writes to its stderr. By

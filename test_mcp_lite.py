@@ -10470,6 +10470,55 @@ class TestTranscript:
         assert all(type(line) is bytes and b"\n" not in line for _, line in here)
         assert all(json.loads(line)["jsonrpc"] == "2.0" for _, line in here)
 
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_entries_for_a_program(self, version, capsys):
+        """An object's show() gets what "explain" shows, in parts: messages as they are,
+        and what HTTP adds."""
+        server = build_server()
+        shown = []
+        lines = []
+        with server.start_http() as http:
+            for trace in (
+                types.SimpleNamespace(show=shown.append),
+                lambda *message: lines.append(message),
+                "explain",
+            ):
+                with Client(http.url, version=version, trace=trace) as client:
+                    client.call("add", a=1)
+        assert all(isinstance(each, mcp_lite.TraceEntry) for each in shown)
+        messages = [each for each in shown if each.kind != "http"]
+        assert [each[:1] + each[-1:] for each in messages] == lines
+        assert {each.kind for each in messages} == {
+            *["request", "result"],
+            *(["notification"] if version < MODERN else []),
+        }
+        added = [each.about for each in shown if not each.line]
+        assert "HTTP 200, Content-Type: application/json" in added
+        [call] = [each for each in shown if each.about.startswith("tools/call add {")]
+        assert (call.direction, call.talk) == ("-->", "")
+        assert json.loads(call.line)["id"] == call.id
+        page = f"https://modelcontextprotocol.io/specification/{version}/server/tools"
+        assert page in [url for _, url in call.notes]
+        text = capsys.readouterr().err
+        words = " ".join(text.split())
+        for each in shown:
+            assert f"{each.direction} " in text and each.about.split(" (")[0] in text
+            assert all(note in words for note, _ in each.notes)
+
+    def test_raw_messages_of_several_conversations(self, tmp_path):
+        """Each line of a file says which conversation it is of, from the second on."""
+        path = tmp_path / "trace"
+        server = Server("s", trace=path)
+        for _ in range(2):
+            with Client(server, version="2025-11-25") as client:
+                client.ping()
+        first, second = (
+            [each for each in path.read_text().splitlines() if ("#2" in each) == is_it]
+            for is_it in (False, True)
+        )
+        assert len(first) == 5
+        assert [each.replace(" #2 ", " ", 1) for each in second] == first
+
     def test_http_is_told_alike_by_way_of_a_proxy(self, capsys, monkeypatch):
         """What is shown is the URL of the server, whatever the request has to say."""
         for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
@@ -25768,8 +25817,10 @@ class TestInspector:
             assert shown["progress", baking]["message"] == "half"
             assert shown["job", waiting]["state"] == "running"
             wire = [value for key, value in shown.items() if key[0] == "wire"]
-            calls = [each for each in wire if each["title"] == "tools/call bake"]
-            assert calls and "function" in calls[0]["note"]
+            calls = [
+                each for each in wire if each["title"].startswith("tools/call bak")
+            ]
+            assert calls and "function" in calls[0]["notes"][0][0]
 
             jobs = [
                 start("resource", uri="bread://rye"),
@@ -26163,6 +26214,40 @@ class TestReadme:
                 ) as caught:
                     client.request("vendor/thing")
                 assert caught.value.code == -32601
+
+    def test_a_replay_of_several_conversations(self, replayed, tmp_path):
+        """What a server has written down of its clients, at a time, is told apart."""
+        trace = tmp_path / "trace.jsonl"
+        server = Server("s", trace=trace)
+        both = threading.Barrier(2, timeout=SECONDS)
+
+        @server.tool
+        def say(text: str, ctx: Context) -> str:
+            both.wait()
+            ctx.info(text)
+            both.wait()
+            return text
+
+        def talk(target, heard):
+            options = {
+                "version": "2025-11-25",
+                "on_log": lambda *told: heard.append(told),
+            }
+            with Client(target, stderr=None, **options) as client:
+                client.set_log_level("info")
+                yield client
+
+        make = contextlib.contextmanager(talk)
+        with make(server, []) as one, make(server, []) as two:
+            calls = [
+                each.start_call("say", {"text": text})
+                for each, text in ((one, "a"), (two, "b"))
+            ]
+            assert [call.value(SECONDS) for call in calls] == ["a", "b"]
+        heard = []
+        with make(replayed(trace, "stdio"), heard) as client:
+            assert [client.call("say", text=each) for each in "ba"] == ["b", "a"]
+        assert [told[1] for told in heard] == ["b", "a"]
 
     def test_the_order_of_a_replay(self, tmp_path):
         """The same request is answered in the recorded order, and then from the first

@@ -34,7 +34,7 @@ from urllib.parse import parse_qs, urlsplit
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import METHODS, Client, McpError, OAuth  # noqa: E402
+from mcp_lite import Client, McpError, OAuth  # noqa: E402
 from mcp_lite import load_config, validate  # noqa: E402
 
 # How many values of a kind the pages show, and how many characters of JSON; what is
@@ -51,8 +51,7 @@ KEPT = {
 MAX_ANSWER = 4 << 20  # characters of one answer to a page; the rest comes with the next
 MAX_VALUE = 4 << 20  # characters of one result, or list; of a longer one, the beginning
 MAX_HEAD = 64 << 10  # characters: that beginning; and of each message in the transcript
-MAX_EXPLAINED = 1 << 20  # bytes: a longer message is not read to explain it
-MAX_OPEN = 1000  # requests whose answers the transcript will know
+MAX_TITLE = 400  # characters of a message's line in the transcript
 MAX_TEXT = 10_000  # characters of a line of a log, or of a progress message
 MAX_BODY = 4 << 20  # bytes of a page's request
 MAX_RUNNING = 32  # jobs at a time
@@ -194,9 +193,6 @@ class Session:
         # Open questions: number -> (what is asked, queue for the answer, the jobs that
         # ran when it came).
         self._questions = {}
-        # Requests without an answer so far: (direction, id) -> method. For the thread
-        # that shows the transcript.
-        self._asked = OrderedDict()
         self._about = {"target": options["target"]}
         self._roots = str(options.get("roots") or "").split("\n")
         is_url = "url" in target if isinstance(target, dict) else "://" in target
@@ -213,7 +209,8 @@ class Session:
             on_sample=self._sample,
             on_log=self._log,
             stderr=partial(self._log, "stderr", logger=None),
-            trace=self._trace,
+            # What it shows goes to show().
+            trace=self,
         )
         self._show("connecting")
 
@@ -433,78 +430,19 @@ class Session:
         shown = {"level": level, "text": text[:MAX_TEXT], "logger": logger}
         self.put("log", next(self._numbers), {**shown, "at": time.time()})
 
-    def _trace(self, direction, line):
-        """Show a message. On the one thread that does."""
-        message = None
-        if len(line) <= MAX_EXPLAINED:
-            with suppress(ValueError, RecursionError):
-                message = json.loads(line)
+    def show(self, entry):
+        """Show a message, or what HTTP adds; with what it is for, and the pages."""
         shown = {
-            "direction": direction,
-            "at": time.time(),
-            "size": len(line),
-            "text": line[:MAX_HEAD].decode("utf-8", "replace"),
+            "direction": entry.direction,
+            "at": entry.at,
+            "id": None if entry.id is None else str(entry.id)[:40],
+            "kind": entry.kind,
+            "title": entry.about[:MAX_TITLE],
+            "notes": entry.notes,
+            "size": len(entry.line),
+            "text": entry.line[:MAX_HEAD].decode("utf-8", "replace"),
         }
-        shown.update(self._explain(direction, message))
         self.put("wire", next(self._numbers), shown)
-
-    def _explain(self, direction, message):
-        """What a message is, what it is for, and the page of the specification."""
-        if isinstance(message, list):
-            return {"title": f"a batch of {len(message)} messages"}
-        if not isinstance(message, dict):
-            return {"title": "not shown: it is too long, or no message"}
-        number = message.get("id")
-        number = number if isinstance(number, (str, int)) else None
-        if isinstance(message.get("method"), str):
-            told = self._explain_method(direction, number, message)
-        else:
-            told = self._explain_answer(direction, number, message)
-        title, kind, note, row = told
-        page = row.page if row else ""
-        return {
-            "title": title[:200],
-            "kind": kind,
-            "note": note,
-            "page": page,
-            "id": number,
-        }
-
-    def _explain_method(self, direction, number, message):
-        """(title, kind, note, row of METHODS) of a request, or a notification."""
-        title = method = message["method"]
-        row = METHODS.get(method)
-        params = message.get("params")
-        params = params if isinstance(params, dict) else {}
-        if number is not None:
-            self._asked[direction, number] = method
-        if len(self._asked) > MAX_OPEN:
-            self._asked.popitem(last=False)
-        if row is None:
-            return title, "", "The specification does not have this.", None
-        if row.mirrored in params:
-            # The tool, resource or prompt that it is about.
-            title = f"{method} {params[row.mirrored]}"
-        note = row.purpose
-        if "inputResponses" in params:
-            note = "The same request once more, with the answers to its questions."
-        return title, row.kind, note, row
-
-    def _explain_answer(self, direction, number, message):
-        """The same of an answer."""
-        asker = "<--" if direction == "-->" else "-->"
-        method = self._asked.pop((asker, number), "")
-        row = METHODS.get(method)
-        if "error" in message:
-            return method, "error", row.setback if row else "", row
-        result = message.get("result")
-        note = row.outcome if row else ""
-        if isinstance(result, dict) and "inputRequests" in result:
-            note = (
-                "Not the answer yet: the server has questions. The client asks its "
-                "user, and sends the request again, with the answers."
-            )
-        return method, "result", note, row
 
 
 # What the user can ask for.
@@ -1824,15 +1762,17 @@ function showWire(number, news) {
   const node = el("li", {class: `${news.direction === "-->" ? "sent" : "received"}
     ${news.kind === "error" ? "error-message" : ""}`});
   const time = new Date(1000 * news.at).toLocaleTimeString([], {hour12: false});
-  const details = el("details", {}, el("summary", {},
+  const summary = el("summary", {},
     el("span", {"aria-hidden": "true"}, `${arrow} `), el("span", {class: "unseen"}, words),
     el("span", {class: "name"}, line(news.title || "unknown")),
-    el("span", {class: "hint"}, news.kind === "request" ? " " : ` ${line(news.kind)} `,
-      news.id == null ? "" : `#${line(news.id, 40)} `, `${news.size.toLocaleString()} B`)));
+    el("span", {class: "hint"}, ["request", "http"].includes(news.kind) ? " "
+      : ` ${line(news.kind)} `, news.id == null ? "" : `#${line(news.id, 40)}`));
+  const details = el("details", {}, summary);
   details.addEventListener("toggle", () => {
     if (!details.open || details.childElementCount > 1) return;
     const isCut = news.size > news.text.length && news.text.length >= 65536;
     details.append(el("p", {class: "hint"}, time));
+    if (!news.text) return;
     let inside = null;
     try { inside = tree(JSON.parse(news.text)); } catch { /* cut, or no JSON */ }
     if (isCut) details.append(el("p", {class: "hint"}, "The beginning alone:"));
@@ -1840,9 +1780,11 @@ function showWire(number, news) {
     details.append(longText(news.text));
   });
   node.append(details);
-  if (news.note && !explained.has(news.note)) {
-    explained.add(news.note);
-    node.append(el("p", {class: "note"}, news.note + (news.page ? ` [${news.page}]` : "")));
+  for (const [text, url] of news.notes) {
+    if (explained.has(text)) continue;
+    explained.add(text);
+    const page = url.split("/specification/").pop();
+    node.append(el("p", {class: "note"}, `${text} [${page}]`));
   }
   byId("wire").append(node);
   if (byId("wire").childElementCount > MAX_WIRE) byId("wire").firstChild.remove();
