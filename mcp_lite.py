@@ -21470,7 +21470,10 @@ _CONFIG_FILES = (
 _TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps them
 SLOW_START = 2.0  # seconds: beyond, `inspect` calls it odd
 
-_Command = namedtuple("_Command", "action arguments summary example")
+# `without` names those of _COMMON that mean nothing to it.
+_Command = namedtuple(
+    "_Command", "action arguments summary example without", defaults=((),)
+)
 
 
 def _argument(*names: str, **options: Any) -> tuple[tuple[str, ...], Json]:
@@ -21482,7 +21485,12 @@ _OUTPUT = _argument(
     "-o", "--output", metavar="FILE", help="write the result, or what is no text, there"
 )
 _PAIRS = _argument(
-    "pairs", nargs="*", metavar="key=value", help="arguments; what is no text as JSON"
+    "pairs",
+    nargs="*",
+    # Else some Pythons call it required.
+    default=[],
+    metavar="key=value",
+    help="arguments; what is no text as JSON",
 )
 
 # Where `run` and `bridge` serve.
@@ -21493,7 +21501,7 @@ _SERVING = (
     _argument("--path", default="/mcp"),
 )
 
-# What every command that reaches a server takes.
+# What commands take that reach a server.
 _COMMON = (
     _argument(
         "--header",
@@ -21540,6 +21548,11 @@ _COMMON = (
         action="store_true",
         help="no log, no progress, nothing of what the server writes to stderr",
     ),
+)
+# What means nothing where no server is reached.
+_REACHING = (
+    *("--header", "--token-file", "--cwd", "--config", "--timeout", "--protocol"),
+    *("--yes", "--quiet"),
 )
 _TARGET_HELP = f"""
 TARGET: a URL; a script; a command line in quotes; or the name of a server in a config
@@ -21605,7 +21618,8 @@ def _parse_arguments(arguments: list[str]) -> Any:
         raise ValueError(f"no command is named {show(name)}{suggest(name, COMMANDS)}")
 
     command = COMMANDS[name]
-    cut = [*arguments, "--"].index("--")
+    has_target = _TARGET in command.arguments
+    cut = [*arguments, "--"].index("--") if has_target else len(arguments)
     words = arguments[cut + 1 :] or None
     parser = Parser(
         prog=f"{_PROGRAM} {name}",
@@ -21615,7 +21629,8 @@ def _parse_arguments(arguments: list[str]) -> Any:
         allow_abbrev=False,
     )
     for names, options in (*command.arguments, *_COMMON):
-        if words is None or names != ("target",):
+        is_given = words is not None and names == ("target",)
+        if not is_given and names[-1] not in command.without:
             parser.add_argument(*names, **options)
     parser.set_defaults(command=name, target=words, output=None)
     try:
@@ -22044,6 +22059,7 @@ COMMANDS = {
         (_argument("file", metavar="FILE[:object]"), *_SERVING),
         "serve the Server that a file makes",
         f"{_PROGRAM} run server.py --http --port 8000",
+        _REACHING,
     ),
     "bridge": _Command(
         _bridge,
@@ -22055,18 +22071,21 @@ COMMANDS = {
         ),
         "offer any server on stdio, or at a URL, to clients of any revision",
         f"{_PROGRAM} bridge http://127.0.0.1:8000/mcp --deny 'delete_*'",
+        ("--yes",),
     ),
     "login": _Command(
         _login,
         (_argument("url", metavar="URL"),),
         "log in at a server, in the browser, and keep the tokens",
         f"{_PROGRAM} login https://mcp.example.com/mcp",
+        (*_REACHING, "--env", "--trace"),
     ),
     "logout": _Command(
         _logout,
         (_argument("url", metavar="URL"),),
         "forget the tokens of a server",
         f"{_PROGRAM} logout https://mcp.example.com/mcp",
+        (*_REACHING, "--env", "--trace"),
     ),
 }
 

@@ -20182,6 +20182,11 @@ server.run()
             (["call", "SERVER", "fail", "why=no\n\x1bway"], 5, r"no\n\x1bway"),
             (["call", "SERVER", "forecast"], 5, "city: required"),
             (["run", "nofile.py"], 1, "No such file or directory: 'nofile.py'"),
+            (["run", "SERVER", "--timeout", "1"], 1, "unrecognized arguments: --timeo"),
+            (["run", "SERVER", "--", "x"], 1, "unrecognized arguments: "),
+            (["bridge", "SERVER", "--yes"], 1, "unrecognized arguments: --yes"),
+            (["login", "http://127.0.0.1:9", "-e", "x=1"], 1, "arguments: -e x=1"),
+            (["call", "SERVER"], 1, "required: TOOL (python3"),
             (["call", "SERVER", "stay", "--timeout", "1"], 5, "no answer within 1"),
         ],
     )
