@@ -10686,7 +10686,9 @@ class Talk:
         line: bytes = b"",
     ) -> None:
         """Show a line, with what explains it: texts, each with its page."""
-        placed = [(text, self._place(page)) for text, page in notes if text]
+        placed = [
+            (text, SPECIFICATION + self._place(page)) for text, page in notes if text
+        ]
         self._transcript.show_entry(
             TraceEntry(direction, at, self._label, request_id, kind, told, placed, line)
         )
@@ -10695,11 +10697,11 @@ class Talk:
         """Where a page is, of the revision that is spoken here."""
         if page.startswith("20"):
             # It is of one revision.
-            return SPECIFICATION + page
+            return page
         version = self._version or LAST_LEGACY
         if version >= FIRST_MODERN:
             page = _MODERN_PAGES.get(page, page)
-        return f"{SPECIFICATION}{version}/{page}"
+        return f"{version}/{page}"
 
 
 SPECIFICATION = "https://modelcontextprotocol.io/specification/"
@@ -15839,6 +15841,9 @@ class _Post:
         self.holds_up = False
 
 
+_NO_SESSION = re.compile(r"(?i)no valid session|server not initialized")
+
+
 class _Rejection:
     """What a server says to a POST that it does not take."""
 
@@ -15869,6 +15874,14 @@ class _Rejection:
         parsed = McpError.from_wire(error)
         parsed.http_status = self.status
         return parsed
+
+    def is_of_lost_session(self) -> bool:
+        """Whether it says that there is no such session: basic/transports.md wants a
+        404. What is made like the examples of SDKs has a 400 for it, and these words.
+        """
+        error = self.parse_error()
+        told = "" if error is None or self.status != 400 else error.message
+        return self.status == 404 or _NO_SESSION.search(told) is not None
 
     def to_error(self) -> McpError | HttpFailure:
         """The exception that says it in the server's words."""
@@ -16280,7 +16293,8 @@ class HttpTransport(Transport):
             if target != rejection.url:
                 post.url = target
             return post.url is not None
-        if rejection.status == 404 and self._replace_session(post, rejection.session):
+        is_lost = rejection.is_of_lost_session()
+        if is_lost and self._replace_session(post, rejection.session):
             return True
         return rejection.status in (400, 404, 405) and self._fall_back(post, rejection)
 
@@ -21122,7 +21136,7 @@ class Bridge:
                     # The server that has ended knew of them.
                     with suppress(McpError):
                         client.subscribe(uri)
-                if "logging" in client.server_capabilities:
+                with suppress(McpError):
                     # Which of them each of our own clients gets, our server knows.
                     client.set_log_level("debug")
         return client, relays

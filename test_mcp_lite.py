@@ -15747,9 +15747,18 @@ class TestHttpClient:
                 "/there/"
             }
 
-    def test_moved_and_forgotten(self):
+    @pytest.mark.parametrize(
+        "refusal",
+        [
+            (404, b""),
+            (400, "Bad Request: No valid session ID provided"),
+            (400, "Bad Request: Server not initialized"),
+        ],
+    )
+    def test_moved_and_forgotten(self, refusal):
         """A server that comes up again elsewhere,
-        without its sessions, is found by the call that asks.
+        without its sessions, is found by the call that asks; also where it says so as
+        the examples of SDKs do.
         """
         up = []
 
@@ -15759,7 +15768,12 @@ class TestHttpClient:
             if seen["path"] != "/there":
                 return 307, {"Location": "/there"}, b""
             lost = seen["headers"].get("mcp-session-id") != "s2"
-            return (404, {}, b"") if lost else result_of(seen, **text_result("after"))
+            status, body = refusal
+            if status == 400:
+                body = {"jsonrpc": "2.0", "error": {"code": -32000, "message": body}}
+            if lost:
+                return status, {}, body
+            return result_of(seen, **text_result("after"))
 
         def initialize(seen, sock):
             result = {
