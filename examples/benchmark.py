@@ -1,22 +1,28 @@
 """How fast is it, next to a bare loop that reads a request, parses it, answers?
 
 Teaches: measure against what cannot be beaten, on the same machine, in the same minute;
-a ratio survives a noisy machine, a number does not. Rounds alternate between the bare
-server and ours, and the median counts. Over HTTP the first three rows have a client as
-programs have one, http.client; the client of the next three is made of raw sockets and
-costs next to nothing.
+a ratio survives a noisy machine, a number does not. Rounds alternate between the
+servers, and the median counts. Over HTTP the first three rows have a client as programs
+have one, http.client; the client of the next three is made of raw sockets and costs
+next to nothing.
 
-A row reads: the ratio of the two rates, the rates themselves, and, where the system
-tells it (Linux), what one call costs the server in CPU time, bare / mcp_lite. The CPU
-time has the least noise of all: compare two versions of the library by that.
+A row has, for each server, answers a second; and, where the system tells it (Linux),
+what an answer costs the server in CPU time. Both with their ratio to the bare server.
+The CPU time has the least noise of all: compare two versions of the library by that.
 
 Run: python3 examples/benchmark.py [seconds for each row] [--library older/mcp_lite.py]
+         [--peer NAME=PYTHON] [--plot FILE.svg]
+
+A peer is another library, run by the Python of a venv that has it; its NAME is zeromcp,
+mcp (the official SDK) or fastmcp: --peer mcp=/tmp/venv/bin/python. With --plot, it is
+also measured how all grows: with connections, tools and sessions.
 """
 
 import argparse
 import functools
 import http.client
 import json
+import math
 import os
 import selectors
 import shutil
@@ -28,6 +34,7 @@ import tempfile
 import threading
 import time
 import typing
+from xml.etree import ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OURS = os.path.join(os.path.dirname(HERE), "mcp_lite.py")
@@ -39,35 +46,30 @@ ENVIRONMENT = {
     if name != "PYTHONDONTWRITEBYTECODE"
 }
 
-# The servers. Each answers tools/call of a tool that gives back its text. #############
+PATIENCE = 20.0  # seconds that a server may be silent
+# How much is measured.
+ROUNDS = 7
+STARTS = 15
+LARGE = 8  # MiB
+WIDTHS = (1, 8, 32)
+CONNECTIONS = (1, 4, 16, 64, 250)
+TOOLS = (1, 10, 100, 1_000, 10_000)
+SESSIONS = (1, 10, 100, 1_000)
+
+# The servers. Each is called with a port, or 0 for stdio, and a number of tools; the
+# first of these gives back its text. #################################################
 
 BARE = """
 import json
+import socket
 import sys
-out = sys.stdout.buffer
-for line in sys.stdin.buffer:
-    message = json.loads(line)
+import threading
+def answer(data):
+    message = json.loads(data)
     text = message["params"]["arguments"]["text"]
     result = {"content": [{"type": "text", "text": text}]}
     answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-    out.write(json.dumps(answer).encode() + b"\\n")
-    out.flush()
-"""
-LITE = """
-import os
-import sys
-sys.path.insert(0, os.environ["MCP_LITE_FOLDER"])
-from mcp_lite import Server
-server = Server("benchmark")
-@server.tool
-def echo(text: str) -> str:
-    return text
-server.run()
-"""
-BARE_HTTP = """
-import json
-import socket
-import threading
+    return json.dumps(answer).encode()
 HEAD = (
     b"HTTP/1.1 200 OK\\r\\n"
     b"Content-Type: application/json\\r\\n"
@@ -88,65 +90,124 @@ def serve(sock):
         size = int(fields[b"content-length"])
         while len(data) < size:
             data += sock.recv(65536)
-        message = json.loads(data[:size])
+        body = answer(data[:size])
         data = data[size:]
-        text = message["params"]["arguments"]["text"]
-        result = {"content": [{"type": "text", "text": text}]}
-        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        body = json.dumps(answer).encode()
         sock.sendall(HEAD % len(body) + body)
-listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-print(listener.getsockname()[1], flush=True)
-while True:
-    sock, _ = listener.accept()
-    threading.Thread(target=serve, args=(sock,), daemon=True).start()
+if port:
+    listener = socket.create_server(("127.0.0.1", port), backlog=256)
+    while True:
+        sock, _ = listener.accept()
+        threading.Thread(target=serve, args=(sock,), daemon=True).start()
+for line in sys.stdin.buffer:
+    sys.stdout.buffer.write(answer(line) + b"\\n")
+    sys.stdout.buffer.flush()
 """
-# Ends when it is killed, as the bare one does.
-LITE_HTTP = LITE.replace(
-    "server.run()",
-    """
+LITE = """
+import os
+sys.path.insert(0, os.environ["MCP_LITE_FOLDER"])
+from mcp_lite import Server
+server = Server("benchmark")
+for tool in tools:
+    server.add_tool(tool)
+if port:
+    server.run("http", port=port)
+server.run()
+"""
+ZERO = """
 import threading
-with server.start_http() as http:
-    print(http.port, flush=True)
+from zeromcp import McpServer
+server = McpServer("benchmark")
+for tool in tools:
+    server.tool(tool)
+if port:
+    server.serve("127.0.0.1", port)
     threading.Event().wait()
-""",
-)
+server.stdio()
+"""
+OFFICIAL = """
+from mcp.server import MCPServer
+server = MCPServer("benchmark", log_level="ERROR")
+for tool in tools:
+    server.add_tool(tool)
+if port:
+    server.run("streamable-http", port=port, json_response=True)
+server.run()
+"""
+FAST = """
+import logging
+from fastmcp import FastMCP
+server = FastMCP("benchmark")
+for tool in tools:
+    server.tool(tool)
+if port:
+    options = {"json_response": True, "uvicorn_config": {"log_level": "error"}}
+    server.run("http", port=port, show_banner=False, **options)
+server.run(show_banner=False)
+"""
+# What each of them begins with.
+BEGINNING = """
+import sys
+port, count = map(int, sys.argv[1:])
+def make(number):
+    def tool(text: str) -> str:
+        return text
+    tool.__name__ = f"echo{number or ''}"
+    tool.__doc__ = "Give back a text."
+    return tool
+tools = map(make, range(count))
+"""
+PEERS = {"zeromcp": ZERO, "mcp": OFFICIAL, "fastmcp": FAST}
+
+
+class Server(typing.NamedTuple):
+    """One of those that are compared."""
+
+    name: str
+    python: str
+    code: str
+
+    def start(self, port=0, tools=1):
+        command = [self.python, "-c", BEGINNING + self.code, str(port), str(tools)]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env=ENVIRONMENT,
+        )
+
+
+INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "b", "version": "0"},
+    # The bare server looks for nothing else, whatever the method.
+    "arguments": {"text": ""},
+}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def encode_request(method, params, number=0):
+    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    return json.dumps(message).encode()
 
 
 class Peer:
     """A server as a child process, spoken to in raw lines.
 
-    Both sides of a ratio have the same client.
+    All have the same client.
     """
 
-    def __init__(self, code):
-        self.folder = tempfile.TemporaryDirectory()
-        path = os.path.join(self.folder.name, "server.py")
-        with open(path, "w") as file:
-            file.write(code)
-        self.process = subprocess.Popen(
-            [PYTHON, path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            env=ENVIRONMENT,
-        )
+    def __init__(self, server, tools=1):
+        self.process = server.start(tools=tools)
         self.input = self.process.stdin.fileno()
         self.output = self.process.stdout.fileno()
         self.ids = 0
-        self.initialize()
-
-    def initialize(self):
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "b", "version": "0"},
-            # The bare server looks for nothing else, whatever the method.
-            "arguments": {"text": ""},
-        }
-        request = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-        self.write(json.dumps(request).encode() + b"\n")
+        self.write(encode_request("initialize", INITIALIZE) + b"\n")
         self.read(1)
+        if server.code is not BARE:
+            self.write(json.dumps(INITIALIZED).encode() + b"\n")
 
     def write(self, data):
         view = memoryview(data)
@@ -176,15 +237,20 @@ class Peer:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(10)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.process.stdout.close()
-        self.folder.cleanup()
 
 
 class HttpPeer:
-    """An HTTP server as a child process, with the one request that everybody sends it.
+    """An HTTP server as a child process, with the request that everybody sends it.
 
-    It goes over keep-alive connections, one request on each at a time.
+    It goes over keep-alive connections, one request on each at a time, with the number
+    of the connection as its id; in the newest revision, or to a server that does not
+    know it, in a session.
     """
 
     META = {
@@ -192,33 +258,80 @@ class HttpPeer:
         "io.modelcontextprotocol/clientCapabilities": {},
     }
 
-    def __init__(self, code):
-        self.process = subprocess.Popen(
-            [PYTHON, "-c", code],
-            stdout=subprocess.PIPE,
-            env=ENVIRONMENT,
-        )
-        port = int(self.process.stdout.readline())
-        self.address = ("127.0.0.1", port)
-        params = {"name": "echo", "arguments": {"text": "hello"}, "_meta": self.META}
-        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        self.body = json.dumps(request).encode()
+    def __init__(self, server):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = free.getsockname()
+        self.process = server.start(port=self.address[1])
+        self.wait_for_it()
+        text = {"text": "hello"}
+        self.params = {"name": "echo", "arguments": text, "_meta": self.META}
         self.headers = {
-            "Host": "localhost",
+            "Host": "%s:%d" % self.address,
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": "2026-07-28",
             "Mcp-Method": "tools/call",
             "Mcp-Name": "echo",
-            "Content-Length": str(len(self.body)),
         }
-        lines = [f"{name}: {value}\r\n" for name, value in self.headers.items()]
+        answer, _ = self.post(self.body(0), self.headers)
+        if b'"hello"' not in answer:
+            self.headers = {**self.legacy_headers(), **self.open_session()}
+            del self.params["_meta"]
+            answer, _ = self.post(self.body(0), self.headers)
+            assert b'"hello"' in answer, answer
+
+    def body(self, number):
+        return encode_request("tools/call", self.params, number)
+
+    def request(self, number):
+        body = self.body(number)
+        headers = {**self.headers, "Content-Length": len(body)}
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         head = "POST /mcp HTTP/1.1\r\n" + "".join(lines) + "\r\n"
-        self.request = head.encode() + self.body
+        return head.encode() + body
+
+    def wait_for_it(self):
+        until = time.monotonic() + 30
+        while True:
+            try:
+                return socket.create_connection(self.address).close()
+            except ConnectionRefusedError:
+                assert self.process.poll() is None, "the server has ended"
+                assert time.monotonic() < until, "the server does not listen"
+                time.sleep(0.01)
+
+    def legacy_headers(self):
+        return {
+            "Host": "%s:%d" % self.address,
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        }
+
+    def post(self, body, headers):
+        """The body of the answer, and its headers."""
+        connection = http.client.HTTPConnection(*self.address)
+        connection.request("POST", "/mcp", body, headers)
+        response = connection.getresponse()
+        answer = response.read()
+        connection.close()
+        return answer, response.headers
+
+    def open_session(self):
+        """The headers of a new session."""
+        body = encode_request("initialize", INITIALIZE)
+        _, headers = self.post(body, self.legacy_headers())
+        session = {"MCP-Protocol-Version": "2025-11-25"}
+        if headers["Mcp-Session-Id"]:
+            session["Mcp-Session-Id"] = headers["Mcp-Session-Id"]
+        sent = {**self.legacy_headers(), **session}
+        self.post(json.dumps(INITIALIZED).encode(), sent)
+        return session
 
     def close(self):
         self.process.kill()
         self.process.wait()
+        self.process.stdin.close()
         self.process.stdout.close()
 
 
@@ -267,64 +380,112 @@ def large(peer, seconds, size):
 def through_http_client(peer, seconds, width):
     """As programs meet it: `width` threads, each with a connection of http.client."""
     counts = [0] * width
+    failures = []
+
+    def call(connection, n):
+        connection.request("POST", "/mcp", peer.body(n), peer.headers)
+        answer = connection.getresponse().read()
+        assert b'"hello"' in answer, answer
+
+    def calls(connection, n):
+        try:
+            while time.perf_counter() < until:
+                call(connection, n)
+                counts[n] += 1
+        except (OSError, AssertionError, http.client.HTTPException) as error:
+            failures.append(error)
+
+    connections = [http.client.HTTPConnection(*peer.address) for _ in range(width)]
+    for n, connection in enumerate(connections):
+        call(connection, n)
     until = time.perf_counter() + seconds
-
-    def calls(n):
-        connection = http.client.HTTPConnection(*peer.address)
-        while time.perf_counter() < until:
-            connection.request("POST", "/mcp", peer.body, peer.headers)
-            assert b'"hello"' in connection.getresponse().read()
-            counts[n] += 1
-        connection.close()
-
-    threads = [threading.Thread(target=calls, args=(n,)) for n in range(width)]
+    threads = [
+        threading.Thread(target=calls, args=(connection, n))
+        for n, connection in enumerate(connections)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    for connection in connections:
+        connection.close()
+    assert not failures, failures
     answers = sum(counts)
-    return Measured(answers / seconds, answers)
+    return Measured(answers / seconds, answers + width)
+
+
+def read_answer(sock, came=b""):
+    """Go on with an answer over HTTP. Returns what there is of it, and whether that is
+    all: as mostly, after one read."""
+    data = sock.recv(1 << 16)
+    assert data, "the server hung up"
+    came += data
+    head, _, body = came.partition(b"\r\n\r\n")
+    size = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+    # What has no size comes in chunks.
+    is_whole = body.endswith(b"0\r\n\r\n")
+    if size:
+        is_whole = len(body) >= int(size)
+    assert b'"hello"' in body or not is_whole, came
+    return came, is_whole
 
 
 def over_raw_sockets(peer, seconds, width):
     """Over `width` connections, from a client that costs next to nothing."""
     selector = selectors.DefaultSelector()
-    for _ in range(width):
+    for number in range(width):
         sock = socket.create_connection(peer.address)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(sock, selectors.EVENT_READ)
-        sock.sendall(peer.request)
-
-    answers = 0
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        for key, _ in selector.select():
-            answer = key.fileobj.recv(1 << 16)
-            assert b'"hello"' in answer, answer
-            answers += 1
-            key.fileobj.sendall(peer.request)
-    elapsed = time.perf_counter() - start
+        selector.register(sock, selectors.EVENT_READ, peer.request(number))
+        # One after another: some servers would lose those that come at once.
+        sock.sendall(peer.request(number))
+        came, is_whole = read_answer(sock)
+        while not is_whole:
+            came, is_whole = read_answer(sock, came)
 
     for key in list(selector.get_map().values()):
-        key.fileobj.recv(1 << 16)
-        key.fileobj.close()
+        key.fileobj.sendall(key.data)
+    parts = {}
+    answers = 0
+    rate = 0.0
+    start = time.perf_counter()
+    # Who has asked is answered, also when the time is over.
+    while selector.get_map():
+        elapsed = time.perf_counter() - start
+        if elapsed >= seconds:
+            rate = rate or answers / elapsed
+        events = selector.select(PATIENCE)
+        assert events, "the server does not answer"
+        for key, _ in events:
+            sock = key.fileobj
+            came, is_whole = read_answer(sock, parts.pop(sock, b""))
+            if not is_whole:
+                parts[sock] = came
+                continue
+            answers += 1
+            if rate:
+                selector.unregister(sock)
+                sock.close()
+            else:
+                sock.sendall(key.data)
     selector.close()
-    return Measured(answers / elapsed, answers + width)
+    return Measured(rate, answers + width)
 
 
 # The comparison. ######################################################################
 
 
-class Compared(typing.NamedTuple):
-    """Two servers: medians over the rounds."""
+class Figures(typing.NamedTuple):
+    """What came out for one server: medians over the rounds."""
 
-    # How much faster than the bare server ours is.
-    ratio: float
-    bare: float
-    lite: float
-    # Microseconds of CPU time a call, bare and ours.
+    # Answers a second, or what else is counted.
+    value: float
+    # How much of the bare server's that is.
+    ratio: typing.Optional[float]
+    # Microseconds of CPU time an answer, and how many times the bare server's.
     # None where the system does not tell.
-    cpu: typing.Optional[typing.Tuple[float, float]] = None
+    cpu: typing.Optional[float] = None
+    cpu_ratio: typing.Optional[float] = None
 
 
 def cpu_seconds(process):
@@ -344,7 +505,7 @@ def cpu_seconds(process):
 
 
 def one_round(measure, peer, seconds):
-    """Answers a second, and microseconds of CPU time a call (or None)."""
+    """Answers a second, and microseconds of CPU time an answer (or None)."""
     before = cpu_seconds(peer.process)
     measured = measure(peer, seconds)
     after = cpu_seconds(peer.process)
@@ -353,81 +514,91 @@ def one_round(measure, peer, seconds):
     return measured.rate, (after - before) / measured.answers * 1e6
 
 
-def compare(measure, seconds, bare, lite, rounds=7):
-    """Both servers in turns, and close them. `measure(peer, seconds)` -> Measured."""
-    each = seconds / rounds / 2
-    bare_rounds = []
-    lite_rounds = []
-    try:
-        measure(bare, 0.1)
-        measure(lite, 0.1)
-        for _ in range(rounds):
-            bare_rounds.append(one_round(measure, bare, each))
-            lite_rounds.append(one_round(measure, lite, each))
-    finally:
-        bare.close()
-        lite.close()
-    bare_rates, bare_cpu = zip(*bare_rounds)
-    lite_rates, lite_cpu = zip(*lite_rounds)
-    cpu = None
-    if None not in bare_cpu + lite_cpu:
-        cpu = (statistics.median(bare_cpu), statistics.median(lite_cpu))
-    return Compared(
-        statistics.median(b / a for a, b in zip(bare_rates, lite_rates)),
-        statistics.median(bare_rates),
-        statistics.median(lite_rates),
-        cpu,
-    )
+def compare(measure, seconds, servers, start):
+    """All servers in turns: {name: Figures}. The first is the one that others are
+    compared with; `start(server)` -> a peer; `measure(peer, seconds)` -> Measured.
+
+    Another library that does not keep up is left out.
+    """
+    each = seconds / ROUNDS / len(servers)
+    peers = {server.name: start(server) for server in servers}
+    rounds = {name: [] for name in peers}
+    # The first is to warm up.
+    for _ in range(1 + ROUNDS):
+        for name in list(rounds):
+            try:
+                rounds[name].append(one_round(measure, peers[name], each))
+            except (AssertionError, OSError) as error:
+                print(f"{name}: left out: {error!r:.200}", file=sys.stderr)
+                del rounds[name]
+    for peer in peers.values():
+        peer.close()
+    bare_rates, bare_cpu = zip(*rounds[servers[0].name][1:])
+    figures = {}
+    for name, (_, *measured) in rounds.items():
+        rates, cpu = zip(*measured)
+        ratio = statistics.median(b / a for a, b in zip(bare_rates, rates) if a)
+        figures[name] = Figures(statistics.median(rates), ratio)
+        if None not in cpu + bare_cpu:
+            median = statistics.median(cpu)
+            times = median / statistics.median(bare_cpu)
+            figures[name] = figures[name]._replace(cpu=median, cpu_ratio=times)
+    return figures
 
 
-def start_up(rounds=15):
-    """Seconds from the start of the process to its first answer.
+def start_up(servers):
+    """Milliseconds from the start of the process to its first answer: {name: Figures}.
 
     The bare one is `python3 -c "import json"`.
     """
 
-    def import_json():
-        start = time.perf_counter()
-        subprocess.check_call([PYTHON, "-c", "import json"])
-        return time.perf_counter() - start
-
-    def first_answer():
-        start = time.perf_counter()
-        peer = Peer(LITE)
-        elapsed = time.perf_counter() - start
+    def start(server):
+        before = time.perf_counter()
+        if server.code is BARE:
+            subprocess.check_call([PYTHON, "-c", "import json"])
+            return time.perf_counter() - before
+        peer = Peer(server)
+        elapsed = time.perf_counter() - before
         peer.close()
         return elapsed
 
-    first_answer()
-    pairs = [(import_json(), first_answer()) for _ in range(rounds)]
-    bare, lite = zip(*pairs)
-    return Compared(
-        statistics.median(b / a for a, b in pairs),
-        statistics.median(bare),
-        statistics.median(lite),
-    )
+    for server in servers:
+        start(server)
+    rounds = [[start(server) * 1000 for server in servers] for _ in range(STARTS)]
+    figures = {}
+    for server, times in zip(servers, zip(*rounds)):
+        ratio = statistics.median(row[0] / ours for row, ours in zip(rounds, times))
+        figures[server.name] = Figures(statistics.median(times), ratio)
+    return figures
 
 
-def idle_memory():
-    """MiB of an idle stdio server, from /proc; None where there is none."""
-    peer = Peer(LITE)
+def memory(process):
+    """MiB that a process has, from /proc; None where there is none."""
     try:
-        with open(f"/proc/{peer.process.pid}/status") as file:
+        with open(f"/proc/{process.pid}/status") as file:
             for line in file:
                 if line.startswith("VmRSS"):
                     return int(line.split()[1]) / 1024
     except OSError:
         pass
-    finally:
-        peer.close()
     return None
 
 
-def validations(seconds):
-    """Validations a second of a small call's arguments: by jsonschema, and here.
+def idle_memory(servers):
+    """MiB of idle stdio servers, where the system tells: {name: Figures}."""
+    figures = {}
+    for server in servers:
+        peer = Peer(server)
+        size = memory(peer.process)
+        peer.close()
+        if size is not None:
+            figures[server.name] = Figures(size, None)
+    return figures
 
-    The first is None where that package is not installed.
-    """
+
+def validations(seconds):
+    """Validations a second of a small call's arguments, here and by jsonschema, where
+    that is installed: {name: Figures}."""
     import mcp_lite
 
     schema = {
@@ -443,88 +614,355 @@ def validations(seconds):
     }
     value = {"city": "Oslo", "days": 3, "units": "metric", "tags": ["a", "b"]}
 
-    def rate(check):
+    def measure(check):
         count = 0
+        before = time.process_time()
         start = time.perf_counter()
         while time.perf_counter() - start < seconds:
             for _ in range(100):
                 assert not check(value)
             count += 100
-        return count / seconds
+        elapsed = time.perf_counter() - start
+        return Figures(
+            count / elapsed, None, (time.process_time() - before) / count * 1e6
+        )
 
-    lite = rate(mcp_lite.Schema(schema).errors)
+    figures = {"mcp_lite": measure(mcp_lite.Schema(schema).errors)}
     try:
         import jsonschema
     except ImportError:
-        return None, lite
+        return figures
     validator = jsonschema.Draft202012Validator(schema)
-    return rate(lambda value: not validator.is_valid(value)), lite
+    figures["jsonschema"] = measure(lambda value: not validator.is_valid(value))
+    return figures
+
+
+# How it grows. ########################################################################
+
+
+class Growth(typing.NamedTuple):
+    """A chart: how something grows with something else."""
+
+    name: str
+    # What the axes say.
+    x: str
+    y: str
+    # {server: [(x, y), ...]}
+    lines: typing.Dict[str, typing.List[typing.Tuple[float, float]]]
+
+
+def grow_connections(servers, seconds):
+    lines = {server.name: [] for server in servers}
+    for width in CONNECTIONS:
+        measure = functools.partial(over_raw_sockets, width=width)
+        figures = compare(measure, seconds, servers, HttpPeer)
+        for name, each in figures.items():
+            lines[name].append((width, each.value))
+    return Growth("HTTP connections", "connections", "answers a second", lines)
+
+
+def grow_tools(servers):
+    lines = {server.name: [] for server in servers[1:]}
+    for count in TOOLS:
+        for server in servers[1:]:
+            start = time.perf_counter()
+            peer = Peer(server, count)
+            elapsed = time.perf_counter() - start
+            peer.close()
+            lines[server.name].append((count, elapsed * 1000))
+    return Growth("Tools", "tools", "start to the first answer, ms", lines)
+
+
+def grow_sessions(servers):
+    lines = {}
+    for server in servers[1:]:
+        peer = HttpPeer(server)
+        count = 0
+        for wanted in SESSIONS:
+            while count < wanted:
+                peer.open_session()
+                count += 1
+            size = memory(peer.process)
+            if size is not None:
+                lines.setdefault(server.name, []).append((wanted, size))
+        peer.close()
+    return Growth("Sessions over HTTP", "legacy sessions", "memory, MiB", lines)
+
+
+def grow(servers, seconds):
+    charts = []
+    for chart in (
+        grow_connections(servers, seconds),
+        grow_tools(servers),
+        grow_sessions(servers),
+    ):
+        print(f"{chart.name}: {chart.y}")
+        for name, points in chart.lines.items():
+            told = "   ".join(f"{x:,}: {y:,.1f}" for x, y in points)
+            print(f"    {name:12} {told}", flush=True)
+        charts.append(chart)
+    return charts
 
 
 # What is printed. #####################################################################
 
 
-def print_row(name, ratio, text):
-    shown = "" if ratio is None else f"{ratio:.2f}"
-    print(f"{name:34} {shown:>6}   {text}", flush=True)
+class Row(typing.NamedTuple):
+    """What was compared."""
+
+    name: str
+    # What its values are.
+    unit: str
+    figures: typing.Dict[str, Figures]
 
 
-def print_rates(name, row):
-    text = f"{row.bare:,.1f} -> {row.lite:,.1f} a second"
-    if row.cpu:
-        bare, lite = row.cpu
-        text += f", {bare:,.1f} / {lite:,.1f} us of CPU a call"
-    print_row(name, row.ratio, text)
+def show(number, digits=1):
+    return "" if number is None else f"{number:,.{digits}f}"
 
 
-def print_all(seconds):
-    print(f"{'ratio to the bare loop':34} {'ratio':>6}   bare -> mcp_lite")
+def print_row(row):
+    name = row.name
+    for server, each in row.figures.items():
+        print(
+            f"{name:34} {server:10} {show(each.value):>10} {row.unit:8} "
+            f"{show(each.ratio, 2):>5}  {show(each.cpu):>10} {show(each.cpu_ratio):>6}",
+            flush=True,
+        )
+        name = ""
+
+
+def measure_rows(servers, seconds):
+    """Each row, as soon as it is measured."""
     for name, measure in (
         ("one call at a time", functools.partial(in_flight, width=1)),
         ("64 calls in flight", functools.partial(in_flight, width=64)),
-        ("8 MiB echoed", functools.partial(large, size=8 << 20)),
+        (f"{LARGE} MiB echoed", functools.partial(large, size=LARGE << 20)),
     ):
-        print_rates(name, compare(measure, seconds, Peer(BARE), Peer(LITE)))
-
+        yield Row(name, "a second", compare(measure, seconds, servers, Peer))
     for client, measure in (
         ("", through_http_client),
         (" (raw sockets)", over_raw_sockets),
     ):
-        for width in (1, 8, 32):
-            name = f"HTTP, {width} connections{client}"
+        for width in WIDTHS:
             wide = functools.partial(measure, width=width)
-            peers = HttpPeer(BARE_HTTP), HttpPeer(LITE_HTTP)
-            print_rates(name, compare(wide, seconds, *peers))
+            figures = compare(wide, seconds, servers, HttpPeer)
+            plural = "connections" if width > 1 else "connection"
+            yield Row(f"HTTP, {width} {plural}{client}", "a second", figures)
+    yield Row("validations", "a second", validations(seconds / 4))
+    yield Row("start to the first answer", "ms", start_up(servers))
+    yield Row("idle memory", "MiB", idle_memory(servers))
 
-    theirs, ours = validations(seconds / 4)
-    if theirs is None:
-        text = f"{ours:,.1f} a second (jsonschema is not installed)"
-        print_row("validations", None, text)
-    else:
-        text = f"{theirs:,.1f} -> {ours:,.1f} a second"
-        print_row("validations (jsonschema)", ours / theirs, text)
 
-    row = start_up()
-    text = f"{row.bare * 1000:.1f} -> {row.lite * 1000:.1f} ms"
-    print_row("start to the first answer", row.ratio, text)
+# What is drawn: an SVG, light or dark as the reader's screen is. ######################
 
-    memory = idle_memory()
-    if memory is not None:
-        print_row("idle memory", None, f"{memory:.1f} MiB")
+STYLE = """
+svg { --paper: #ffffff; --ink: #1f2328; --pale: #656d76; --grid: #d9dee3;
+      --c0: #8b949e; --c1: #1f6feb; --c2: #d4760a; --c3: #1a9a5c; --c4: #8f4bd1; }
+@media (prefers-color-scheme: dark) {
+  svg { --paper: #0d1117; --ink: #e6edf3; --pale: #9aa4ae; --grid: #2d333b;
+        --c0: #8b949e; --c1: #58a6ff; --c2: #f0943a; --c3: #3fc380; --c4: #b987f5; } }
+text { font: 13px system-ui, sans-serif; fill: var(--ink); }
+.title { font-size: 20px; font-weight: 600; }
+.name { font-size: 14px; font-weight: 600; }
+.pale { fill: var(--pale); font-size: 12px; }
+.paper { fill: var(--paper); }
+.grid { stroke: var(--grid); stroke-width: 1; }
+.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+"""
+WIDTH = 980
+MARGIN = 24
+# Where the bars begin, and how long the longest is.
+BARS = 300
+LONGEST = 460
+BAR = 15
+# A chart of growth: where it begins beside its numbers, and its own size.
+CHART = (292, 210)
+NUMBERS = 52
+
+
+class Drawing:
+    """An SVG that grows downwards."""
+
+    def __init__(self, servers):
+        self.svg = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg")
+        self.add("style", STYLE)
+        self.add("rect", width="100%", height="100%", **{"class": "paper"})
+        self.colours = {name: f"var(--c{n % 5})" for n, name in enumerate(servers)}
+        self.y = MARGIN
+
+    def add(self, kind, text=None, **attributes):
+        told = {name.replace("_", "-"): str(each) for name, each in attributes.items()}
+        ElementTree.SubElement(self.svg, kind, told).text = text
+
+    def text(self, x, y, text, style="", anchor="start"):
+        self.add("text", text, x=x, y=y, text_anchor=anchor, **{"class": style})
+
+    def heading(self, title, explanation, names):
+        self.y += 20
+        self.text(MARGIN, self.y, title, "title")
+        self.y += 22
+        self.text(MARGIN, self.y, explanation, "pale")
+        self.y += 18
+        x = MARGIN
+        for name in names:
+            self.square(x, self.y, self.colours[name])
+            self.text(x + 18, self.y + 11, name)
+            x += 40 + 8 * len(name)
+        self.y += 34
+
+    def square(self, x, y, colour):
+        self.add("rect", x=x, y=y, width=12, height=12, rx=2, fill=colour)
+
+    def bars(self, row):
+        """A row: of each server a bar, on a scale of their own."""
+        costs = {name: each.cpu for name, each in row.figures.items()}
+        unit = "µs of CPU time"
+        if None in costs.values():
+            costs = {name: each.value for name, each in row.figures.items()}
+            unit = row.unit
+        most = max(costs.values(), default=0) or 1
+        self.text(MARGIN, self.y + 12, row.name, "name")
+        self.text(MARGIN, self.y + 28, unit, "pale")
+        y = self.y
+        for name, cost in costs.items():
+            length = max(1, LONGEST * cost / most)
+            colour = self.colours.setdefault(name, "var(--c0)")
+            self.add(
+                "rect", x=BARS, y=y, width=f"{length:.1f}", height=BAR, fill=colour
+            )
+            times = cost / next(iter(costs.values()))
+            told = f"{show(cost, 1 if cost < 1000 else 0)} ({name}"
+            told += f", {times:.1f} times)" if name != next(iter(costs)) else ")"
+            self.text(BARS + length + 6, y + 12, told, "pale")
+            y += BAR + 3
+        self.y = max(y, self.y + 34) + 12
+
+    def chart(self, growth, x):
+        """Lines on logarithmic scales, from x on."""
+        lines = {
+            name: [(a, b) for a, b in line if b > 0]
+            for name, line in growth.lines.items()
+        }
+        points = [point for line in lines.values() for point in line]
+        wide, high = CHART
+        left = x + NUMBERS
+        across = Scale([each for each, _ in points], left, x + wide)
+        up = Scale([each for _, each in points], self.y + high, self.y + 24)
+        self.text(x, self.y, growth.name, "name")
+        self.text(x, self.y + 16, growth.y, "pale")
+        for value in up.ticks():
+            y = f"{up.place(value):.1f}"
+            self.add("line", x1=left, x2=x + wide, y1=y, y2=y, **{"class": "grid"})
+            self.text(left - 6, float(y) + 4, f"{value:,.0f}", "pale", "end")
+        for value in sorted({each for each, _ in points}):
+            place = f"{across.place(value):.1f}"
+            self.text(place, self.y + high + 18, f"{value:,}", "pale", "middle")
+        middle = (left + x + wide) / 2
+        self.text(middle, self.y + high + 36, growth.x, "pale", "middle")
+        for name, line in lines.items():
+            places = [(across.place(a), up.place(b)) for a, b in line]
+            drawn = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+            colour = self.colours[name]
+            self.add("polyline", points=drawn, stroke=colour, **{"class": "line"})
+            for a, b in places:
+                self.add("circle", cx=f"{a:.1f}", cy=f"{b:.1f}", r=3.5, fill=colour)
+
+    def save(self, path):
+        self.svg.set("viewBox", f"0 0 {WIDTH} {self.y:.0f}")
+        self.svg.set("width", str(WIDTH))
+        ElementTree.ElementTree(self.svg).write(path, "utf-8", xml_declaration=True)
+
+
+class Scale:
+    """Numbers on a logarithmic axis, from one place to another."""
+
+    def __init__(self, numbers, first, last):
+        numbers = numbers or [1]
+        self.first = first
+        self.last = last
+        self.low = min(numbers)
+        self.high = max(numbers)
+        if self.high < 1.5 * self.low:
+            self.low /= 2
+            self.high *= 2
+
+    def place(self, number):
+        part = math.log(max(number, self.low) / self.low)
+        part /= math.log(self.high / self.low)
+        return self.first + part * (self.last - self.first)
+
+    def ticks(self):
+        """Round numbers between the ends: of each power of ten 1, 2 and 5, if there is
+        room for them."""
+        powers = range(math.floor(math.log10(self.low)), 12)
+        steps = (1,) if self.high / self.low > 300 else (1, 2, 5)
+        numbers = [step * 10**power for power in powers for step in steps]
+        return [each for each in numbers if self.low <= each <= self.high]
+
+
+def plot(rows, charts, servers, path):
+    names = [server.name for server in servers]
+    drawing = Drawing(names)
+    drawing.heading(
+        "What a call costs",
+        "CPU time of the server for one answer, or what else the row says. Each row "
+        "has a scale of its own; shorter is better.",
+        names,
+    )
+    for row in rows:
+        drawing.bars(row)
+    drawing.y += MARGIN
+    drawing.heading("How it grows", "Both axes are logarithmic.", names)
+    drawing.y += 12
+    for number, chart in enumerate(charts):
+        drawing.chart(chart, MARGIN + number * (CHART[0] + 28))
+    drawing.y += CHART[1] + 36 + MARGIN
+    drawing.save(path)
+
+
+def parse_peer(text):
+    """--peer NAME=PYTHON"""
+    name, _, python = text.partition("=")
+    if name not in PEERS:
+        known = ", ".join(PEERS)
+        raise argparse.ArgumentTypeError(f"{name!r} is none of those known: {known}")
+    if shutil.which(python) is None:
+        raise argparse.ArgumentTypeError(f"{name}: no Python at {python!r}")
+    return Server(name, python, PEERS[name])
 
 
 def main():
     parser = argparse.ArgumentParser(description="mcp_lite beside a bare loop")
     parser.add_argument("seconds", nargs="?", type=float, default=4.0)
     parser.add_argument("--library", default=OURS, help="another copy of mcp_lite.py")
+    parser.add_argument(
+        "--peer",
+        type=parse_peer,
+        action="append",
+        default=[],
+        metavar="NAME=PYTHON",
+        help=f"another library, and the Python that has it: {', '.join(PEERS)}",
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE.svg", help="measure growth, and draw all"
+    )
     options = parser.parse_args()
+    socket.setdefaulttimeout(PATIENCE)
+    servers = [Server("bare", PYTHON, BARE), Server("mcp_lite", PYTHON, LITE)]
+    servers += options.peer
     # A copy, so that a file of another name will do, and that every version starts with
     # the same: a folder of its own that takes the compiled file.
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(options.library, os.path.join(folder, "mcp_lite.py"))
         ENVIRONMENT["MCP_LITE_FOLDER"] = folder
         sys.path.insert(0, folder)
-        print_all(options.seconds)
+        print(f"{'':66}to bare   us of CPU  to bare")
+        rows = []
+        for row in measure_rows(servers, options.seconds):
+            print_row(row)
+            rows.append(row)
+        if options.plot:
+            plot(rows, grow(servers, options.seconds), servers, options.plot)
 
 
 if __name__ == "__main__":
