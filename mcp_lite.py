@@ -124,7 +124,7 @@ Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
 The rooms, in reading order. Each uses only the rooms above it (but a Call asks its
 Client back, and a connection its HttpServer). Who reads for the protocol may skip 5, 6,
-7, 9, 10, 13, 14 at first.
+7, 9, 10, 13 to 15 at first.
      1. Vocabulary      revisions, `_meta` keys, and every limit with its reason
      2. Errors          the exceptions, and what each is on the wire
      3. Messages        JSON-RPC: bytes to messages and back, the check of the envelope
@@ -138,33 +138,34 @@ Client back, and a connection its HttpServer). Who reads for the protocol may sk
     11. Framing         bytes to lines, events, HTTP heads; headers that mirror
     12. Protocol        one conversation without I/O, locks or clocks: what may come now
     13. Budgets         what may be kept, or wait, in bytes; lines that go out
-    14. Threads         workers, timers, signals, waits that end, the log
-    15. Connection      the conversation with threads; the seams Transport and Endpoint
-    16. Questions       what a server may ask, which answers will do; requestState
-    17. Context         what a handler sees, how it asks the client, where it runs
-    18. stdio           streams, clean standard streams, a server as a child process
-    19. Transcript      what passes, shown to people, and what it is for
-    20. HTTP streams    one request and its answer; the seam Shell
-    21. HTTP sessions   conversations over HTTP, with a session or for one request
-    22. HTTP admission  who may ask, by the head of a request: host, origin, token
-    23. HTTP endpoint   one endpoint for every revision, and its status codes
-    24. HTTP shells     the endpoint behind WSGI, and behind a connection of our own
-    25. HTTP server     those connections: accepted, given threads, watched
-    26. HTTP requests   a client's way to a server, and one request with its response
-    27. Token store     where tokens are kept: a file, a dict, two functions
-    28. Authorization   how a client is let in: what it shows, how it gets tokens
-    29. HTTP posts      a client's session, a message on its way, a stream it reads
-    30. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
-    31. Offers          what a server offers, and to whom; what is around its handlers
-    32. Features        the handlers of requests; who is told of changes
-    33. Server          what you register with, and run
-    34. Calls           a call with its rounds, a subscription; hearing and answering
-    35. Targets         URLs, scripts and commands, as what reaches a server
-    36. Client          probing, calling, paging
-    37. Many servers    config files, and several servers as one
-    38. Bridge          another server, offered in another era, on another transport
-    39. Terminal        what servers tell and ask who sits there
-    40. Command line    python3 mcp_lite.py ...: servers from a terminal
+    14. Waits           waits that end in time, or when a signal comes; timers
+    15. Threads         workers, errands, and the way to Python's logging
+    16. Connection      the conversation with threads; the seams Transport and Endpoint
+    17. Questions       what a server may ask, which answers will do; requestState
+    18. Context         what a handler sees, how it asks the client, where it runs
+    19. stdio           streams, clean standard streams, a server as a child process
+    20. Transcript      what passes, shown to people, and what it is for
+    21. HTTP streams    one request and its answer; the seam Shell
+    22. HTTP sessions   conversations over HTTP, with a session or for one request
+    23. HTTP admission  who may ask, by the head of a request: host, origin, token
+    24. HTTP endpoint   one endpoint for every revision, and its status codes
+    25. HTTP shells     the endpoint behind WSGI, and behind a connection of our own
+    26. HTTP server     those connections: accepted, given threads, watched
+    27. HTTP requests   a client's way to a server, and one request with its response
+    28. Token store     where tokens are kept: a file, a dict, two functions
+    29. Authorization   how a client is let in: what it shows, how it gets tokens
+    30. HTTP posts      a client's session, a message on its way, a stream it reads
+    31. HTTP client     POSTs, events, sessions, and the old HTTP+SSE
+    32. Offers          what a server offers, and to whom; what is around its handlers
+    33. Features        the handlers of requests; who is told of changes
+    34. Server          what you register with, and run
+    35. Calls           a call with its rounds, a subscription; hearing and answering
+    36. Targets         URLs, scripts and commands, as what reaches a server
+    37. Client          probing, calling, paging
+    38. Many servers    config files, and several servers as one
+    39. Bridge          another server, offered in another era, on another transport
+    40. Terminal        what servers tell and ask who sits there
+    41. Command line    python3 mcp_lite.py ...: servers from a terminal
 
 Who runs what, and how it ends. Threads have these names behind "mcp-":
     thread           born in           runs                             ends
@@ -6301,14 +6302,10 @@ class Outbox:
 
 
 ###############################################################################
-# 14. Threads #################################################################
+# 14. Waits ###################################################################
 ###############################################################################
-# Threads that come when there is work and go when there is none, waits that end in
-# time, and the way to Python's logging. Knows nothing of messages.
-def do_nothing(*ignored: object) -> None:
-    """What is done where nothing is to be done, by a worker's job, say."""
-
-
+# Waits that end in time: for what another thread puts, for a condition, for a stream;
+# timers; and the signals that end them all. Knows nothing of messages.
 def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     """Block for the next item. Raises Empty after `seconds`; None waits without end.
 
@@ -6494,6 +6491,11 @@ class Interruptible:
             return not self._inside
 
 
+def on_main_thread() -> bool:
+    """Whether Ctrl-C may interrupt what runs now: see Errands."""
+    return threading.current_thread() is threading.main_thread()
+
+
 class StopSignals:
     """Ctrl-C and SIGTERM (Ctrl-Break) as run() takes them, while it is inside of this.
 
@@ -6560,6 +6562,15 @@ class StopSignals:
     def hurried(self) -> bool:
         """Whether nothing is to be waited for any more."""
         return len(self.came) > 1
+
+
+###############################################################################
+# 15. Threads #################################################################
+###############################################################################
+# Threads that come when there is work and go when there is none, what is done on one for
+# another, and the way to Python's logging. Knows nothing of messages.
+def do_nothing(*ignored: object) -> None:
+    """What is done where nothing is to be done, by a worker's job, say."""
 
 
 class Workers:
@@ -6813,11 +6824,6 @@ class Workers:
         # So that no cycle keeps alive whose method it was.
         self.between = do_nothing
         return join_all(others, seconds)
-
-
-def on_main_thread() -> bool:
-    """Whether Ctrl-C may interrupt what runs now: see Errands."""
-    return threading.current_thread() is threading.main_thread()
 
 
 def is_of_signal(error: BaseException) -> bool:
@@ -7206,7 +7212,7 @@ def _last_bytes(text: str, size: int) -> str:
 
 
 ###############################################################################
-# 15. Connection ##############################################################
+# 16. Connection ##############################################################
 ###############################################################################
 # A Protocol with threads around it. Bytes come in by `feed`, on whichever thread reads;
 # requests are served by workers; bytes go out by `flush`, one thread at a time writing
@@ -8087,7 +8093,7 @@ class Connection:
 
 
 ###############################################################################
-# 16. Questions ###############################################################
+# 17. Questions ###############################################################
 ###############################################################################
 # What a server may ask its client (client/ in the specification): which capability it
 # needs, what a form may be, which answers will do, as both sides check them. And the
@@ -8705,7 +8711,7 @@ def _is_object_of_objects(value: object) -> bool:
 
 
 ###############################################################################
-# 17. Context #################################################################
+# 18. Context #################################################################
 ###############################################################################
 # What a handler sees of its request, how it asks the client, and where it runs.
 #
@@ -9405,7 +9411,7 @@ def _call_hosted(ctx: Context, call: Job, run_on: Callable[..., Any]) -> Any:
 
 
 ###############################################################################
-# 18. stdio ###################################################################
+# 19. stdio ###################################################################
 ###############################################################################
 # Byte streams with a message a line (basic/transports/stdio.md): this process's own,
 # any pair, a child's. Knows how to move bytes and how to end; what they mean is the
@@ -10137,7 +10143,7 @@ class Child(StreamTransport):
 
 
 ###############################################################################
-# 19. Transcript ##############################################################
+# 20. Transcript ##############################################################
 ###############################################################################
 # Shows a conversation to whoever debugs it, or learns from it: Client(trace=),
 # Server(trace=). It is told what passes on the wire, and changes nothing there.
@@ -10834,7 +10840,7 @@ def _append_line(path: str, line: str) -> None:
 
 
 ###############################################################################
-# 20. HTTP streams ############################################################
+# 21. HTTP streams ############################################################
 ###############################################################################
 # One HTTP request and its answer: the Shell that carries both, the seam to sockets and
 # WSGI; the Exchange that they are; the Stream that an answer is part of, and that lasts
@@ -11560,7 +11566,7 @@ _NO_REPLAY = Replay(Budget(0))
 
 
 ###############################################################################
-# 21. HTTP sessions ###########################################################
+# 22. HTTP sessions ###########################################################
 ###############################################################################
 # Conversations over HTTP: that of a session, with its streams and what is kept for it,
 # and that of one request. Which request belongs to which is not decided here. A handler
@@ -11911,7 +11917,7 @@ def _told_version(message: object) -> Any:
 
 
 ###############################################################################
-# 22. HTTP admission ##########################################################
+# 23. HTTP admission ##########################################################
 ###############################################################################
 # Who may make a request, by its head alone: what Host and Origin say, and its token;
 # and the options that decide it. What is wrong with one of those is told when a server
@@ -12171,7 +12177,7 @@ def check_path(option: str, path: object) -> None:
 
 
 ###############################################################################
-# 23. HTTP endpoint ###########################################################
+# 24. HTTP endpoint ###########################################################
 ###############################################################################
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): modern requests, legacy sessions, and the HTTP+SSE of 2024-11-05.
@@ -12870,7 +12876,7 @@ class HttpEndpoint:
 
 
 ###############################################################################
-# 24. HTTP shells #############################################################
+# 25. HTTP shells #############################################################
 ###############################################################################
 # What carries exchanges to the endpoint: a server of somebody else, by PEP 3333, and a
 # connection of our own, with its steps and their deadlines. What a request means is not
@@ -13356,7 +13362,7 @@ class _SocketShell(Shell):
 
 
 ###############################################################################
-# 25. HTTP server #############################################################
+# 26. HTTP server #############################################################
 ###############################################################################
 # The connections of a server of our own: how they are accepted, get their threads, are
 # watched, and end.
@@ -13827,7 +13833,7 @@ def _url_place(sock: Socket, host: str) -> str:
 
 
 ###############################################################################
-# 26. HTTP requests ###########################################################
+# 27. HTTP requests ###########################################################
 ###############################################################################
 # A client's way to a server: proxies, redirects, a pool of connections that are kept
 # alive, one request with its response, and what to say when it fails. What is said
@@ -14573,7 +14579,7 @@ def read_refusal(
 
 
 ###############################################################################
-# 27. Token store #############################################################
+# 28. Token store #############################################################
 ###############################################################################
 # What is kept of a login, and where: in a file for all processes, in a dict, or where two
 # functions of the user's put it. How it was got is not known here.
@@ -14774,7 +14780,7 @@ def _file_lock(path: str, left: Callable[[], float]) -> Iterator[None]:
 
 
 ###############################################################################
-# 28. Authorization ###########################################################
+# 29. Authorization ###########################################################
 ###############################################################################
 # How a client is let in (basic/authorization/): what each HTTP request shows; what is
 # done when that is refused; how tokens are got. It knows HTTP, but no message of the
@@ -15732,7 +15738,7 @@ def authorizer_for(
 
 
 ###############################################################################
-# 29. HTTP posts ##############################################################
+# 30. HTTP posts ##############################################################
 ###############################################################################
 # What an HTTP client is at work on: the session that a server knows it by, a message on
 # its way, why one was not taken, a stream that is read. What follows is not known here.
@@ -15912,7 +15918,7 @@ def _read_body(response: HTTPResponse, budget: Budget) -> bytes:
 
 
 ###############################################################################
-# 30. HTTP client #############################################################
+# 31. HTTP client #############################################################
 ###############################################################################
 # A client's side of both HTTP transports: each message is a POST, and what comes back,
 # JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
@@ -16561,7 +16567,7 @@ class HttpTransport(Transport):
 
 
 ###############################################################################
-# 31. Offers ##################################################################
+# 32. Offers ##################################################################
 ###############################################################################
 # What users have registered with a server: what it offers stands in its Registry; and
 # how the functions are called that are around the handlers of requests.
@@ -16847,7 +16853,7 @@ def _check_others(middleware: str, row: Method, params: object) -> None:
 
 
 ###############################################################################
-# 32. Features ################################################################
+# 33. Features ################################################################
 ###############################################################################
 # What a server does: what its clients say is answered by its ServerEndpoint, by one
 # handler for each method of the table. Neither that nor the Registry refers to the
@@ -17425,7 +17431,7 @@ class ServerEndpoint(Endpoint):
 
 
 ###############################################################################
-# 33. Server ##################################################################
+# 34. Server ##################################################################
 ###############################################################################
 # What users see: registering, changing, running.
 class Server:
@@ -18350,7 +18356,7 @@ class Server:
 
 
 ###############################################################################
-# 34. Calls ###################################################################
+# 35. Calls ###################################################################
 ###############################################################################
 # What a Client is made of: a call, round after round until its last answer; a
 # subscription; and the endpoint, which hears what the server says by itself and answers
@@ -19177,7 +19183,7 @@ def _with_objects(result: Json, member: str) -> Json:
 
 
 ###############################################################################
-# 35. Targets #################################################################
+# 36. Targets #################################################################
 ###############################################################################
 # What Client may be given: for a server, and what that means, a URL with its headers, a
 # command with its environment, or a Server in this process; and its options. Then what
@@ -19513,7 +19519,7 @@ class _Conversation:
 
 
 ###############################################################################
-# 36. Client ##################################################################
+# 37. Client ##################################################################
 ###############################################################################
 # Connects to a server wherever it is, finds out which era and revision it speaks, and
 # turns each of its features into a blocking call.
@@ -20492,7 +20498,7 @@ def _send_opening(
 
 
 ###############################################################################
-# 37. Many servers ############################################################
+# 38. Many servers ############################################################
 ###############################################################################
 # Config files as desktop clients and editors have them, and several servers as one.
 # What is quoted in these files, or comes before a closing bracket, tells what it is.
@@ -20891,7 +20897,7 @@ class ClientGroup:
 
 
 ###############################################################################
-# 38. Bridge ##################################################################
+# 39. Bridge ##################################################################
 ###############################################################################
 # A server that hands on what it is asked to another one, of any era, on any transport: a
 # middleware, and clients of that other server.
@@ -21277,7 +21283,7 @@ def _log_latest(relays: list[_Relay], *told: Any) -> None:
 
 
 ###############################################################################
-# 39. Terminal ################################################################
+# 40. Terminal ################################################################
 ###############################################################################
 # Between a server and who sits at the terminal: what a schema wants, in a word or two;
 # what a typed text means; progress, logs, and questions with their answers.
@@ -21455,7 +21461,7 @@ class _Terminal:
 
 
 ###############################################################################
-# 40. Command line ############################################################
+# 41. Command line ############################################################
 ###############################################################################
 # `python3 mcp_lite.py COMMAND ...`: servers tried out, and served, from a terminal. The
 # result alone goes to stdout; all else, what fails too, to stderr. Made of public parts.
