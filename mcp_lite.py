@@ -10334,6 +10334,8 @@ _HTTP_NOTES = {
         f"{OLDEST}/{_TRANSPORT}",
     ),
 }
+# What a result is not what the method is for: a failure says so itself.
+_NO_OUTCOME = (("result", "inputRequests"), ("result", "isError"))
 # What a page is called since the modern era.
 _MODERN_PAGES = {
     "basic/lifecycle": "basic/versioning",
@@ -10669,7 +10671,7 @@ class Talk:
                 facts += f", after {1000 * (clock - then):.1f} ms"
             if "error" in message:
                 notes += [(row.setback, row.page), _error_note(message)]
-            elif not member_at(message, ("result", "inputRequests")):
+            elif not any(member_at(message, path) for path in _NO_OUTCOME):
                 notes.append((row.outcome, row.page))
         notes += _member_notes(message)
         kind = "error" if "error" in message else "result"

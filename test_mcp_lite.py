@@ -10505,6 +10505,16 @@ class TestTranscript:
             assert f"{each.direction} " in text and each.about.split(" (")[0] in text
             assert all(note in words for note, _ in each.notes)
 
+    def test_a_failure_is_no_outcome(self, capsys):
+        """Of a tool that fails, it is not said that the model gets what it returns."""
+        with Client(build_server(), version=MODERN, trace="explain") as client:
+            client.call_tool("fail", {"how": "tool"})
+            text = capsys.readouterr().err
+            assert "The tool has failed." in text
+            assert "What the function has returned" not in text
+            client.call("add", a=1)
+        assert "What the function has returned" in capsys.readouterr().err
+
     def test_raw_messages_of_several_conversations(self, tmp_path):
         """Each line of a file says which conversation it is of, from the second on."""
         path = tmp_path / "trace"
@@ -25496,6 +25506,7 @@ class TestLessons:
             "exit code 0",
         ],
         "03_tool.py": [
+            "A Python function: forecast(city: str, days: int = 3) -> list",
             '"default": 3',
             '"text": "[\\"day 1: sun over Oslo\\", \\"day 2: sun over Oslo\\"]"',
             'city: required; days: expected integer, got \\"two\\"',
@@ -25550,6 +25561,7 @@ class TestLessons:
             "*** the function begins",
             "*** the function goes on",
             "*** value: number 7: Oslo, Friday",
+            "what stands in ctx.once() was done once",
         ],
         "07_resources.py": [
             "*** ['note://list']",
@@ -25595,6 +25607,7 @@ class TestLessons:
             "nested deeper than 1000",
             "more than 1000000 arrays and objects",
             "1024 characters at most",
+            '"limit": NaN}',
             "NaN is not JSON",
             "arguments: expected object",
             "cursor: not from this list",

@@ -67,18 +67,25 @@ def call(function, arguments):
     }
 
 
-def show(request, result):
-    print(f"--> {request}\n<-- {json.dumps(result, indent=2)}\n")
+def show(why, request, result):
+    print(f"{why}\n--> {request}\n<-- {json.dumps(result, indent=2)}\n")
 
 
+GOOD = {"city": "Oslo", "days": 2}
 tool = {
     "name": forecast.__name__,
     "description": forecast.__doc__,
     "inputSchema": schema_of(forecast),
 }
-show("tools/list", {"tools": [tool]})
-for arguments in ({"city": "Oslo", "days": 2}, {"days": "two"}):
-    show(f"tools/call forecast {json.dumps(arguments)}", call(forecast, arguments))
+print(f"A Python function: {tool['name']}{inspect.signature(forecast)}\n")
+why = "What the model reads of it: its name, its docstring, and its hints as a schema."
+show(why, "tools/list", {"tools": [tool]})
+for why, arguments in (
+    ("A call that fits: the value, as text for the model, and for programs.", GOOD),
+    ("A call that does not: nothing is run, and the model reads why.", {"days": "two"}),
+):
+    request = f"tools/call forecast {json.dumps(arguments)}"
+    show(why, request, call(forecast, arguments))
 
 # Exercises
 # 1. Call it with {"city": "Oslo", "days": True}. Why does that pass here? (To Python, a

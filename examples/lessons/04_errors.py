@@ -49,7 +49,10 @@ def call(what, *arguments, **named):
 
 print("The handshake of a session:")
 with Client(server, version="2025-06-18", trace="explain") as client:
-    call("It does well (and must be what the list promises)", "price", item="tea")
+    why = (
+        "It does well. (The client has the list, too: is the value as promised there?)"
+    )
+    call(why, "price", item="tea")
     call("It fails, and says so: a result with isError", "price", item="coal")
     call("It has a bug: the same, but nobody meant to say it", "price", item="anvil")
     print("*** and in the log of the server:", log.get(timeout=10).getMessage())

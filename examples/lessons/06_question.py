@@ -52,6 +52,7 @@ for version, era in (("2025-06-18", "Legacy"), ("2026-07-28", "Modern")):
     options = {"version": version, "trace": "explain", "on_elicit": ask_the_user}
     with Client(server, **options) as client:
         print("*** value:", client.call("book", city="Oslo"))
+print("\nThe modern one ran twice; what stands in ctx.once() was done once.")
 
 # Exercises
 # 1. Take ctx.once away: number = reserve(). In which era is a place reserved twice?

@@ -29,7 +29,8 @@ META = json.dumps(
 
 def send(title, line):
     print(f"\n{title}, {len(line)} bytes")
-    print("-->", line[:100] + (b" ..." if len(line) > 100 else b""))
+    # What is wrong with it stands in the first of these bytes.
+    print("-->", line[:150] + (b" ..." if len(line) > 150 else b""))
     # This server reads a line to its end before it answers. If one did not, both pipes
     # might be full, and both sides wait: then one thread must write, another one read.
     child.stdin.write(line + b"\n")
