@@ -1268,9 +1268,10 @@ def size_of(value: Any) -> int:
     known = sys.getsizeof(value, 0)
     if known:
         return known
-    # PyPy does not tell. A member of an object takes most, but the key and the value.
-    each = 32 if isinstance(value, (list, dict)) else 2
-    return 64 + each * (len(value) if isinstance(value, (str, list, dict)) else 0)
+    # PyPy does not tell. It keeps texts as UTF-8.
+    if isinstance(value, str):
+        return 64 + len(value.encode("utf-8", "surrogatepass"))
+    return 64 + 32 * (len(value) if isinstance(value, (list, dict)) else 0)
 
 
 def check_envelope(message: object) -> str:

@@ -11117,6 +11117,7 @@ class TestHttpServer:
             assert (status, body["result"]["structuredContent"]) == (200, {"result": 2})
             assert "Mcp-Session-Id" not in headers
 
+    @pytest.mark.skipif(PYPY, reason="all that is there is left to its collector")
     def test_a_request_leaves_nothing_behind(self, web):
         """What is made for a request goes with it:
         nothing is left to the garbage collector.
