@@ -21830,14 +21830,14 @@ def _show_offer(kind: str, item: Json, with_schema: bool) -> str:
 def _show_parameters(item: Json) -> str:
     """Those of a tool, by its schema, or of a prompt; with ? what may be left out."""
     schema = object_or_empty(item.get("inputSchema"))
-    required = schema.get("required") or []
+    required = _listed(schema.get("required"))
     shown = []
     for name, each in object_or_empty(schema.get("properties")).items():
         member = object_or_empty(each)
         default = f" = {show(member['default'])}" if "default" in member else ""
         mark = "" if default or name in required else "?"
         shown.append(f"{name}{mark}: {_show_type(member)}{default}")
-    for argument in map(object_or_empty, item.get("arguments") or []):
+    for argument in map(object_or_empty, _listed(item.get("arguments") or [])):
         shown.append(f"{argument.get('name')}{'' if argument.get('required') else '?'}")
     return f"({', '.join(shown)})"
 

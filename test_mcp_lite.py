@@ -20063,6 +20063,23 @@ server.run()
         )
         assert list(everything) == ["tools", "resources", "templates", "prompts"]
 
+    @pytest.mark.parametrize(
+        "kind, item, line",
+        [
+            ("tools", {"inputSchema": 5}, "x()"),
+            ("tools", {"inputSchema": {"properties": {"a": 5}}}, "x(a?: any)"),
+            (
+                "tools",
+                {"inputSchema": {"required": 5, "properties": {"a": {"enum": 5}}}},
+                "x(a?: 5)",
+            ),
+            ("prompts", {"arguments": 5}, "x(None?)"),
+        ],
+    )
+    def test_offers_that_are_malformed(self, kind, item, line):
+        """They are shown as well as can be: they hide none of the others."""
+        assert mcp_lite._show_offer(kind, {"name": "x", **item}, False) == line
+
     def test_call(self, script, tmp_path):
         """Arguments as the tool's schema wants them; results as text, JSON, a file."""
         told = self.prints("call", script, "forecast", "city=Oslo", "days=2")
