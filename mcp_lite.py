@@ -959,20 +959,20 @@ _check_size = partial(check_count, least=0)
 # How each option is checked that is no more than what it is. What only a later room
 # knows is added there.
 OPTION_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("name", "title", "description", "instructions"), _check_text),
-    **dict.fromkeys(("version", "client_version", "mime_type"), _check_text),
-    **dict.fromkeys(("annotations", "output_schema"), _check_dict),
-    **dict.fromkeys(("on_elicit", "on_sample", "on_log"), _check_function),
-    **dict.fromkeys(("on_progress", "on_notification"), _check_function),
-    **dict.fromkeys(("page_size", "max_workers", "max_message"), _check_limit),
-    **dict.fromkeys(("max_body", "max_connections", "max_sessions"), _check_limit),
-    **dict.fromkeys(("cache_ttl_ms", "size", "max_kept"), _check_size),
-    **dict.fromkeys(("max_questions",), _check_size),
-    **dict.fromkeys(("structured", "mask_errors", "validate"), check_flag),
-    **dict.fromkeys(("stateless", "legacy_sse"), check_flag),
-    **dict.fromkeys(("timeout", "total_timeout"), check_seconds),
-    **dict.fromkeys(("session_seconds", "grace"), check_seconds),
-    "port": partial(check_count, least=0, most=65535),
+    option: check
+    for check, options in (
+        (_check_text, "name title description instructions"),
+        (_check_text, "version client_version mime_type"),
+        (_check_dict, "annotations output_schema"),
+        (_check_function, "on_elicit on_sample on_log on_progress on_notification"),
+        (_check_limit, "page_size max_workers max_message"),
+        (_check_limit, "max_body max_connections max_sessions"),
+        (_check_size, "cache_ttl_ms size max_kept max_questions"),
+        (check_flag, "structured mask_errors validate stateless legacy_sse"),
+        (check_seconds, "timeout total_timeout session_seconds grace"),
+        (partial(check_count, least=0, most=65535), "port"),
+    )
+    for option in options.split()
 }
 
 
