@@ -846,7 +846,9 @@ class _InputRequired(BaseException):
 # What a terminal takes for a command, or a reader for another line or another order:
 # the control characters, the separators of lines, the marks of direction; and half
 # characters, which no stream takes.
-UNPRINTABLE = re.compile(
+# Patterns that not every program needs are texts, like this one: re compiles them when
+# they are first used. To have it compile all took an eighth of every import.
+UNPRINTABLE = (
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
@@ -863,7 +865,7 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
             return "\n"
         return ascii(match[0])[1:-1]
 
-    return UNPRINTABLE.sub(escape, text)
+    return re.sub(UNPRINTABLE, escape, text)
 
 
 def show(value: object, limit: int = 60) -> str:
@@ -1193,9 +1195,7 @@ def encode_message(message: object) -> bytes:
 
 
 # How the answer to a request mostly begins: with its id.
-_ANSWER_HEAD = re.compile(
-    rb'\s*{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]{1,18})\s*,'
-)
+_ANSWER_HEAD = rb'\s*{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*([0-9]{1,18})\s*,'
 
 
 def unread_answer(line: bytes) -> Json:
@@ -1212,7 +1212,7 @@ def unread_answer(line: bytes) -> Json:
         if "id" in message:
             return message
     # What would take too much is not decoded for that.
-    head = _ANSWER_HEAD.match(line)
+    head = re.match(_ANSWER_HEAD, line)
     return {} if head is None else {"id": int(head[1]), "result": None}
 
 
@@ -1972,12 +1972,12 @@ class Pattern:
             if len(pattern) > MAX_PATTERN:
                 raise ValueError(f"{len(pattern)} characters, over {MAX_PATTERN}")
             pieces = []
-            for token in _TOKEN.finditer(pattern):
+            for token in re.finditer(_TOKEN, pattern):
                 spend(_price(token[0]))
                 pieces.append(_translate(token[0]))
             # Compiled in any case: `re` knows best what is no pattern.
             self._plain = re.compile("".join(pieces), re.ASCII)
-            if any(piece == "|" or _REPEAT.fullmatch(piece) for piece in pieces):
+            if any(piece == "|" or re.fullmatch(_REPEAT, piece) for piece in pieces):
                 self._automaton = _Automaton(pieces, spend, memory)
         # Of what is hardly a pattern, some Pythons make "invalid SRE code".
         except (re.error, ArithmeticError, ValueError, RuntimeError, Warning) as error:
@@ -2055,7 +2055,7 @@ class _Automaton:
         group = [sequence]
         while pieces:
             piece = pieces.popleft()
-            repeat = _REPEAT.fullmatch(piece)
+            repeat = re.fullmatch(_REPEAT, piece)
             if piece == ")":
                 break
             if piece == "|":
@@ -2235,7 +2235,7 @@ def _translate(token: str) -> str:
     if token in _PYTHON:
         return _PYTHON[token]
     if token.startswith("["):
-        return "[" + _CLASS_TOKEN.sub(_translate_in_class, token[1:-1]) + "]"
+        return "[" + re.sub(_CLASS_TOKEN, _translate_in_class, token[1:-1]) + "]"
     return token
 
 
@@ -2244,13 +2244,13 @@ def _translate_in_class(token: re.Match[str]) -> str:
 
 
 # Escapes, classes in brackets, beginnings of groups, repeats, and single characters.
-_TOKEN = re.compile(
-    r"\\(?:[pu]\{\w+}|u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|c[A-Za-z]|.)|\[\^?(?:\\.|[^]\\])*]"
-    r"|\(\?(?:<\w+>|<?[=!]|:)|(?:[*+?]|\{\d+(?:,\d*)?})\??|.",
-    re.S,
+_TOKEN = (
+    r"(?s)\\(?:[pu]\{\w+}|u[\dA-Fa-f]{4}|x[\dA-Fa-f]{2}|c[A-Za-z]|.)"
+    r"|\[\^?(?:\\.|[^]\\])*]"
+    r"|\(\?(?:<\w+>|<?[=!]|:)|(?:[*+?]|\{\d+(?:,\d*)?})\??|."
 )
-_CLASS_TOKEN = re.compile(r"\\.|[&~|[]", re.S)
-_REPEAT = re.compile(r"(?:([*+?])|\{(\d+)(,?)(\d*)})\??")
+_CLASS_TOKEN = r"(?s)\\.|[&~|[]"
+_REPEAT = r"(?:([*+?])|\{(\d+)(,?)(\d*)})\??"
 _SIGNS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 # The pieces that look at more than one character.
 _LOOKS_AROUND = {r"\b", r"\B", "(?=", "(?!"}
@@ -3501,7 +3501,7 @@ SCALARS = {
 # URIs and `_meta`, checked where they are given: what is wrong shows there, not at a
 # peer
 _URI_TEXT = r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*"
-_URI_SYNTAX = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):" + _URI_TEXT)
+_URI_SYNTAX = r"([A-Za-z][A-Za-z0-9+.\-]*):" + _URI_TEXT
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
@@ -3511,7 +3511,7 @@ def check_uri(where: str, uri: object, *schemes: str) -> str:
     """
     if not isinstance(uri, str):
         raise TypeError(f"{where}: expected a URI, got {show(uri)}")
-    syntax = _URI_SYNTAX.fullmatch(uri)
+    syntax = re.fullmatch(_URI_SYNTAX, uri)
     if syntax is None:
         raise ValueError(
             f"{where}: expected a URI with a scheme, such as config://app, other "
@@ -3565,7 +3565,7 @@ def check_icons(icons: object) -> None:
 
 
 _META_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_META_KEY = re.compile(
+_META_KEY = (
     rf"(?:({_META_LABEL}(?:\.{_META_LABEL})*)/)?"
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9\-_.]*[A-Za-z0-9])?)?"
 )
@@ -3593,7 +3593,7 @@ def check_meta(meta: object) -> None:
     if not isinstance(meta, dict):
         raise TypeError(f"meta: expected an object, got {show(meta)}")
     for key in meta:
-        syntax = _META_KEY.fullmatch(key) if isinstance(key, str) else None
+        syntax = re.fullmatch(_META_KEY, key) if isinstance(key, str) else None
         if syntax is None:
             raise ValueError(
                 "meta: expected a name, or a prefix such as com.example/ and a name, "
@@ -3617,7 +3617,7 @@ def check_extensions(extensions: Json | None) -> Json:
     for name, settings in (extensions or {}).items():
         # "Extension identifiers MUST follow the `_meta` key naming rules, with a
         # mandatory prefix": basic/versioning.md.
-        syntax = _META_KEY.fullmatch(name) if isinstance(name, str) else None
+        syntax = re.fullmatch(_META_KEY, name) if isinstance(name, str) else None
         if syntax is None or not syntax[1]:
             raise ValueError(
                 f"extensions: expected a name such as com.example/thing, got {show(name)}"
@@ -4930,11 +4930,11 @@ def _wrap_schema(schema: Json) -> Json:
 _Expression = namedtuple("_Expression", "operator names text")
 
 _EXPRESSION = r"{([+?]?)([A-Za-z_]\w*(?:,[A-Za-z_]\w*)*)}([^{}]*)"
-_TEMPLATE = re.compile(f"([^{{}}]*)(?:{_EXPRESSION})*", re.ASCII)
+_TEMPLATE = f"(?a)([^{{}}]*)(?:{_EXPRESSION})*"
 
 # In a value that is one step of a path, what leads elsewhere: an absolute path, a
 # drive, a step `..`, NUL.
-_ELSEWHERE = re.compile(r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0")
+_ELSEWHERE = r"\A[/\\]|\A[^\W\d_]:|(?:\A|[/\\])\.\.(?:\Z|[/\\])|\0"
 
 
 class UriTemplate:
@@ -4999,14 +4999,14 @@ class UriTemplate:
         except UnicodeDecodeError:
             return None
         for name, operator in self.names.items():
-            if operator != "+" and _ELSEWHERE.search(values.get(name, "")):
+            if operator != "+" and re.search(_ELSEWHERE, values.get(name, "")):
                 return None
         return {name: values[name] for name in self.names if name in values}
 
 
 def _parse_template(template: str) -> tuple[str, list[_Expression]]:
     """The text before the first expression, and the expressions. Raises ValueError."""
-    syntax = _TEMPLATE.fullmatch(template)
+    syntax = re.fullmatch(_TEMPLATE, template)
     if syntax is None:
         raise ValueError(
             f"URI template {show(template)}: expressions are {{x}}, {{+x}} and {{?a,b}}"
@@ -5430,7 +5430,7 @@ _FIELD_LINE = re.compile(
 )
 _CHUNK_LINE = re.compile(rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 # A target that tells the host as well: to a proxy, mostly.
-_ABSOLUTE_TARGET = re.compile("(?i)https?://([^/?#]+)(.*)")
+_ABSOLUTE_TARGET = "(?i)https?://([^/?#]+)(.*)"
 # Two of one of these, or of what begins with "mcp-", and a proxy may have acted on the
 # other one.
 _ONCE = (
@@ -5468,7 +5468,7 @@ def _parse_target(target: str, host: str) -> str:
     """The path of a request, maybe with a query; or "*", which is about the server."""
     if target.startswith("/") or target == "*":
         return target
-    absolute = _ABSOLUTE_TARGET.fullmatch(target)
+    absolute = re.fullmatch(_ABSOLUTE_TARGET, target)
     if absolute is None:
         raise HttpError(400, f"expected a path, got {show(target)}")
     # RFC 9112, section 3.2.2: this host counts, not that of the header. Who has read
@@ -10462,7 +10462,7 @@ class Transcript:
         # In JSON, line ends are outside of strings; other such characters within, where
         # they may be escaped so.
         text = re.sub("[\r\n]", " ", line.decode("utf-8", "replace"))
-        safe = UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+        safe = re.sub(UNPRINTABLE, lambda match: f"\\u{ord(match[0]):04x}", text)
         self._show_line(" ".join(filter(None, [direction, talk, safe])))
 
     def show_entry(self, entry: TraceEntry) -> None:
@@ -10780,17 +10780,14 @@ def _member_notes(message: Json) -> Iterator[tuple[str, str]]:
             yield text.replace("{}", told), page
 
 
-_MEMBER_IN_HEAD = re.compile(
-    r"""
+_MEMBER_IN_HEAD = r"""(?x)
     "(id|method)" \s*:\s* ( [0-9]{1,18}\b | "[ !\#-\[\]-~]{1,100}" )
-    """.encode(),
-    re.VERBOSE,
-)
+    """.encode()
 
 
 def _head_of(line: bytes) -> Json:
     """What can be told of a long message without reading it: its id, and its method."""
-    members = _MEMBER_IN_HEAD.findall(line[:MAX_ABOUT])
+    members = re.findall(_MEMBER_IN_HEAD, line[:MAX_ABOUT])
     # Of two, the first is the message's own.
     message: Json = {name.decode(): json.loads(told) for name, told in members[::-1]}
     body = "params" if "method" in message else "result"
@@ -13975,7 +13972,7 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
 
 
 # What secrets may be sent to
-_URL = re.compile(
+_URL = (
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
     r"([/?][A-Za-z0-9._~:/?\[\]@!$&'()*+,;=%-]*)?"
 )
@@ -14002,7 +13999,7 @@ def _origin_of(url: str) -> str:
 def check_url(name: str, url: object, allow_near: bool = True) -> str:
     """A URL that may see secrets: over https, or if allowed on this machine, and with
     nothing in it that a browser, or a shell, might take for more than a URL."""
-    if isinstance(url, str) and len(url) <= MAX_URI and _URL.fullmatch(url):
+    if isinstance(url, str) and len(url) <= MAX_URI and re.fullmatch(_URL, url):
         # A port beyond 65,535, or half an address, is a ValueError.
         with suppress(ValueError):
             _, host, _ = _origin(_split(url))
@@ -14347,7 +14344,7 @@ _CERTIFICATE_FAULTS = {
     62: _OTHER_NAME,
     64: _OTHER_NAME,
 }
-_TUNNEL_STATUS = re.compile("Tunnel connection failed: ([0-9]{3})")
+_TUNNEL_STATUS = "Tunnel connection failed: ([0-9]{3})"
 
 
 def http_failure(
@@ -14436,7 +14433,7 @@ def describe_exception(
             f"TLS failed ({error.reason}): does the server speak TLS at this port? If "
             "it does not, its URL begins with http://"
         )
-    if _TUNNEL_STATUS.match(str(error)):
+    if re.match(_TUNNEL_STATUS, str(error)):
         status = tunnel_status(error) or 0
         return f"the proxy opens no way there: {error}; {_REMEDIES.get(status, _DOWN)}"
     if isinstance(error, (BadStatusLine, ConnectionResetError, BrokenPipeError)):
@@ -14461,7 +14458,7 @@ def may_be_legacy(error: Exception | None) -> bool:
 
 def tunnel_status(error: Exception) -> int | None:
     """What a proxy has answered that was to open a way to the server."""
-    match = _TUNNEL_STATUS.match(str(error))
+    match = re.match(_TUNNEL_STATUS, str(error))
     return None if match is None else int(match[1])
 
 
@@ -14513,7 +14510,7 @@ def fetch(
 
 
 # Being refused
-_CHALLENGE_PART = re.compile(
+_CHALLENGE_PART = (
     r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)"
     r'(?:[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=]+)))?'
 )
@@ -14526,7 +14523,7 @@ def parse_challenge(text: str) -> dict[str, str]:
     """
     challenges: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}
-    for part in _CHALLENGE_PART.finditer(text[:MAX_CHALLENGE]):
+    for part in re.finditer(_CHALLENGE_PART, text[:MAX_CHALLENGE]):
         name = part[1].lower()
         if part.lastindex == 1:
             # No value: here begins the challenge of another scheme.
@@ -15850,7 +15847,7 @@ class _Post:
         self.holds_up = False
 
 
-_NO_SESSION = re.compile(r"(?i)no valid session|server not initialized")
+_NO_SESSION = r"(?i)no valid session|server not initialized"
 
 
 class _Rejection:
@@ -15890,7 +15887,7 @@ class _Rejection:
         """
         error = self.parse_error()
         told = "" if error is None or self.status != 400 else error.message
-        return self.status == 404 or _NO_SESSION.search(told) is not None
+        return self.status == 404 or re.search(_NO_SESSION, told) is not None
 
     def to_error(self) -> McpError | HttpFailure:
         """The exception that says it in the server's words."""
@@ -19232,7 +19229,7 @@ _TARGET_MEMBERS = {
     "command": ("command", "args", "env", "cwd", "type"),
 }
 # A host with its port, or with a path behind a name that has an end like ".com".
-_BARE_URL = re.compile(
+_BARE_URL = (
     r"([^\s/@]+@)?([\w.-]+|\[[0-9A-Fa-f:]+\]):[0-9]+([/?]\S*)?"
     r"|localhost|(localhost|([\w-]+\.)+[A-Za-z]{2,})/\S*"
 )
@@ -19324,7 +19321,7 @@ def _read_text(text: str) -> Any:
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]+://|https?:", text)
     if scheme is not None:
         return Site(_check_site(text), {})
-    if _BARE_URL.fullmatch(text) and not os.path.exists(text):
+    if re.fullmatch(_BARE_URL, text) and not os.path.exists(text):
         # Without what may be secret.
         told = show(text.rpartition("@")[2].partition("?")[0], 200)[1:-1]
         raise ValueError(
@@ -20505,16 +20502,13 @@ def _send_opening(
 ###############################################################################
 # Config files as desktop clients and editors have them, and several servers as one.
 # What is quoted in these files, or comes before a closing bracket, tells what it is.
-_LOOSE_JSON = re.compile(
-    r"""
+_LOOSE_JSON = r"""(?sx)
     ( "(?: [^"\\] | \\. )* " )          # a text: left as it is
     | // [^\n]* | /\* .*? \*/           # comments
     | , (?= (?: \s | // [^\n]* | /\* .*? \*/ )* [}\]] )  # a trailing comma
-    """,
-    re.DOTALL | re.VERBOSE,
-)
+    """
 # ${NAME}, ${env:NAME}, or ${NAME:-what it is otherwise}.
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE = r"\$\{([^}]*)\}"
 # What such a file may say of one server; anything else in it is for others.
 _SERVER_MEMBERS = ("command", "args", "env", "cwd", "url", "headers")
 
@@ -20584,8 +20578,8 @@ def load_config(source: str | os.PathLike[str] | Json) -> Config:
 def _decode_loose_json(text: str, place: str) -> Any:
     """JSON that may have comments and trailing commas. Raises ValueError."""
     # As many lines remain, so that an error names the right one.
-    strict = _LOOSE_JSON.sub(
-        lambda match: match[1] or "\n" * match[0].count("\n"), text
+    strict = re.sub(
+        _LOOSE_JSON, lambda match: match[1] or "\n" * match[0].count("\n"), text
     )
     try:
         return json.loads(strict)
@@ -20636,7 +20630,7 @@ def _expand(value: Any, place: str, folder: str) -> Any:
             raise ValueError(f"{place}: the variable {name} is not set")
         return known
 
-    return _VARIABLE.sub(look_up, os.path.expanduser(value))
+    return re.sub(_VARIABLE, look_up, os.path.expanduser(value))
 
 
 def hear_changes(client: Client, seconds: float) -> None:
@@ -20657,7 +20651,7 @@ _LISTED: dict[str, tuple[str, Callable[[Client], list[Json]]]] = {
     "prompts": ("name", Client.list_prompts),
 }
 # What no name of a tool may have: server/tools.md.
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+_NOT_IN_NAMES = r"[^A-Za-z0-9_.-]"
 
 
 class ClientGroup:
@@ -20866,7 +20860,7 @@ class ClientGroup:
         self, kind: str, server: str, name: str, taken: Mapping[tuple[str, str], Any]
     ) -> str:
         """SERVER_NAME; with more underscores, if another server's is named so."""
-        prefix = _NOT_IN_NAMES.sub("_", server) + "_"
+        prefix = re.sub(_NOT_IN_NAMES, "_", server) + "_"
         while (kind, prefix + name) in taken:
             prefix += "_"
             self._log.warning(
@@ -21949,7 +21943,7 @@ def _oddities(tools: list[Json], seconds: float) -> Iterator[str]:
         yield f"it takes {seconds:.1f} s to start"
     for tool in tools:
         name = str(tool["name"])
-        if not 0 < len(name) <= 128 or _NOT_IN_NAMES.search(name):
+        if not 0 < len(name) <= 128 or re.search(_NOT_IN_NAMES, name):
             yield f"tool {show(name)}: names have 1 to 128 of A-Z a-z 0-9 _ - ."
         if not tool.get("description"):
             yield f"tool {name}: no description for the model"
