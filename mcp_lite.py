@@ -209,6 +209,7 @@ What guards what. Locks are leaves: none is held while another is taken (but see
 Budget), during I/O, or while your code runs.
     Workers._lock         jobs and threads; a lock of its own wakes each idle worker
     Crew._lock            jobs of many conversations, and whose turn it is
+    Interruptible._lock   who is in a read or write of a file, on Windows
     Connection._lock      the outgoing queue, the end of a request of either side, and
                           the questions that are left to it; batches; over HTTP,
                           the streams
@@ -6411,7 +6412,9 @@ def is_broken(stream: Any) -> bool:
         poll = select.poll()
         # Asked for nothing, macOS would tell nothing.
         poll.register(stream, select.POLLOUT)
-        return any(state & ~select.POLLOUT for _, state in poll.poll(0))
+        # Not POLLNVAL: macOS has no polls of some devices.
+        gone = select.POLLERR | select.POLLHUP
+        return any(state & gone for _, state in poll.poll(0))
     except (OSError, ValueError, TypeError):
         return False
 
@@ -6433,13 +6436,39 @@ def shut(sock: Socket, how: int = 2) -> None:
 # What Windows wants besides: nobody who waits for a socket hears there that it is shut.
 # And nobody can close or duplicate a file while a thread is in a read or write of it: the
 # C runtime has locked the descriptor. So the read or write is ended by itself.
+@lru_cache(None)
+def windows_kernel() -> Any:
+    """What Windows does for those who ask it by ctypes; None elsewhere."""
+    if sys.platform != "win32":
+        return None
+    import ctypes
+
+    kernel = ctypes.WinDLL("kernel32")
+    for name, count in _KERNEL_ARGUMENTS.items():
+        function = getattr(kernel, name)
+        # Handles are as long as pointers, and what else there is may be so, too.
+        function.argtypes = [ctypes.c_void_p] * count
+        function.restype = ctypes.c_void_p
+    return kernel
+
+
+_KERNEL_ARGUMENTS = {
+    "AssignProcessToJobObject": 2,
+    "CancelIoEx": 2,
+    "CancelSynchronousIo": 1,
+    "CloseHandle": 1,
+    "CreateJobObjectW": 2,
+    "OpenThread": 3,
+    "TerminateJobObject": 2,
+}
+
+
 def wake(sock: Socket) -> None:
     """Have who waits for a socket that was shut hear of it: on Windows; elsewhere they
     have."""
-    if sys.platform == "win32":
-        from ctypes import WinDLL, c_void_p
-
-        WinDLL("kernel32").CancelIoEx(c_void_p(sock.fileno()), None)
+    kernel = windows_kernel()
+    if kernel is not None:
+        kernel.CancelIoEx(sock.fileno(), None)
 
 
 class Interruptible:
@@ -6447,6 +6476,8 @@ class Interruptible:
     are in a read or write of it are made to leave that first."""
 
     def __init__(self) -> None:
+        # Not later: in a __del__ as Python ends, nothing can be imported.
+        self._kernel = windows_kernel()
         self._lock = threading.Lock()
         # By native id; guarded by _lock, as _is_over is.
         self._inside: set[int] = set()
@@ -6455,7 +6486,7 @@ class Interruptible:
     def wrap(self, call: Function) -> Function:
         """A read or write, as threads are to call it; elsewhere just as it is."""
         wrapped: Any = partial(self._enter, call)
-        return wrapped if os.name == "nt" else call
+        return call if self._kernel is None else wrapped
 
     def _enter(self, call: Callable[..., Any], *arguments: object) -> Any:
         me = threading.get_native_id()
@@ -6480,15 +6511,10 @@ class Interruptible:
         # Under the lock: so it is this call that ends, and not one after it. Again and
         # again: a thread may be inside, and not yet in the system.
         with self._lock:
-            if sys.platform == "win32" and self._inside:
-                from ctypes import WinDLL, c_void_p
-
-                kernel = WinDLL("kernel32")
-                kernel.OpenThread.restype = c_void_p
-                for each in self._inside:
-                    thread = c_void_p(kernel.OpenThread(1, False, each))
-                    kernel.CancelSynchronousIo(thread)
-                    kernel.CloseHandle(thread)
+            for each in self._inside:
+                thread = self._kernel.OpenThread(1, 0, each)
+                self._kernel.CancelSynchronousIo(thread)
+                self._kernel.CloseHandle(thread)
             return not self._inside
 
 
@@ -6529,10 +6555,9 @@ class StopSignals:
         defaults = {
             signal.SIGINT: signal.default_int_handler,
             signal.SIGTERM: signal.SIG_DFL,
+            # Ctrl-Break: on Windows nobody sends SIGTERM.
+            getattr(signal, "SIGBREAK", signal.SIGTERM): signal.SIG_DFL,
         }
-        if sys.platform == "win32":
-            # Ctrl-Break; nobody else sends SIGTERM there.
-            defaults[signal.SIGBREAK] = signal.SIG_DFL
         for number, default in defaults.items():
             # ValueError: an interpreter beside the main one.
             with suppress(ValueError):
@@ -9475,13 +9500,15 @@ class StreamTransport(Transport):
         return self._patient or self.takes_at_once(size)
 
     def takes_at_once(self, size: int) -> bool:
-        # POSIX: a pipe that is ready takes PIPE_BUF bytes at once. A socket that is has
-        # room for more.
         try:
+            import select
+
             descriptor = self._writer.fileno()
-        except (AttributeError, OSError, ValueError):
-            return False
-        is_small = size <= 4096 and os.name == "posix"
+        except (ImportError, AttributeError, OSError, ValueError):
+            return False  # with an ImportError, Python ends, and this is for a __del__
+        # What a pipe that is ready takes at once, 512 bytes on macOS; a socket has room
+        # for more. On Windows nobody knows.
+        is_small = size <= getattr(select, "PIPE_BUF", 0)
         return is_small and is_ready(descriptor, writing=True)
 
     def hung_up(self) -> bool:
@@ -9971,18 +9998,16 @@ def words_for_cmd(words: list[str]) -> str:
 
 def _put_into_job(process: Any) -> Job:
     """What a process group is elsewhere is a job on Windows: a child, and all that it
-    starts. Returns what ends them, at once."""
+    starts. Returns what ends them there, at once."""
     if sys.platform == "win32":
-        from ctypes import WinDLL, c_void_p
         from subprocess import Handle
 
-        kernel = WinDLL("kernel32")
-        kernel.CreateJobObjectW.restype = c_void_p
+        kernel = windows_kernel()
         # It is closed when nothing refers to it.
         job = Handle(kernel.CreateJobObjectW(None, None))
-        kernel.AssignProcessToJobObject(c_void_p(job), c_void_p(process._handle))
-        return lambda: kernel.TerminateJobObject(c_void_p(job), 1)
-    raise NotImplementedError
+        kernel.AssignProcessToJobObject(job, process._handle)
+        return partial(kernel.TerminateJobObject, job, 1)
+    return do_nothing
 
 
 class Child(StreamTransport):
@@ -10039,7 +10064,7 @@ class Child(StreamTransport):
                 f"cannot start the server: {error}", None, command
             ) from error
         super().__init__(self._process.stdout, self._process.stdin, patient=False)
-        self._end_job = do_nothing if not flags else _put_into_job(self._process)
+        self._end_job = _put_into_job(self._process)
         self._error_lines = ErrorLines(label or label_of(command), stderr, log)
         self._stderr_thread = threading.Thread(
             target=self._read_stderr, name="mcp-stderr", daemon=True
@@ -10105,8 +10130,13 @@ class Child(StreamTransport):
         """Wait for the child to end. False if it has not by then."""
         # Not by the process's own wait(seconds): what that raises in the end could not
         # be imported here, in a __del__ as Python ends.
-        wait_until(lambda: self._process.poll() is not None, seconds)
-        return self._process.poll() is not None
+        return wait_until(self._is_gone, seconds) or self._is_gone()
+
+    def _is_gone(self) -> bool:
+        with suppress(OSError):
+            return self._process.poll() is not None
+        # Python ends, and has let go of it already, as it does on Windows.
+        return True
 
     def close(self) -> None:
         """End the child, and what it has started: basic/transports/stdio.md#shutdown.
@@ -14039,13 +14069,8 @@ def _response_class() -> type[HTTPResponse]:
 def _is_reset(witness: SocketIO) -> bool:
     """Whether the peer sends a reset, as it does when it had closed before the request
     came. One that has read the request, and closes then, sends none."""
-    import select
-
-    poll = select.poll()
-    # 0 asks for nothing but what poll() always tells: errors, of which a reset is one.
-    # Data, or an end without a reset, would be POLLIN.
-    poll.register(witness, 0)
-    return bool(poll.poll(500))
+    # Data, or an end without a reset, does not break it.
+    return wait_until(lambda: is_broken(witness), 0.5)
 
 
 class _HttpPool:
