@@ -18000,7 +18000,8 @@ def visit(url):
         http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
     ) as web:
         web.request("GET", f"{parts.path}?{parts.query}")
-        return web.getresponse().headers["Location"]
+        with web.getresponse() as answer:
+            return answer.headers["Location"]
 
 
 def browse(url):
