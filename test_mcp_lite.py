@@ -17816,6 +17816,7 @@ class TestHttpClient:
             first.close()
         assert set(heard) == {"notifications/tools/list_changed"}
 
+    @counts_memory
     def test_a_small_answer_takes_little_memory(self, server):
         """Not room for the largest there may be."""
         with server.start_http() as http, Client(http.url) as client:
