@@ -177,8 +177,9 @@ Who runs what, and how it ends. Threads have these names behind "mcp-":
     http-worker,     Crew, when        handlers of batches, and over    idle, or close()
       http-helper    needed            HTTP+SSE; writes that might block
     ...-helper       Connection, when  writes that might block;         idle, or close()
-                     needed            on_cancel functions; the list
-                                       of tools before a first call
+                     needed            on_cancel functions
+    ...-lister       Connection, when  the list of tools before first   idle, or close()
+                     needed            calls
     ...-errands      Connection, for   what Ctrl-C must not interrupt:  close()
                      the main thread   sending, giving up
     server-errands   Server, for the   telling its clients of a change  with that
@@ -7510,6 +7511,11 @@ class Connection:
         """
         return self._pool("-helper", MAX_WORKERS)
 
+    @property
+    def lister(self) -> Workers | Lane:
+        """The thread that reads the list of tools, and sends what waits for that."""
+        return self._pool("-lister", 1)
+
     def _pool(self, kind: str, limit: int) -> Workers | Lane:
         if kind not in self._pools:
             # Another thread may be faster.
@@ -13916,14 +13922,14 @@ def show_url(url: SplitResult) -> str:
     return f"{url.scheme}://{netloc}{url.path}"
 
 
-def _login_of(url: SplitResult) -> str | None:
-    """What a URL's user and password are in an Authorization header."""
+def login_header(name: str, url: SplitResult) -> Headers:
+    """What a URL's user and password are in a header of this name; {} without them."""
     from urllib.parse import unquote
 
     if not url.username:
-        return None
+        return {}
     login = f"{unquote(url.username)}:{unquote(url.password or '')}"
-    return "Basic " + _base64(login.encode("utf-8"))
+    return {name: "Basic " + _base64(login.encode("utf-8"))}
 
 
 def check_headers(headers: dict[str, str]) -> None:
@@ -13977,10 +13983,7 @@ def find_proxy(url: SplitResult) -> _Proxy | None:
     if not address or proxy_bypass(str(url.hostname)):
         return None
     proxy = urlsplit(address if "://" in address else "//" + address)
-    headers = {}
-    login = _login_of(proxy)
-    if login is not None:
-        headers["Proxy-Authorization"] = login
+    headers = login_header("Proxy-Authorization", proxy)
     return _Proxy(str(proxy.hostname), proxy.port or _PORTS["http"], headers)
 
 
@@ -14125,6 +14128,26 @@ class _HttpPool:
             trip.end()
             raise ConnectionError("given up")
         return trip
+
+    def ask(
+        self,
+        method: str,
+        url: SplitResult,
+        headers: Headers,
+        body: bytes | None,
+        request_id: RequestId | None,
+        patience: float | None,
+    ) -> tuple[_RoundTrip, HTTPResponse]:
+        """A round trip that has come to the head of its response."""
+        target = request_target(url)
+        if self.proxy is not None and url.scheme == "http":
+            target = f"http://{url.netloc}{target}"
+            headers = {**headers, **self.proxy.headers}
+        response = None
+        while response is None:
+            trip = self.begin(request_id, patience)
+            response = trip.send(method, target, headers, body, patience)
+        return trip, response
 
     def _pop_alive(self) -> HTTPConnection | None:
         """The latest idle connection that the server has not closed."""
@@ -14458,8 +14481,8 @@ def describe_exception(
             f"TLS failed ({error.reason}): does the server speak TLS at this port? If "
             "it does not, its URL begins with http://"
         )
-    if re.match(_TUNNEL_STATUS, str(error)):
-        status = tunnel_status(error) or 0
+    status = tunnel_status(error)
+    if status is not None:
         return f"the proxy opens no way there: {error}; {_REMEDIES.get(status, _DOWN)}"
     if isinstance(error, (BadStatusLine, ConnectionResetError, BrokenPipeError)):
         told = "the connection was closed before the answer came"
@@ -14508,10 +14531,7 @@ def fetch(
     method = "GET" if body is None else "POST"
     pool = _HttpPool(url, ssl_context, seconds, lambda _: is_wanted())
     try:
-        trip = pool.begin(None)
-        response = trip.send(method, request_target(url), headers, body, seconds)
-        # It is on a new connection, which is sent to once.
-        assert response is not None
+        trip, response = pool.ask(method, url, headers, body, None, seconds)
         try:
             data = response.read(MAX_METADATA + 1)
         finally:
@@ -15042,8 +15062,9 @@ class _Login:
         token = self.record.get("refresh_token")
         if token is None:
             raise AuthorizationError("there is no refresh token", http_status=400)
-        form = {"grant_type": "refresh_token", "refresh_token": token}
-        return self._ask_tokens(self.record, form)
+        return self._ask_tokens(
+            self.record, {"grant_type": "refresh_token", "refresh_token": token}
+        )
 
     def log_in(self) -> Json:
         """Find out where, be known there, and get tokens in the way that is wanted."""
@@ -15238,8 +15259,10 @@ class _Login:
 
     def _register(self, server: Json, redirect_uri: str) -> Json:
         """RFC 7591."""
-        name = "token_endpoint_auth_methods_supported"
-        offered = _texts_in(server, name) or ["client_secret_basic"]
+        # RFC 8414, section 2: "If omitted, the default is" that.
+        offered = _texts_in(server, "token_endpoint_auth_methods_supported") or [
+            "client_secret_basic"
+        ]
         wanted = [each for each in AUTH_METHODS if each in offered]
         about = {
             "client_name": self._options.client_name,
@@ -15285,16 +15308,15 @@ class _Login:
         state = secrets.token_urlsafe(32)
         with naming("redirect"), self._open_door(state) as (redirect_uri, visit):
             plan["client"] = self._identify(server, redirect_uri)
-            query = {
-                "response_type": "code",
-                "client_id": plan["client"]["client_id"],
-                "redirect_uri": redirect_uri,
-                "state": state,
-                "code_challenge": _digest(verifier),
-                "code_challenge_method": "S256",
-            }
-            add_given(
-                query,
+            query = add_given(
+                {
+                    "response_type": "code",
+                    "client_id": plan["client"]["client_id"],
+                    "redirect_uri": redirect_uri,
+                    "state": state,
+                    "code_challenge": _digest(verifier),
+                    "code_challenge_method": "S256",
+                },
                 scope=" ".join(plan["scopes"]) or None,
                 resource=plan["resource"],
             )
@@ -15524,14 +15546,15 @@ class _Access(Authorizer):
             return {}
         import secrets
 
-        claims = {
-            "jti": secrets.token_urlsafe(16),
-            "htm": method,
-            "htu": url.partition("?")[0],
-            "iat": int(time.time()),
-        }
-        add_given(
-            claims, nonce=self.nonces.get(url), ath=_digest(token) if token else None
+        claims = add_given(
+            {
+                "jti": secrets.token_urlsafe(16),
+                "htm": method,
+                "htu": url.partition("?")[0],
+                "iat": int(time.time()),
+            },
+            nonce=self.nonces.get(url),
+            ath=_digest(token) if token else None,
         )
         with naming("dpop"):
             return {"DPoP": self.options.dpop(claims)}
@@ -15689,7 +15712,7 @@ class OAuth:
         if grant != "authorization_code" and not (shown or assertion):
             raise ValueError(f"assertion: {grant} needs it, or maybe a client_secret")
         if client_metadata_url is not None:
-            _check_option("client_metadata_url", client_metadata_url, False)
+            _check_document(client_metadata_url)
         if redirect is not None and redirect_uri is None:
             redirect_uri = UNHEARD_URI
         if redirect_uri is not None:
@@ -15738,6 +15761,13 @@ class OAuth:
         )
         access.ssl_context = self._ssl_context or ssl_context or access.ssl_context
         return access
+
+
+def _check_document(url: str) -> None:
+    # "MUST use the "https" scheme and contain a path component"
+    _check_option("client_metadata_url", url, False)
+    if not _split(url).path.strip("/"):
+        raise ValueError("client_metadata_url: expected an https URL with a path")
 
 
 def _check_option(name: str, url: str, allow_near: bool) -> None:
@@ -15872,57 +15902,33 @@ class _Post:
         self.holds_up = False
 
 
+# What a server says to a POST that it does not take: where, in which session, with which
+# status and Location; the JSON-RPC `error` of the body, or None; and the exception that
+# says it all, `told` in the server's words.
+_Rejection = namedtuple("_Rejection", "url session status location error told")
+
 _NO_SESSION = r"(?i)no valid session|server not initialized"
 
 
-class _Rejection:
-    """What a server says to a POST that it does not take."""
+def is_of_lost_session(rejection: _Rejection) -> bool:
+    """Whether it says that there is no such session: basic/transports.md wants a 404.
+    What is made like the examples of SDKs has a 400 for it, and these words."""
+    error = rejection.error
+    words = "" if error is None or rejection.status != 400 else error.message
+    return rejection.status == 404 or re.search(_NO_SESSION, words) is not None
 
-    def __init__(
-        self,
-        post: _Post,
-        url: SplitResult,
-        session: _ClientSession,
-        response: HTTPResponse,
-        body: bytes,
-        failure: HttpFailure,
-    ) -> None:
-        self.url = url
-        self.session = session
-        self.status = response.status
-        self.location = response.headers.get("Location", "")
-        self._request_id = post.request_id
-        self._failure = failure
-        self._answer: Json = {}
-        with suppress(McpError):
-            self._answer = object_or_empty(parse_message(body))
 
-    def parse_error(self) -> McpError | None:
-        """The JSON-RPC error in the body, if there is one."""
-        error = object_or_empty(self._answer.get("error"))
-        if "code" not in error:
-            return None
-        parsed = McpError.from_wire(error)
-        parsed.http_status = self.status
-        return parsed
-
-    def is_of_lost_session(self) -> bool:
-        """Whether it says that there is no such session: basic/transports.md wants a
-        404. What is made like the examples of SDKs has a 400 for it, and these words.
-        """
-        error = self.parse_error()
-        told = "" if error is None or self.status != 400 else error.message
-        return self.status == 404 or re.search(_NO_SESSION, told) is not None
-
-    def to_error(self) -> McpError | HttpFailure:
-        """The exception that says it in the server's words."""
-        error = self.parse_error()
-        # An error without our id is not about the message, but about the request that
-        # brought it: "The HTTP response body MAY comprise a JSON-RPC error response
-        # that has no id". But who does not understand a request may not know its id.
-        is_ours = self._answer.get("id") == self._request_id or self.status == 400
-        is_refusal = self.status in (401, 403)
-        return self._failure if error is None or is_refusal or not is_ours else error
+def error_in(body: bytes, status: int) -> tuple[McpError | None, object]:
+    """The JSON-RPC error in a body, if there is one, and the id that is with it."""
+    answer: Json = {}
+    with suppress(McpError):
+        answer = object_or_empty(parse_message(body))
+    error = object_or_empty(answer.get("error"))
+    if "code" not in error:
+        return None, None
+    parsed = McpError.from_wire(error)
+    parsed.http_status = status
+    return parsed, answer.get("id")
 
 
 def _read_body(response: HTTPResponse, budget: Budget) -> bytes:
@@ -15997,8 +16003,7 @@ class HttpTransport(Transport):
     ) -> None:
         self._headers = headers
         address = parse_url(url)
-        login = _login_of(address)
-        self._login: Headers = {} if login is None else {"Authorization": login}
+        self._login = login_header("Authorization", address)
         # Where to POST; redirects and HTTP+SSE may change its path.
         self._url = address._replace(netloc=address.netloc.rpartition("@")[2])
         self._authorizer = authorizer
@@ -16116,6 +16121,7 @@ class HttpTransport(Transport):
         # A login goes on when this request is given up: the next one will want it.
         is_wanted = partial(self._is_wanted, None)
         place = show_url(url)
+        trace = self.connection.trace
         secrets: _Secrets = list
         status = None
         try:
@@ -16124,9 +16130,14 @@ class HttpTransport(Transport):
                 shown = self._authorizer.headers(method, place)
                 secrets = partial(secrets_in, url, given, shown)
                 sent = merge_headers(given, shown, headers)
-                trip, response = self._begin(
+                if trace is not None:
+                    trace.asked(method, place, sent, request_id)
+                trip, response = self._pool.ask(
                     method, url, sent, body, request_id, patience
                 )
+                if trace is not None:
+                    told = dict(response.headers.items())
+                    trace.answered(response.status, told, request_id)
                 # The session is ended without asking anybody for anything.
                 if not is_challenge(response) or method == "DELETE":
                     break
@@ -16143,9 +16154,8 @@ class HttpTransport(Transport):
             try:
                 yield response, secrets
             finally:
-                is_stream = content_type(response) == EVENT_TYPE
-                if is_stream and self.connection.trace is not None:
-                    self.connection.trace.happened("the stream ends", "", request_id)
+                if trace is not None and content_type(response) == EVENT_TYPE:
+                    trace.happened("the stream ends", "", request_id)
                 trip.end()
         except (McpError, HttpFailure):
             raise
@@ -16165,32 +16175,6 @@ class HttpTransport(Transport):
         told = describe_exception(error, url, proxy, self._is_first())
         status = status or tunnel_status(error)
         return http_failure(url, proxy, hide(told, secrets()), status)
-
-    def _begin(
-        self,
-        method: str,
-        url: SplitResult,
-        headers: Headers,
-        body: bytes | None,
-        request_id: RequestId | None,
-        patience: float | None,
-    ) -> tuple[_RoundTrip, HTTPResponse]:
-        target = request_target(url)
-        proxy = self._pool.proxy
-        if proxy is not None and url.scheme == "http":
-            target = f"http://{url.netloc}{target}"
-            headers.update(proxy.headers)
-        trace = self.connection.trace
-        response = None
-        while response is None:
-            trip = self._pool.begin(request_id, patience)
-            if trace is not None:
-                trace.asked(method, show_url(url), headers, request_id)
-            response = trip.send(method, target, headers, body, patience)
-        if trace is not None:
-            told = dict(response.headers.items())
-            trace.answered(response.status, told, request_id)
-        return trip, response
 
     # One message
     def _send(self, post: _Post) -> None:
@@ -16234,7 +16218,7 @@ class HttpTransport(Transport):
             if rejection is None:
                 return
             if not self._mend(post, rejection):
-                raise rejection.to_error()
+                raise rejection.told
 
     def _post_once(self, post: _Post) -> _Rejection | None:
         """POST a message, and feed what comes back; or return why it is not taken."""
@@ -16252,13 +16236,7 @@ class HttpTransport(Transport):
             "POST", url, headers, post.line, post.request_id, patience
         ) as (response, secrets):
             if response.status >= 300:
-                body = response.read(MAX_ERROR)
-                failure = self._failure(url, response, body, secrets)
-                rejection = _Rejection(post, url, session, response, body, failure)
-                # What is no message may be a page that quotes our headers.
-                if self.connection.trace and rejection.parse_error():
-                    self.connection.trace.received(body)
-                return rejection
+                return self._read_rejection(post, url, session, response, secrets)
             if post.url is not None:
                 # What is there now will be there for the next message.
                 self._url = post.url
@@ -16276,6 +16254,30 @@ class HttpTransport(Transport):
         if is_due and self._is_open(post.request_id):
             raise self._failure(url, response, body, secrets)
         return None
+
+    def _read_rejection(
+        self,
+        post: _Post,
+        url: SplitResult,
+        session: _ClientSession,
+        response: HTTPResponse,
+        secrets: _Secrets,
+    ) -> _Rejection:
+        body = response.read(MAX_ERROR)
+        status = response.status
+        error, error_id = error_in(body, status)
+        # What is no message may be a page that quotes our headers.
+        if self.connection.trace is not None and error is not None:
+            self.connection.trace.received(body)
+        # An error without our id is not about the message, but about the request that
+        # brought it: "The HTTP response body MAY comprise a JSON-RPC error response
+        # that has no id". But who does not understand a request may not know its id.
+        is_ours = error_id == post.request_id or status == 400
+        told: McpError | HttpFailure | None = error
+        if error is None or not is_ours or status in (401, 403):
+            told = self._failure(url, response, body, secrets)
+        location = response.headers.get("Location", "")
+        return _Rejection(url, session, status, location, error, told)
 
     def _failure(
         self, url: SplitResult, response: HTTPResponse, body: bytes, secrets: _Secrets
@@ -16324,7 +16326,7 @@ class HttpTransport(Transport):
             if target != rejection.url:
                 post.url = target
             return post.url is not None
-        is_lost = rejection.is_of_lost_session()
+        is_lost = is_of_lost_session(rejection)
         if is_lost and self._replace_session(post, rejection.session):
             return True
         return rejection.status in (400, 404, 405) and self._fall_back(post, rejection)
@@ -16351,8 +16353,7 @@ class HttpTransport(Transport):
             return False
         # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
         # a GET request to the server URL".
-        error = rejection.parse_error()
-        if error is not None and error.code in MODERN_ERRORS:
+        if rejection.error is not None and rejection.error.code in MODERN_ERRORS:
             return False
         self._dialect = self.HTTP_SSE
         self._url = rejection.url
@@ -16408,13 +16409,12 @@ class HttpTransport(Transport):
         try:
             rejection = self._post_once(post)
             if rejection is not None:
-                raise rejection.to_error()
-            kind_and_answer = waiter.inbox.get_nowait()
+                raise rejection.told
+            answer: Answer = waiter.inbox.get_nowait()[1]
         except Empty:
             raise ConnectionError("lost the session: no answer to initialize") from None
         finally:
             self.connection.abandon(waiter, None)
-        answer: Answer = kind_and_answer[1]
         if answer.error is not None:
             raise answer.error
         return object_or_empty(answer.result)
@@ -16570,8 +16570,12 @@ class HttpTransport(Transport):
         if status >= 500 or status == 429:
             # A proxy says so while the server starts again.
             raise ConnectionError(f"HTTP {status}")
-        if status == 404 and session.id is not None and not self._is_lost(session):
-            return self._forget_place(stream)
+        may_be_lost = status == 404 and session.id is not None
+        if may_be_lost and not self._is_lost(session) and stream.request_id is None:
+            # Its place in it may be what is not known any more: then it listens anew.
+            had_place = bool(stream.last_id)
+            stream.last_id = ""
+            return had_place
         return False
 
     def _is_lost(self, session: _ClientSession) -> bool:
@@ -16581,14 +16585,6 @@ class HttpTransport(Transport):
             waiter = self.connection.request(Waiter("ping"), None)
             self.connection.wait(waiter, self._timeout)
         return self._session is not session
-
-    @staticmethod
-    def _forget_place(stream: _EventStream) -> bool:
-        """Listen anew where the server does not know the place any more."""
-        if stream.request_id is not None or not stream.last_id:
-            return False
-        stream.last_id = ""
-        return True
 
 
 ###############################################################################
@@ -18432,8 +18428,10 @@ class Call:
         self._waiter.questions = client.max_questions
         if self._must_know_mirrors():
             self._connection.hold(self._waiter)
-            begin = partial(client._when_mirrors_are_known, self._begin)
-            self._connection.errands.run(begin)
+            # By one thread: the first one reads the list for all that come meanwhile.
+            # No worker: they may all run callbacks that make first calls.
+            lister = self._connection.lister
+            self._connection.errands.run(partial(lister.submit, self._begin))
         else:
             self._connection.request(self._waiter, params)
 
@@ -18451,6 +18449,7 @@ class Call:
     def _begin(self) -> None:
         """Send the request that was held until now, unless it has ended."""
         try:
+            self._client._learn_mirrors()
             self._connection.request(self._waiter, self._params)
         except Exception as error:
             self._fail(error)
@@ -18830,11 +18829,8 @@ class ClientEndpoint(Endpoint):
         # The latest list of them; and how many changes were heard of.
         self.tools: KnownTools | None = None
         self.tools_changes = 0
-        # A list was read, or was not to be had. Until then, first calls wait here to be
-        # sent; who takes the one `errand` reads the list for all of them.
+        # A list was read, or was not to be had. Until then, first calls are held.
         self.knows_mirrors = False
-        self.first_calls: list[Job] = []
-        self.errand = [True]
         # Nothing is known of the server yet.
         self.learn_server({})
 
@@ -18854,7 +18850,6 @@ class ClientEndpoint(Endpoint):
         self._spare_questions = self._max_questions
         self.tools = None
         self.knows_mirrors = False
-        self.errand = [True]
 
     def disconnected(self, connection: Connection) -> None:
         """Let the callbacks run that wait, for a while."""
@@ -19700,8 +19695,7 @@ class Client:
             if former is not None and not former.is_dead():
                 raise RuntimeError("the client is connected already, or about to be")
             self._conversation = mine
-        if former is not None and former.connection is not None:
-            self._end(former.connection, former.reader)
+        self._end_of(former)
         until = time.monotonic() + self.timeout
         try:
             try:
@@ -19713,8 +19707,10 @@ class Client:
         except BaseException:
             with self._lock:
                 is_mine = self._conversation is mine
+                if is_mine:
+                    self._conversation = None
             if is_mine:
-                self.close()
+                self._end_of(mine)
             raise
         finally:
             mine.settled.set()
@@ -19728,6 +19724,9 @@ class Client:
         """
         with self._lock:
             conversation, self._conversation = self._conversation, None
+        self._end_of(conversation)
+
+    def _end_of(self, conversation: _Conversation | None) -> None:
         if conversation is not None and conversation.connection is not None:
             self._end(conversation.connection, conversation.reader)
 
@@ -20268,10 +20267,10 @@ class Client:
         None where the server does not declare tools. Raises InternalError when they are
         too many, and Timeout when the pages do not end in time.
         """
-        return self._read_tools(self._deadline())
+        return self._read_tools(self._deadline()).valid
 
-    def _read_tools(self, deadline: float) -> list[Json]:
-        """Every tool; and remember what calls of them want to know."""
+    def _read_tools(self, deadline: float) -> KnownTools:
+        """Read all of them, and remember what calls of them want to know."""
         endpoint = self._endpoint
         changes = endpoint.tools_changes
         tools = []
@@ -20279,38 +20278,20 @@ class Client:
         for page in self._read_pages("tools/list", deadline):
             tools += page["tools"]
             until = min(until, fresh_until(page))
-        known = KnownTools(tools, until, self._log, changes)
-        endpoint.tools = known
+        endpoint.tools = known = KnownTools(tools, until, self._log, changes)
         endpoint.knows_mirrors = True
-        return known.valid
+        return known
 
-    def _when_mirrors_are_known(self, begin: Job) -> None:
-        """Have begin() called when the list of tools was read, which one thread does
-        for all first calls. Does not block."""
-        endpoint = self._endpoint
-        endpoint.first_calls.append(begin)
-        if endpoint.knows_mirrors:
-            # It may have come too late for that thread.
-            self._begin_first_calls()
+    def _learn_mirrors(self) -> None:
+        """Read what headers mirror of arguments, unless that was tried."""
+        if self._endpoint.knows_mirrors:
             return
-        with suppress(IndexError):
-            endpoint.errand.pop()
-            # No worker: they may all run callbacks that make first calls.
-            self._require_connection().helpers.submit(self._read_mirrors)
-
-    def _read_mirrors(self) -> None:
         try:
             self._read_tools(time.monotonic() + PROBE_SECONDS)
         except Exception as error:
             # The server says so if it misses a header: see Call._read_tools_again.
             self._log.debug(f"what headers mirror is not known: {error_text(error)}")
             self._endpoint.knows_mirrors = True
-        self._begin_first_calls()
-
-    def _begin_first_calls(self) -> None:
-        with suppress(IndexError):
-            while True:
-                self._endpoint.first_calls.pop(0)()
 
     def list_resources(self) -> list[Json]:
         """Every resource: [{"uri", "name", ...}]. Raises as list_tools."""
@@ -20467,13 +20448,12 @@ class Client:
     def _known_anew(self, deadline: float) -> KnownTools:
         """The tools, read again; none when there is no list to be had."""
         try:
-            self._read_tools(deadline)
+            return self._read_tools(deadline)
         except (McpError, ConnectionError, Timeout) as error:
             # The tool has run: its result is worth more than the check.
             told = error_text(error)
             self._log.warning(f"a result is not checked, without its schema: {told}")
             return KnownTools([], 0.0, self._log)
-        return self._endpoint.tools or KnownTools([], 0.0, self._log)
 
     # Hearing of changes
     def subscribe(self, uri: str) -> None:

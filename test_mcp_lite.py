@@ -15891,10 +15891,10 @@ class TestHttpClient:
             pool = client._connection.transport._pool
             connect = pool._connect
 
-            def slow():
+            def slow(seconds):
                 connecting.set()
                 assert cancelled.wait(SECONDS)
-                return connect()
+                return connect(seconds)
 
             monkeypatch.setattr(pool, "_connect", slow)
             monkeypatch.setattr(pool, "_pop_alive", lambda: None)
@@ -15976,8 +15976,8 @@ class TestHttpClient:
         """A connection that carries the next call is not shut for the one before."""
         trips, begin = [], mcp_lite._HttpPool.begin
 
-        def begin_and_note(pool, request_id):
-            trips.append(begin(pool, request_id))
+        def begin_and_note(pool, *wanted):
+            trips.append(begin(pool, *wanted))
             return trips[-1]
 
         def call(seen, sock):
@@ -19063,6 +19063,7 @@ class TestAuthorization:
             {"grant": "client_credentials", "client_id": "x"},
             {"grant": "jwt-bearer", "client_id": "x"},
             {"client_metadata_url": "http://127.0.0.1/about"},
+            {"client_metadata_url": "https://client.example/"},
             {"redirect_uri": "https://client.example/back"},
             {"redirect_uri": "http://client.example/back", "redirect": visit},
         ],
