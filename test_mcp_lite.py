@@ -16736,7 +16736,7 @@ class TestHttpClient:
             tools_call=call,
         )
         with web_server(script) as (url, seen), Client(
-            url, version="2025-11-25", timeout=5
+            url, version="2025-11-25", timeout=SECONDS
         ) as client:
             client.subscribe("x://a")
             calls = [client.start_call("x") for _ in range(2)]
@@ -18184,7 +18184,7 @@ class TestAuthorization:
             return visit(url)
 
         client = Client(
-            site.mcp, auth=OAuth(redirect=redirect), timeout=0.5, version=MODERN
+            site.mcp, auth=OAuth(redirect=redirect), timeout=SECONDS, version=MODERN
         )
         with concurrent.futures.ThreadPoolExecutor(2) as threads:
             connected = threads.submit(client.connect)
@@ -19470,7 +19470,7 @@ class TestManyServers:
                     write({**answer, "result": {"tools": [tool]}})
 
         with fake_server(script) as target, ClientGroup(
-            {"a": target}, on_notification=print, timeout=0.5
+            {"a": target}, on_notification=print, timeout=2
         ) as group:
             assert group.errors == {}
             group["a"].timeout = SECONDS
