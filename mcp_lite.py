@@ -6346,7 +6346,9 @@ def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
     while not condition():
         if time.monotonic() >= until:
             return False
-        time.sleep(pause)
+        # When Python ends, Windows lets nobody sleep any more.
+        with suppress(OSError):
+            time.sleep(pause)
         pause = min(pause * 1.1, 0.02)
     return True
 
