@@ -6731,8 +6731,8 @@ class Workers:
         return newcomer
 
     def _count_busy_locked(self) -> int:
-        """How many threads are at work, or on their way."""
-        return len(self._threads) - len(self._idle)
+        """How many of them are at work, or on their way."""
+        return self._count_locked() - len(self._idle)
 
     def _count_locked(self) -> int:
         """How many threads there are, but for some MAX_ABANDONED."""
