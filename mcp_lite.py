@@ -4751,14 +4751,8 @@ class Signature:
             self.schema = {**reader.document(members), "additionalProperties": False}
             self._convert = members.convert
         else:
-            # "inputSchema" is that of an object, in every revision.
-            if object_or_empty(schema).get("type") != "object":
-                raise ValueError(
-                    'input_schema: expected a JSON Schema with "type": "object" at its '
-                    f"root, got {show(schema)}"
-                )
             self.schema = schema
-            named = object_or_empty(schema.get("properties")).keys() - {self.context}
+            named = _named_members(schema) - {self.context}
             self._convert = partial(_pick_members, named)
         # The function takes them as they come.
         self._is_plain = schema is None and all(
@@ -4820,7 +4814,38 @@ class Signature:
         }
 
 
-def _pick_members(names: set[str], wire: Json, allowance: Allowance) -> Json:
+def _named_members(schema: object) -> set[str | None]:
+    """What an input schema of one's own names: its `properties`, and those of what it
+    is made of. Raises ValueError unless it is of an object: "inputSchema" is one, in every
+    revision.
+    """
+    if object_or_empty(schema).get("type") != "object":
+        raise ValueError(
+            'input_schema: expected a JSON Schema with "type": "object" at its root, '
+            f"got {show(schema)}"
+        )
+    names: set[str | None] = set()
+    seen: set[int] = set()
+    todo: list[Any] = [schema]
+    while todo:
+        part = todo.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        names.update(object_or_empty(part.get("properties")))
+        for keyword, _, inner in inner_schemas(part):
+            if keyword in _MADE_OF:
+                todo.append(inner)
+        pointer = str(part.get("$ref", "")).partition("#/")[2]
+        todo.append(pointer and member_at(schema, pointer.split("/")))
+    return names
+
+
+# The keywords whose schemas are about the same value.
+_MADE_OF = {"allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"}
+
+
+def _pick_members(names: set[str | None], wire: Json, allowance: Allowance) -> Json:
     return {name: value for name, value in wire.items() if name in names}
 
 
@@ -17625,7 +17650,8 @@ class Server:
         annotations: hints on what it does: {"readOnlyHint": True}, say
         icons: [{"src": URL}, ...]
         input_schema: in place of the one that hints make: of an object; those arguments
-            that its `properties` name come as they are, others do not come
+            that its `properties` name, or those of what it is made of (allOf, $ref and
+            such), come as they are, others do not come
         output_schema: in place of the one that the return hint makes
         meta: the wire's `_meta`
         structured: whether results have structured content; else the return hint, or

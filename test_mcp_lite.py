@@ -2695,13 +2695,13 @@ class TestSignatures:
         [
             {"properties": {"x": {}}},
             {"additionalProperties": True, "properties": {"x": {"type": "integer"}}},
-            {"properties": {"x": {}, "ctx": {}}},
-            {"properties": {"x": {}}, "allOf": [{"properties": {"admin": {}}}]},
+            {"allOf": [{"properties": {"x": {}}}]},
+            {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"x": {}}}}},
+            {"if": {}, "then": {"properties": {"x": {}, "ctx": {}}}},
         ],
     )
     def test_an_own_schema_says_what_reaches_the_function(self, schema):
-        """An argument that its `properties` do not name never does, nor one for the
-        Context."""
+        """An argument that it does not name never does, nor one for the Context."""
 
         def tool(x=None, admin=False, ctx: Context = None):
             pass
