@@ -9482,8 +9482,8 @@ class TestClient:
         assert re.search(said, replies[0]["error"]["message"])
 
     def test_tool_results_out_of_order_are_rejected(self):
-        """-32602 where one is missing, or mixed with other content; the callback is not
-        called. What else a message holds is the callback's business.
+        """-32602 where one is missing, or mixed with other content, or a message is
+        nobody's; the callback is not called. What else a message holds is its business.
         """
         text = {"type": "text", "text": "x"}
         use = {"type": "tool_use", "id": "a", "name": "t", "input": {}}
@@ -9496,7 +9496,9 @@ class TestClient:
             ([uses, {"role": "user", "content": [result, text]}], -32602),
             ([{"role": "user", "content": result}], -32602),
             ([uses, {"role": "user", "content": [result]}], None),
-            ([unusual, 5, {"role": "user"}], None),
+            ([unusual, 5], -32602),
+            ([{"content": text}], -32602),
+            ([unusual, {"role": "user"}], None),
         )
         replies = []
 
