@@ -9798,10 +9798,9 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
     ) as out:
         try:
             # Who reads, input() or a child, is to find nothing, instead of a message.
-            # Who writes, writes to stderr. If that was closed, 2 is the null device by
-            # now: open() takes the lowest number that is free.
+            # Who writes, writes to stderr.
             os.dup2(null.fileno(), 0)
-            os.dup2(2, 1)
+            os.dup2(null.fileno() if sys.__stderr__ is None else 2, 1)
             keep_from_forks(inp)
             keep_from_forks(out)
 
@@ -9811,7 +9810,10 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             with suppress(AttributeError, OSError, ValueError):
                 stdout.flush()
                 stdout.reconfigure(line_buffering=True)
-            yield inp, out
+            # What was closed when Python began is another file by now, if it is any.
+            reader = null if sys.__stdin__ is None else inp
+            writer = null if sys.__stdout__ is None else out
+            yield reader, writer
         finally:
             # The same the other way: what was printed meanwhile must be out before 1 is
             # the wire again. A flush blocks where nobody reads stderr, and may fail. So

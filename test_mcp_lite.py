@@ -10,7 +10,6 @@ import collections
 import concurrent.futures
 import contextlib
 import copy
-import ctypes
 import dataclasses
 import datetime
 import decimal
@@ -23242,6 +23241,8 @@ def program(folder, text):
 def is_gone(pid):
     """Whether no process with this id runs any more."""
     if os.name == "nt":
+        import ctypes
+
         kernel = ctypes.WinDLL("kernel32")
         handle = kernel.OpenProcess(0x1000, False, pid)
         code = ctypes.c_ulong()
@@ -24132,6 +24133,45 @@ class TestFaults:
             told = found[0]["result"]["content"][0]["text"]
             # What Python says: "input(): lost sys.stderr", since 3.14 without its name.
             assert "lost sys." in told
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
+    @pytest.mark.parametrize("closed", ["0", "1", "2"])
+    def test_a_file_in_the_place_of_a_standard_stream(self, closed, tmp_path):
+        """A file that was opened where a standard descriptor was closed: it is neither
+        read nor written as if it were that.
+        """
+        opened = tmp_path / "opened"
+        call = request("tools/call", modern(name="say"), 1)
+        content = json.dumps(call).encode() + b"\n"
+        opened.write_bytes(content)
+        command = program(
+            tmp_path,
+            f"""\
+    import os
+    file = open({str(opened)!r}, "r+b", 0)
+    assert file.fileno() == {closed}
+
+    def say():
+        os.write(1, b"said")
+        return "done"
+
+    server = mcp_lite.Server("s")
+    server.add_tool(say)
+    server.run()
+""",
+        )
+        script = f"exec {' '.join(map(shlex.quote, command))} {closed}>&-"
+        run = subprocess.run(
+            ["sh", "-c", script],
+            input=content,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+        )
+        answers = run.stdout.splitlines()
+        assert run.returncode == 0, run.stderr
+        assert len(answers) == (closed == "2")
+        assert opened.read_bytes() == content
 
     @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
     def test_a_stderr_that_nobody_reads(self, tmp_path):
