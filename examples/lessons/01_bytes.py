@@ -35,6 +35,7 @@ def server():
         else:
             answer(result)
             answer(held_back)
+            held_back = None
 
 
 def answer(members):
@@ -82,6 +83,6 @@ else:
 
 # Exercises
 # 1. Let the server print("debug") before it answers. What does the client read? Then
-#    print it to sys.stderr. That is why a server must never print to stdout.
+#    print it to sys.stderr. That is why a server must print nothing else to stdout.
 # 2. Send a message with a line break inside its JSON, and read() more often. How many
 #    errors come back, and why does JSON need no line breaks, not even within texts?

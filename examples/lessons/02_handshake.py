@@ -56,7 +56,7 @@ send(id=2, method="tools/list", params={"_meta": meta})
 print("     its tools:", [tool["name"] for tool in read().get("tools", [])])
 
 print(
-    "\nLegacy: first `initialize`, with the newest revision that the client knows ..."
+    "\nLegacy: first `initialize`, with a revision that the client knows, its newest ..."
 )
 params = {
     "protocolVersion": "2025-06-18",

@@ -4,7 +4,9 @@ Teaches: an error of the protocol says that the request could not be done at all
 for the program, and has a code. A tool that ran and failed is a *result* with isError:
 that is for the model, which may read it and try again with other arguments. From here
 on mcp_lite has the conversation, and explains it, each thing once; what begins with ***
-is said by the programs.
+is said by the programs. Client(server) keeps both sides in this one process: the messages
+are the same, without a pipe. Of a request the transcript shows what matters most, and
+leaves out `_meta`; with trace="json" you see every message whole.
 
 Run: python3 examples/lessons/04_errors.py
 """
@@ -49,9 +51,7 @@ def call(what, *arguments, **named):
 
 print("The handshake of a session:")
 with Client(server, version="2025-06-18", trace="explain") as client:
-    why = (
-        "It does well. (The client has the list, too: is the value as promised there?)"
-    )
+    why = "It does well. (The client also reads the list: has the tool promised a schema?)"
     call(why, "price", item="tea")
     call("It fails, and says so: a result with isError", "price", item="coal")
     call("It has a bug: the same, but nobody meant to say it", "price", item="anvil")

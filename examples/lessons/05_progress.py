@@ -52,7 +52,7 @@ def hear(done, total, text):
 
 
 with Client(server, version="2025-06-18", trace="explain") as client:
-    print("\nA call that wants to know how far it is has a progressToken:")
+    print("\nA call that wants to know how far it is has a progressToken, in `_meta`:")
     client.call_tool("bake", {"loaves": 2}, on_progress=hear)
 
     print("\nA call that is given up. Nothing is answered:")
@@ -72,5 +72,5 @@ with Client(server, version="2025-06-18", trace="explain") as client:
 # 1. Make `rest` deaf: time.sleep(3) in place of ctx.sleep. Who waits now, and for what?
 #    A thread cannot be stopped: what does the client get, and when?
 # 2. Write a tool that tells for ever of more and more progress. Call it with an
-#    on_progress, from a Client(timeout=1), then with total_timeout=3, too. What is each
-#    limit good for?
+#    on_progress, from a Client(timeout=1): it never ends (Ctrl-C). Then with
+#    total_timeout=3, too. What is each limit good for?

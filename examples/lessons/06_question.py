@@ -56,7 +56,8 @@ print("\nThe modern one ran twice; what stands in ctx.once() was done once.")
 
 # Exercises
 # 1. Take ctx.once away: number = reserve(). In which era is a place reserved twice?
-# 2. With "trace": "json" you see the requestState, which the client sends back: decode it
-#    by base64. It says that the place is reserved, so a client would like to write it. Send
-#    one of your own: client.request("tools/call", {"name": "book", "arguments": {"city":
-#    "Oslo"}, "requestState": "x"}). Why is it refused? See Signer in mcp_lite.py.
+# 2. With "trace": "json" you see the requestState, which the client sends back: decode by
+#    base64 what stands before the dot. It says that the place is reserved, so a client
+#    would like to write it. Send one of your own, in the modern era:
+#    client.request("tools/call", {"name": "book", "arguments": {"city": "Oslo"},
+#    "requestState": "x"}). Why is it refused? See Signer in mcp_lite.py.

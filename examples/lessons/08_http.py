@@ -51,8 +51,8 @@ def read_event(response):
     event = {}
     while "data" not in event:
         name, _, event[name] = next(response).decode().strip().partition(": ")
-    print("   ", event["data"])
-    return event["id"]
+    print("   ", event.get("id", ""), event["data"])
+    return event.get("id")
 
 
 with server.start_http() as url:
@@ -96,5 +96,5 @@ with server.start_http() as url:
 # Exercises
 # 1. Send the modern request with the header Origin: http://evil.example. Any web page can
 #    have a browser send a POST to 127.0.0.1: why does a server on this machine refuse it?
-# 2. Break the connection of a *modern* call. What happens to the tool (print ctx.cancelled,
-#    a second after go_on.wait), and why is that right without a session?
+# 2. Break a *modern* tools/call, which wants the header Mcp-Name: count, and has no event
+#    ids. What is ctx.cancelled a second after go_on.wait, and why, without a session?
