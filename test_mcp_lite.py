@@ -15225,16 +15225,16 @@ def web_server(script):
                 if len(body) < int(headers.get("content-length", 0)):
                     # The client has hung up.
                     break
-                seen.append(
-                    {
-                        "method": method,
-                        "path": path,
-                        "headers": headers,
-                        "connection": number,
-                        "message": json.loads(body) if body[:1] == b"{" else body,
-                    }
-                )
-                answer = script(seen[-1], sock)
+                this = {
+                    "method": method,
+                    "path": path,
+                    "headers": headers,
+                    "connection": number,
+                    "message": json.loads(body) if body[:1] == b"{" else body,
+                }
+                # Not its last: that may be another thread's by now.
+                seen.append(this)
+                answer = script(this, sock)
                 if answer is None:
                     break
                 status, more, body = answer
