@@ -21074,6 +21074,7 @@ class TestInsideHosts:
         finally:
             signal.signal(signal.SIGTERM, before)
 
+    @pytest.mark.skipif(PYPY, reason="its queues are Python, and stay locked then")
     @pytest.mark.skipif(os.name == "nt", reason="it has no timer that interrupts")
     @pytest.mark.parametrize("over", ["memory", "stdio", "http"])
     @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
