@@ -21365,7 +21365,7 @@ class TestInsideHosts:
                         threading.stack_size(),
                         socket.getdefaulttimeout(),
                         gc.isenabled(),
-                        gc.get_threshold(),
+                        getattr(gc, "get_threshold", int)(),  # PyPy has none
                     ),
                     "place": (
                         os.getcwd(),
@@ -21695,6 +21695,7 @@ class TestInsideHosts:
         options = ["-W", "ignore:This process:DeprecationWarning"]
         assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
 
+    @pytest.mark.skipif(PYPY, reason="it calls no __del__ as it ends")
     @pytest.mark.parametrize("call", ["pass", "holder.client.start_call('wait')"])
     def test_a_client_that_is_closed_as_python_ends(self, tmp_path, call):
         """By a __del__, when no thread runs any more: it ends, and so does its child,
@@ -23425,6 +23426,7 @@ class TestFaults:
             for _ in range(3):
                 assert client.call("x") == "right"
 
+    @pytest.mark.skipif(PYPY, reason="what it holds is left to its collector")
     def test_endless_lines(self, tmp_path):
         """Neither side keeps what has no end:
         200 MB without a line break, then it goes on.
@@ -24139,7 +24141,7 @@ class TestFaults:
         if closed == "2":
             told = found[0]["result"]["content"][0]["text"]
             # What Python says: "input(): lost sys.stderr", since 3.14 without its name.
-            assert "lost sys." in told
+            assert "lost sys." in told or PYPY
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
     @pytest.mark.parametrize("closed", ["0", "1", "2"])
@@ -25198,7 +25200,7 @@ class TestFaults:
                 sock.sendall(piece)
 
         # ConnectionClosed: it asks, and takes no answers.
-        errors = (McpError, Timeout, HttpFailure)
+        errors = (McpError, Timeout, HttpFailure, ConnectionClosed)
         for version in ("2025-11-25", MODERN):
             with web_server(script) as (url, _), pytest.raises(errors):
                 Client(url, version=version, timeout=1.0).connect()
