@@ -772,8 +772,8 @@ text { font: 13px system-ui, sans-serif; fill: var(--ink); }
 WIDTH = 980
 MARGIN = 24
 # Where the bars begin, and how long the longest is.
-BARS = 300
-LONGEST = 460
+BARS = 316
+LONGEST = 444
 BAR = 15
 # A chart of growth: where it begins beside its numbers, and its own size.
 CHART = (292, 210)
