@@ -26684,10 +26684,10 @@ class TestReadme:
             activate, cwd=self.SYSTEMD, stderr=subprocess.DEVNULL
         ) as process:
             try:
-                eventually(lambda: os.path.exists(path))
                 with socket.socket(socket.AF_UNIX) as client:
                     client.settimeout(SECONDS)
-                    client.connect(path)
+                    # 0: its file is there, and somebody listens.
+                    eventually(lambda: client.connect_ex(path) == 0)
                     client.sendall(b"GET /health HTTP/1.1\r\nHost: any\r\n\r\n")
                     assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
                 process.send_signal(signal.SIGINT)
