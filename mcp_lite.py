@@ -4816,8 +4816,8 @@ class Signature:
 
 def _named_members(schema: object) -> set[str | None]:
     """What an input schema of one's own names: its `properties`, and those of what it
-    is made of. Raises ValueError unless it is of an object: "inputSchema" is one, in every
-    revision.
+    is made of. Raises ValueError unless it is of an object: "inputSchema" is one, in
+    every revision.
     """
     if object_or_empty(schema).get("type") != "object":
         raise ValueError(
@@ -13141,7 +13141,6 @@ class _SocketShell(Shell):
         the body                   BODY_SECONDS        |
         the handler                none                |
         each write of the answer   SEND_SECONDS     ---+
-
     """
 
     can_leave = True
@@ -16668,8 +16667,8 @@ class Registry:
 
     Who reads its parts needs no lock: they are changed under it, in one step each, and
     whoever goes through one of them goes through a copy, list(part), which is one step,
-    too. What a caller may not see does not exist for it: so what looks something up for a request
-    takes its `ctx`.
+    too. What a caller may not see does not exist for it: so what looks something up for
+    a request takes its `ctx`.
     """
 
     def __init__(self, run_on: Callback = None, extensions: Json | None = None) -> None:
@@ -21319,6 +21318,7 @@ def _log_latest(relays: list[_Relay], *told: Any) -> None:
 ###############################################################################
 # Between a server and who sits at the terminal: what a schema wants, in a word or two;
 # what a typed text means; progress, logs, and questions with their answers.
+
 # What a user may type for a boolean.
 _BOOLEANS = {"y": "true", "yes": "true", "n": "false", "no": "false"}
 
