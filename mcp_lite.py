@@ -8922,7 +8922,7 @@ class ServerEndpoint(Endpoint):
         """
         if request.modern:
             result = {"resultType": kind, **result}
-            result["_meta"] = {**result.get("_meta", {}), META_SERVER_INFO: self.info}
+            result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
             if request.row.cache_scope and kind == "complete":
                 result.setdefault("ttlMs", 0)
                 result.setdefault("cacheScope", "private")
@@ -10100,6 +10100,16 @@ class Client:
             connection.transport.close()
         connection.workers.close(EXIT_SECONDS)
         self._endpoint.disconnected(connection)
+
+    def flush_callbacks(self, timeout: float | None = None) -> bool:
+        """Block until on_log and on_notification were told of all that has come so far.
+
+        Returns whether they were, within `timeout` seconds. It must not be called by
+        one of them.
+        """
+        told = threading.Event()
+        self._endpoint._call_soon(told.set)
+        return told.wait(timeout)
 
     def __enter__(self) -> Client:
         return self if self._connection is not None else self.connect()

@@ -20,6 +20,7 @@ import gc
 import hashlib
 import http.client
 import http.server
+import importlib
 import importlib.util
 import inspect
 import io
@@ -778,6 +779,14 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
             write(found)
 
     return script
+
+
+def example(name):
+    """A module of examples/."""
+    folder = os.path.join(HERE, "examples")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
 
 
 class TestMessages:
@@ -10407,8 +10416,6 @@ SHOWN += itertools.product(["sse"], LEGACY)
 SHOWN += [("stdio", "2025-11-25"), ("stdio", MODERN)]
 
 
-
-
 class Web:
     """A raw HTTP conversation with a server on a port;
     `session` is a legacy session's id.
@@ -14504,14 +14511,6 @@ class TestWsgi:
             assert web.post(request("server/discover", modern()))[0] == 401
 
 
-
-
-
-
-
-
-
-
 @contextlib.contextmanager
 def web_server(script):
     """A scripted HTTP server. Yields its address and what was seen.
@@ -18554,10 +18553,6 @@ PROGRAM = """
 """
 
 
-
-
-
-
 class TestCommandLine:
     """The room Command line, as a shell sees it."""
 
@@ -19167,6 +19162,483 @@ server.run()
         assert process.returncode == 0
         assert b"Traceback" not in told
         assert b"BrokenPipe" not in told
+
+
+class TestBridge:
+    """examples/bridge.py: a server of one era, offered to clients of another."""
+
+    FORM = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+    def far(self):
+        """A server with one of everything."""
+        server = Server("far", version="3", title="Far", instructions="Be kind.")
+        self.cancelled = threading.Event()
+        self.begun = queue.Queue()
+
+        @server.tool
+        def add(a: int, b: int = 1) -> int:
+            return a + b
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            self.begun.put("ask")
+            answers = [ctx.elicit(each, self.FORM) for each in ("one", "two")]
+            return " ".join(each["content"]["x"] for each in answers)
+
+        @server.tool
+        def sample(ctx: Context) -> str:
+            answer = ctx.sample("Who?", max_tokens=9)
+            (root,) = ctx.roots()
+            return f"{answer['content']['text']} {root['uri']}"
+
+        @server.tool
+        def work(ctx: Context) -> str:
+            for n in range(3):
+                ctx.progress(n, 3)
+                ctx.log("info", n)
+            return "done"
+
+        @server.tool
+        def stay(ctx: Context) -> None:
+            self.begun.put("stay")
+            ctx.on_cancel(self.cancelled.set)
+            ctx.sleep(SECONDS)
+
+        @server.tool
+        def delete_all() -> None:
+            raise ToolError("nothing is safe")
+
+        @server.resource("far://x")
+        def x() -> str:
+            return "text"
+
+        @server.prompt
+        def review(code: str) -> str:
+            return f"review {code}"
+
+        @server.completion("review", "code")
+        def codes(text: str) -> list:
+            return [f"{text}1"]
+
+        return server
+
+    @pytest.mark.parametrize("ours", ["2024-11-05", "2025-11-25", MODERN])
+    @pytest.mark.parametrize("theirs", ["2024-11-05", "2025-06-18", MODERN])
+    def test_across_eras(self, theirs, ours):
+        """All that both revisions have goes through, as the client's has it."""
+        far = self.far()
+        bridge = example("bridge").Bridge(far, version=theirs, deny=["delete_*"])
+        done, logs = [], queue.Queue()
+        options = {
+            "version": ours,
+            "on_elicit": lambda params: {
+                "action": "accept",
+                "content": {"x": params["message"]},
+            },
+            "on_sample": lambda params: "a model",
+            "roots": ["file:///here"],
+            "on_log": lambda level, data, logger: logs.put((level, data)),
+        }
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            client.set_log_level("info")
+            assert client.server_info["name"] == "far"
+            assert client.instructions == "Be kind."
+            names = [tool["name"] for tool in client.list_tools()]
+            assert names == ["add", "ask", "sample", "work", "stay"]
+            assert client.call("add", a=1, b=2) == 3
+            result = client.call_tool(
+                "work", on_progress=lambda *told: done.append(told)
+            )
+            assert ("resultType" in result) == (ours == MODERN)
+            assert [told[0] for told in done] == [0, 1, 2]
+            assert [logs.get(timeout=SECONDS) for _ in range(3)] == [
+                ("info", n) for n in range(3)
+            ]
+            assert client.call("sample") == "a model file:///here"
+            if min(ours, theirs) >= "2025-06-18":
+                assert client.call("ask") == "one two"
+            assert client.read("far://x") == "text"
+            assert client.get_prompt("review", {"code": "y"})["messages"] == [
+                {"role": "user", "content": {"type": "text", "text": "review y"}}
+            ]
+            assert client.complete("review", "code", "z") == ["z1"]
+            for name in ("delete_all", "nosuch"):
+                with pytest.raises(NotFound, match=name):
+                    client.call(name)
+            with client.listen(uris=["far://x"]) as changes:
+                far.resource_updated("far://x")
+                assert next(changes)["method"] == "notifications/resources/updated"
+                far.add_tool(lambda: "new", name="newcomer")
+                assert next(changes)["method"] == "notifications/tools/list_changed"
+            assert client.call("newcomer") == "new"
+            call = client.start_call("stay")
+            begun = iter(functools.partial(self.begun.get, timeout=SECONDS), "stay")
+            assert all(each == "ask" for each in begun)
+            call.cancel("no more")
+            assert self.cancelled.wait(SECONDS)
+
+    def test_a_question_does_not_begin_the_call_anew(self):
+        """A modern client comes back with its answer; the session's call has waited."""
+        bridge = example("bridge").Bridge(self.far(), version="2025-06-18")
+        options = {"version": MODERN, "on_elicit": lambda params: {"action": "decline"}}
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            with pytest.raises(ToolError):
+                client.call("ask")  # content is None
+            assert self.begun.get(timeout=SECONDS) == "ask"
+            assert self.begun.empty()
+
+    @pytest.mark.parametrize("ours", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("theirs", ["2025-11-25", MODERN])
+    def test_callers_are_kept_apart(self, theirs, ours):
+        """Two callers with different tokens, at once: each is asked its own question."""
+        far = Server("far")
+        both = threading.Barrier(2, timeout=SECONDS)
+
+        @far.tool
+        def whose(name: str, ctx: Context) -> str:
+            if not ctx.once("met", lambda: bool(both.wait() + 1)):
+                raise ToolError("nobody else came")
+            return ctx.elicit(f"Are you {name}?", self.FORM)["content"]["x"]
+
+        bridge = example("bridge").Bridge(far, version=theirs)
+        tokens = {name: {"sub": name} for name in ("ada", "bob")}
+        answers = {}
+
+        def call(url, name):
+            def answer(params):
+                assert params["message"] == f"Are you {name}?"
+                return {"action": "accept", "content": {"x": f"I am {name}"}}
+
+            headers = {"Authorization": f"Bearer {name}"}
+            options = {"version": ours, "headers": headers, "on_elicit": answer}
+            with Client(url, **options) as client:
+                answers[name] = client.call("whose", name=name)
+
+        with contextlib.closing(bridge), bridge.server.start_http(verify=tokens) as web:
+            threads = [
+                threading.Thread(target=call, args=(web.url, name)) for name in tokens
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(SECONDS)
+        assert answers == {"ada": "I am ada", "bob": "I am bob"}
+
+    @pytest.mark.parametrize("theirs", ["2025-06-18", MODERN])
+    def test_a_server_that_ends_is_started_again(self, tmp_path, theirs):
+        """The call that it died of fails; the next has a new server, which tells of
+        the same resources."""
+        script = tmp_path / "mortal.py"
+        script.write_text(
+            f"import os, sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\n"
+            "server = Server('mortal')\n"
+            "server.add_resource('far://x', lambda: 'x')\n"
+            "@server.tool\n"
+            "def die() -> None: os._exit(3)\n"
+            "@server.tool\n"
+            "def touch() -> None: server.resource_updated('far://x')\n"
+            "server.run()\n"
+        )
+        heard = queue.Queue()
+        bridge = example("bridge").Bridge(str(script), version=theirs, stderr=None)
+        options = {"on_notification": lambda method, params: heard.put(params["uri"])}
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            client.subscribe("far://x")
+            with pytest.raises(McpError, match="exit code 3"):
+                client.call("die")
+            client.call("touch")
+            assert heard.get(timeout=SECONDS) == "far://x"
+
+    def test_as_a_program(self, tmp_path):
+        """On stdio and at a URL, with a choice of tools."""
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        command = [sys.executable, os.path.join(HERE, "examples", "bridge.py"), script]
+        with Client([*command, "--deny", "search"]) as client:
+            names = [tool["name"] for tool in client.list_tools()]
+            assert names and "search" not in names
+        absent = Client([sys.executable, command[1], "/no/such/program"], stderr=None)
+        with pytest.raises((McpError, ConnectionClosed), match="/no/such/program"):
+            absent.connect()
+
+    def test_from_a_url_to_a_url(self):
+        """HTTP on both sides, the old HTTP+SSE on one; a client of each revision."""
+        with self.far().start_http() as http:
+            old = http.url.replace("/mcp", "/sse")
+            bridge = example("bridge").Bridge(old, version="2024-11-05")
+            with contextlib.closing(bridge), bridge.server.start_http() as ours:
+                for n, version in enumerate(EVERY):
+                    with Client(ours.url, version=version) as client:
+                        result = client.call_tool("add", {"a": n, "b": n})
+                        assert result["content"][0]["text"] == str(2 * n)
+
+
+class TestGroup:
+    """examples/group.py: config files, and several servers as one."""
+
+    CONFIG = """\ufeff{
+        // what the desktop reads }
+        "mcpServers": {
+            "web": {
+                "type": "http",
+                "url": "https://${HOST_OF_IT}/mcp//*no comment*/",
+                "headers": {"Authorization": "Bearer ${env:TOKEN_OF_IT}"}, /* a
+                comment of two lines */
+            },
+            "local": {
+                "command": "~/bin/server",
+                "args": ["--port", 8000, "${UNSET_HERE:-a, ]}",], // }
+                "env": {"N": 7, "EMPTY": "${EMPTY_HERE:-full}", "KEEP": "${EMPTY_HERE}"},
+                "cwd": "data",
+                "disabled": false,
+                "alwaysAllow": ["x"],
+            },
+            "off": {"command": "x", "disabled": true}, // }
+            // the last one:
+        },
+    }"""
+
+    def test_config_files_of_others(self, tmp_path, monkeypatch):
+        """Comments, trailing commas, variables, ~, numbers, folders, what is off."""
+        monkeypatch.setenv("HOST_OF_IT", "example.com")
+        monkeypatch.setenv("TOKEN_OF_IT", "t0ken")
+        monkeypatch.setenv("EMPTY_HERE", "")
+        monkeypatch.delenv("UNSET_HERE", raising=False)
+        path = tmp_path / "mcp.json"
+        path.write_text(self.CONFIG, encoding="utf-8")
+        config = example("group").load_config(path)
+        assert config == {
+            "web": {
+                "url": "https://example.com/mcp//*no comment*/",
+                "headers": {"Authorization": "Bearer t0ken"},
+            },
+            "local": {
+                "command": os.path.expanduser("~/bin/server"),
+                "args": ["--port", "8000", "a, ]"],
+                "env": {"N": "7", "EMPTY": "full", "KEEP": ""},
+                "cwd": str(tmp_path / "data"),
+            },
+        }
+        assert config.errors == {}
+
+    def test_config_files_of_editors(self, tmp_path):
+        """`servers`, or the names alone; and the folder that an editor works in."""
+        (tmp_path / ".vscode").mkdir()
+        path = tmp_path / ".vscode" / "mcp.json"
+        server = {"command": "python3", "args": ["${workspaceFolder}/server.py"]}
+        for content in ({"inputs": [], "servers": {"a": server}}, {"a": server}):
+            path.write_text(json.dumps(content))
+            target = example("group").load_config(str(path))["a"]
+            assert target["args"] == [f"{tmp_path}/server.py"]
+
+    @pytest.mark.parametrize(
+        "server, told",
+        [
+            ({"command": ["s3cret"]}, "command: expected"),
+            ({"command": "x", "args": "s3cret"}, "args: expected"),
+            ({"command": "x", "args": [["s3cret", None]]}, r"args\[0\]\[1\]: expected"),
+            ({"command": "x", "env": {"A": True}}, "env.A: expected a text, got bool"),
+            ({"url": "http://x/${NOT_SET_HERE}s3cret"}, "url: the variable NOT_SET"),
+            ({"args": ["s3cret"]}, 'expected "command" or "url"'),
+            ("s3cret", "expected an object, got str"),
+        ],
+    )
+    def test_a_server_that_is_wrong_spoils_no_other(
+        self, tmp_path, monkeypatch, server, told
+    ):
+        """Its error names file, server and member, and shows no value."""
+        monkeypatch.delenv("NOT_SET_HERE", raising=False)
+        path = tmp_path / "mcp.json"
+        path.write_text(
+            json.dumps({"servers": {"bad": server, "b": {"url": "http://x"}}})
+        )
+        config = example("group").load_config(path)
+        assert config == {"b": {"url": "http://x"}}
+        text = str(config.errors["bad"])
+        assert text.startswith(f"{path}: bad: ") and re.search(told, text)
+        assert "s3cret" not in text
+
+    def test_files_without_servers(self, tmp_path):
+        """A file that is no config is an error that names it; slashes cost no time."""
+        path = tmp_path / "mcp.json"
+        for text, told in (
+            ('{\n// a\n"servers": {]}', "not JSON: .*line 3"),
+            ("[]", '"mcpServers" or "servers", got list'),
+            ("[" * 200_000, "not JSON"),
+            ("/*" * 200_000, "not JSON"),
+            ('"\\' * 200_000, "not JSON"),
+        ):
+            path.write_text(text)
+            with pytest.raises(ValueError, match=told) as caught:
+                example("group").load_config(path)
+            assert str(path) in str(caught.value)
+        with pytest.raises(FileNotFoundError):
+            example("group").ClientGroup(tmp_path / "nothing.json")
+
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_several_servers_as_one(self, tmp_path, version):
+        """In memory, as processes and at URLs; what fails leaves the others alone."""
+        script = tmp_path / "files.py"
+        script.write_text(
+            "from mcp_lite import Server\n"
+            "server = Server('files')\n"
+            "@server.tool\n"
+            "def read(path: str) -> str:\n"
+            "    return f'child: {path}'\n"
+            "server.run()\n"
+        )
+        near, far = Server("near"), Server("far")
+        near.add_tool(lambda: "near", name="where")
+        near.add_prompt(lambda: "be near", name="be")
+        near.add_resource("near://x", lambda: "near x")
+        far.add_tool(lambda: "far", name="where")
+        far.add_resource("far://{name}", lambda name: f"far {name}")
+        with far.start_http() as http:
+            targets = {
+                "near": near,
+                "files": {
+                    "command": sys.executable,
+                    "args": [str(script)],
+                    "env": {"PYTHONPATH": HERE},
+                },
+                "dead": [sys.executable, "-c", "import sys; sys.exit(3)"],
+                "far": http.url,
+                "odd": {"command": 7},
+            }
+            with example("group").ClientGroup(targets, version=version) as group:
+                assert list(group.clients) == ["near", "files", "far"]
+                assert set(group.errors) == {"dead", "odd"}
+                with pytest.raises(ConnectionClosed, match="exit code 3"):
+                    group["dead"]
+                with pytest.raises(KeyError):
+                    group["nobody"]
+                assert group["far"].server_info["name"] == "far"
+                names = [tool["name"] for tool in group.list_tools()]
+                assert names == ["near_where", "files_read", "far_where"]
+                assert group.call("near_where") == "near"
+                assert group.call("files_read", path="x") == "child: x"
+                assert group.call_tool("far_where")["content"][0]["text"] == "far"
+                (prompt,) = group.list_prompts()
+                assert prompt["name"] == "near_be"
+                messages = group.get_prompt("near_be")["messages"]
+                assert messages[0]["content"]["text"] == "be near"
+                assert [each["uri"] for each in group.list_resources()] == ["near://x"]
+                (template,) = group.list_resource_templates()
+                assert template["uriTemplate"] == "far://{name}"
+                assert group.read("near://x") == "near x"
+                assert group.read("far://y") == "far y"
+                with pytest.raises(NotFound, match="far_were.*not connected: .*dead"):
+                    group.call("far_were")
+                with pytest.raises(NotFound, match="other://z: no server has it"):
+                    group.read("other://z")
+        with pytest.raises(ConnectionClosed):
+            group.call("near_where")
+
+    def test_names_that_collide_are_told_apart(self):
+        """A later server's gets two underscores, and names are found in a table."""
+        left, right = Server("left"), Server("right")
+        left.add_tool(lambda: "left", name="b_c")
+        right.add_tool(lambda: "right", name="c")
+        targets = {"a": left, "a_b": right, "my server": left}
+        with example("group").ClientGroup(targets) as group:
+            names = [tool["name"] for tool in group.list_tools()]
+            assert names == ["a_b_c", "a_b__c", "my_server_b_c"]
+            assert group.call("a_b_c") == "left"
+            assert group.call("a_b__c") == "right"
+
+    def test_as_a_program(self, tmp_path):
+        """It lists the tools of a config's servers, and says which are not there."""
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        servers = {
+            "q": {"command": sys.executable, "args": [script]},
+            "gone": {"command": "/no/such/program"},
+        }
+        path = tmp_path / "mcp.json"
+        path.write_text(json.dumps({"mcpServers": servers}))
+        program = os.path.join(HERE, "examples", "group.py")
+        run = subprocess.run(
+            [sys.executable, program, str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+            universal_newlines=True,
+        )
+        assert run.returncode == 0
+        assert "q_search  " in run.stdout
+        assert "without gone: " in run.stderr and "/no/such/program" in run.stderr
+
+
+class TestExplain:
+    """examples/explain.py: a conversation in words."""
+
+    def explained(self, version, target=None):
+        written = []
+        explainer = example("explain").Explainer(written.append)
+        server = Server("shop")
+
+        @server.tool
+        def price(item: str, ctx: Context) -> int:
+            ctx.progress(1, 2, "half")
+            form = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+            return 3 if ctx.elicit(f"Buy {item}?", form)["action"] == "accept" else 4
+
+        options = {
+            "version": version,
+            "trace": explainer,
+            "on_elicit": lambda params: {"action": "accept", "content": {"ok": True}},
+        }
+        with contextlib.ExitStack() as stack:
+            if target == "http":
+                target = stack.enter_context(server.start_http()).url
+            client = stack.enter_context(Client(target or server, **options))
+            for _ in range(2):
+                client.call_tool("price", {"item": "tea"}, on_progress=print)
+            with pytest.raises(McpError):
+                client.request("vendor/nothing")
+        return "".join(written)
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_each_thing_once(self, version):
+        """What each method is for, with the page of the revision that is spoken."""
+        text = self.explained(version)
+        for line in text.splitlines():
+            assert len(line) <= 250
+        # An explanation may be broken into lines anywhere.
+        words = " ".join(text.split())
+        for method in ("tools/call", "notifications/progress"):
+            row = mcp_lite.METHODS[method]
+            assert words.count(" ".join(row.purpose.split())) == 1
+        assert f"[{version}/server/tools]" in words
+        assert "--> " in text and "<-- " in text
+        assert "error -32601" in words
+        if version == MODERN:
+            assert words.count("This is a question in place of a result: ") == 1
+            assert "[2026-07-28/basic/patterns/progress]" in words
+        else:
+            assert "a session is open, and speaks 2025-11-25" in words
+
+    def test_over_http(self):
+        """What HTTP adds is told, too."""
+        text = self.explained("2025-11-25", "http")
+        assert "--> POST /mcp" in text and "<-- HTTP 200" in text
+
+    def test_as_a_program(self):
+        """It explains a conversation with a server; an error is one line."""
+        program = [sys.executable, os.path.join(HERE, "examples", "explain.py")]
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        run = subprocess.run(
+            [*program, script, "search", '{"pattern": "def", "limit": 1}'],
+            stdout=subprocess.PIPE,
+            timeout=SECONDS,
+            universal_newlines=True,
+        )
+        assert run.returncode == 0
+        assert "tools/call" in run.stdout and "[2026-07-28/server/tools]" in run.stdout
+        run = subprocess.run(
+            [*program, "/no/such/server.py"], stderr=subprocess.PIPE, timeout=SECONDS
+        )
+        assert run.returncode == 1
+        assert run.stderr.startswith(b"explain: ") and b"\n" not in run.stderr.strip()
 
 
 class TestInsideHosts:

@@ -16,7 +16,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import ClientGroup, McpError, NotFound, Server, ToolError  # noqa: E402
+from group import ClientGroup  # noqa: E402
+
+from mcp_lite import McpError, NotFound, Server, ToolError  # noqa: E402
 
 MAX_ROUNDS = 8  # a model that goes round in circles costs money
 

@@ -1,0 +1,262 @@
+"""A conversation, explained: each message in words, with the page of the specification.
+
+Teaches: what `trace=` is called with; what the table METHODS knows of each method.
+
+Run: python3 examples/explain.py TARGET        a URL, a script, or a command in quotes
+     python3 examples/explain.py TARGET TOOL '{"city": "Oslo"}'    calls a tool as well
+In a program: Client(target, trace=Explainer()), or Server(name, trace=Explainer()).
+
+Each explanation is given once, when its message first comes. `direction` is "-->" for
+what the owner of the trace sends, and "<--" for what it receives.
+"""
+
+import argparse
+import json
+import os
+import sys
+import textwrap
+import threading
+import time
+
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from mcp_lite import METHODS, Client, McpError, ToolError  # noqa: E402
+
+SPECIFICATION = "https://modelcontextprotocol.io/specification/"
+META = "io.modelcontextprotocol/"
+WIDTH = 90
+# Members that say nothing by themselves, or are explained below.
+NOT_SHOWN = ("_meta", "requestState", "resultType")
+LONGEST = 120
+
+# Where a member stands, what it tells, and the page.
+MEMBERS = (
+    (
+        ("params", "_meta", META + "protocolVersion"),
+        "Modern: the request carries its revision, {}. There is no session.",
+        "basic/index",
+    ),
+    (
+        ("params", "_meta", META + "clientCapabilities"),
+        "The client can answer questions of these kinds: {}.",
+        "basic/index",
+    ),
+    (
+        ("params", "_meta", "progressToken"),
+        "The sender wants to hear of progress. The token will say what it is about.",
+        "basic/utilities/progress",
+    ),
+    (
+        ("params", "inputResponses"),
+        "The request comes again, with the answers to these questions: {}.",
+        "basic/patterns/mrtr",
+    ),
+    (
+        ("result", "inputRequests"),
+        "This is a question in place of a result: {}. The client answers it, and sends "
+        "the request again.",
+        "basic/patterns/mrtr",
+    ),
+    (
+        ("result", "requestState"),
+        "The server remembers nothing between rounds. The client carries its state.",
+        "basic/patterns/mrtr",
+    ),
+    (
+        ("result", "protocolVersion"),
+        "Legacy: a session is open, and speaks {} from now on.",
+        "basic/lifecycle",
+    ),
+    (
+        ("result", "nextCursor"),
+        "There are more pages. The cursor asks for the next one.",
+        "server/utilities/pagination",
+    ),
+    (
+        ("result", "isError"),
+        "The tool failed. The model may read why, and try something else.",
+        "server/tools",
+    ),
+    (
+        ("result", "structuredContent"),
+        "The same result as data, in the shape of the tool's output schema.",
+        "server/tools",
+    ),
+    (
+        ("result", "ttlMs"),
+        "The client may rely on this result for {} milliseconds.",
+        "server/utilities/caching",
+    ),
+)
+# What the pages of the legacy era are called in the modern one.
+MODERN_PAGES = {
+    "basic/lifecycle": "basic/versioning",
+    "basic/transports": "basic/transports/streamable-http",
+    "basic/authorization": "basic/authorization/index",
+    "basic/utilities/progress": "basic/patterns/progress",
+    "basic/utilities/cancellation": "basic/patterns/cancellation",
+}
+# What HTTP says around the messages: how the line begins, and what that means.
+HTTP = {
+    "POST": "A message travels in the body of a POST.",
+    "GET": "The client opens a stream, on which the server may speak first.",
+    "DELETE": "The client ends its session.",
+    "HTTP 200 text/event-stream": "The answer comes as events: others may come first.",
+    "HTTP 200": "The answer is the body of this response.",
+    "HTTP 202": "The message was taken. It wants no answer.",
+    "HTTP 401": "A token is needed, or the one that came is not valid.",
+    "HTTP 403": "The token does not allow this, or the Host or Origin is a wrong one.",
+    "HTTP 404": "There is no such session, or nothing at this path.",
+}
+
+
+def look_up(message, path):
+    """The value at a path of member names, or None."""
+    for name in path:
+        if not isinstance(message, dict):
+            return None
+        message = message.get(name)
+    return message
+
+
+def shorten(value):
+    """A value in one line of printable text. A peer's escapes never reach a terminal."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    text = "".join(each if each.isprintable() else " " for each in text)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+class Explainer:
+    """A value for `trace=`: it prints each message, and once what its kind is for.
+
+    write: takes the lines, each with its end; sys.stderr.write by default. It is called
+        on the thread that sends or receives, one call at a time.
+    """
+
+    def __init__(self, write=None):
+        self.write = write or sys.stderr.write
+        self.lock = threading.Lock()
+        # Texts that were given already.
+        self.told = set()
+        # The methods of the requests that wait for an answer, and when they were sent.
+        self.waiting = {}
+        self.version = "2025-11-25"
+
+    def __call__(self, direction, line):
+        """Explain one line: a message, a batch, or a line about HTTP."""
+        with self.lock:
+            try:
+                message = json.loads(line)
+            except (ValueError, RecursionError):
+                self.explain_http(direction, line.decode("utf-8", "replace"))
+                return
+            messages = message if isinstance(message, list) else [message]
+            for each in messages:
+                if isinstance(each, dict):
+                    self.explain(direction, each)
+
+    def explain_http(self, direction, text):
+        """Explain what HTTP adds, such as `POST /mcp` or `HTTP 202`."""
+        self.show(direction, text)
+        for start, meaning in HTTP.items():
+            if text.startswith(start):
+                self.note(meaning, "basic/transports")
+                return
+
+    def explain(self, direction, message):
+        """Explain one message."""
+        self.learn(message)
+        if "method" in message:
+            self.explain_method(direction, message)
+        else:
+            self.explain_answer(direction, message)
+        for path, text, page in MEMBERS:
+            value = look_up(message, path)
+            if value:
+                words = ", ".join(value) if isinstance(value, dict) else value
+                self.note(text.format(shorten(words)), page)
+
+    def learn(self, message):
+        """Notice which revision is spoken: the pages differ."""
+        asked = look_up(message, ("params", "_meta", META + "protocolVersion"))
+        agreed = look_up(message, ("result", "protocolVersion"))
+        version = asked or agreed
+        if isinstance(version, str):
+            self.version = version
+
+    def explain_method(self, direction, message):
+        name = message["method"]
+        params = message.get("params") or {}
+        if message.get("id") is not None:
+            self.waiting[direction, str(message["id"])] = (name, time.monotonic())
+        shown = {key: params[key] for key in params if key not in NOT_SHOWN}
+        self.show(direction, f"{name} {shorten(shown) if shown else ''}", message)
+        row = METHODS.get(name)
+        if row is None:
+            self.note("The specification does not have this method.", "basic/index")
+        else:
+            self.note(row.purpose, row.page)
+
+    def explain_answer(self, direction, message):
+        asked = "<--" if direction == "-->" else "-->"
+        key = (asked, str(message.get("id")))
+        name, began = self.waiting.pop(key, ("", None))
+        took = ""
+        if began is not None:
+            took = f"  (after {1000 * (time.monotonic() - began):.1f} ms)"
+        row = METHODS.get(name)
+        error = message.get("error")
+        if error is not None:
+            text = f"error {error.get('code')}: {error.get('message')}"
+            self.show(direction, f"{name}: {shorten(text)}{took}", message)
+            self.note(row.setback if row else "", row.page if row else "")
+            return
+        result = message.get("result") or {}
+        shown = {key: result[key] for key in result if key not in NOT_SHOWN}
+        self.show(direction, f"{name}: {shorten(shown)}{took}", message)
+        is_outcome = not result.get("isError") and "inputRequests" not in result
+        if row and is_outcome:
+            self.note(row.outcome, row.page)
+
+    def show(self, direction, text, message=None):
+        """Print one line: the direction, the id, and what it says."""
+        request_id = (message or {}).get("id")
+        number = "" if request_id is None else f"{shorten(request_id)} "
+        self.write(f"{direction} {number}{text}".rstrip() + "\n")
+
+    def note(self, text, page):
+        """Print an explanation with its page, unless it was given before."""
+        if not text or text in self.told:
+            return
+        if not self.told:
+            self.write(f"Pages in brackets are at {SPECIFICATION}\n")
+        self.told.add(text)
+        if self.version >= "2026-07-28":
+            page = MODERN_PAGES.get(page, page)
+        place = page if page.startswith("20") else f"{self.version}/{page}"
+        for line in textwrap.wrap(f"{text} [{place}]", WIDTH, break_on_hyphens=False):
+            self.write(f"      {line}\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("target", help="a URL, a script, or a command in quotes")
+    parser.add_argument("tool", nargs="?", help="a tool to call")
+    parser.add_argument("arguments", nargs="?", default="{}", help="a JSON object")
+    parser.add_argument("--protocol", default="auto", metavar="REVISION")
+    options = parser.parse_args()
+    explainer = Explainer(sys.stdout.write)
+    try:
+        arguments = json.loads(options.arguments)
+        with Client(options.target, trace=explainer, version=options.protocol) as each:
+            each.list_tools()
+            if options.tool:
+                each.call(options.tool, arguments)
+    except (McpError, ToolError, OSError, ValueError) as error:
+        sys.exit(f"explain: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""Several servers as one client, from a config file as desktop clients write it.
+
+Teaches: a client on top of clients; one that fails leaves the others alone.
+
+Run: python3 examples/group.py mcp.json    lists the tools of all its servers
+
+The file is what Claude Desktop and Cursor (`mcpServers`) or VS Code (`servers`) have:
+JSON with comments and trailing commas; ~, ${VAR}, ${env:VAR} and ${VAR:-default} are
+replaced. A file is always named: none is looked for, as it says what is to be run.
+"""
+
+import json
+import os
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from mcp_lite import Client, MethodNotFound, NotFound  # noqa: E402
+
+# A text is matched first, so that nothing inside it is taken for a comment or a comma.
+TEXT = r'("(?:[^"\\]|\\.)*"?)'
+COMMENT = TEXT + r"|//[^\n]*|/\*(?:.*?\*/|.*)"
+TRAILING_COMMA = TEXT + r"|,(?=\s*[}\]])"
+VARIABLE = r"\$\{([^}]*)\}"
+MEMBERS = {"command": str, "args": list, "env": dict, "url": str, "headers": dict}
+
+
+class Config(dict):
+    """Targets by name, in the file's order. errors: a ValueError for each bad entry."""
+
+    def __init__(self):
+        super().__init__()
+        self.errors = {}
+
+
+def load_config(source):
+    """The Config of a file's path, or of a dict like its content.
+
+    Raises OSError, or ValueError for what is no config; a bad entry is in `errors`.
+    """
+    place, folder = "config", os.getcwd()
+    content = source
+    if not isinstance(source, dict):
+        place = os.fspath(source)
+        folder = os.path.dirname(os.path.abspath(place))
+        content = parse_loose_json(place)
+    servers = content
+    for member in ("mcpServers", "servers"):
+        servers = content.get(member, servers)
+    if not isinstance(servers, dict):
+        raise ValueError(f'{place}: expected an object in "mcpServers" or "servers"')
+    if os.path.basename(folder) == ".vscode":
+        folder = os.path.dirname(folder)
+    config = Config()
+    for name, entry in servers.items():
+        try:
+            if not isinstance(entry, dict):
+                raise ValueError(f"expected an object, got {type(entry).__name__}")
+            if entry.get("disabled") is not True:
+                config[name] = read_entry(entry, folder)
+        except ValueError as error:
+            config.errors[name] = ValueError(f"{place}: {name}: {error}")
+    return config
+
+
+def parse_loose_json(path):
+    """The object in a file of JSON, with comments and trailing commas."""
+    with open(path, encoding="utf-8-sig") as file:
+        text = file.read()
+    for pattern in (COMMENT, TRAILING_COMMA):
+        text = re.sub(pattern, keep_text, text, flags=re.DOTALL)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise ValueError(
+            f'{path}: expected an object with "mcpServers" or "servers", '
+            f"got {type(content).__name__}"
+        )
+    return content
+
+
+def keep_text(match):
+    """A text as it stands; in place of a comment its line ends; nothing for a comma."""
+    return match[1] or "\n" * match[0].count("\n")
+
+
+def read_entry(entry, folder):
+    """The target that one entry describes. Errors show no value: it may be a secret."""
+    target = {}
+    for member, kind in MEMBERS.items():
+        if member not in entry:
+            continue
+        if not isinstance(entry[member], kind):
+            raise ValueError(f"{member}: expected a JSON {kind.__name__}")
+        target[member] = expand(entry[member], member, folder)
+    if "command" in target:
+        cwd = entry.get("cwd", "")
+        target["cwd"] = os.path.join(folder, expand(cwd, "cwd", folder))
+    elif "url" not in target:
+        raise ValueError('expected "command" or "url"')
+    return target
+
+
+def expand(value, place, folder):
+    """A value with its variables and its ~ replaced; numbers become texts."""
+    if isinstance(value, dict):
+        return {key: expand(value[key], f"{place}.{key}", folder) for key in value}
+    if isinstance(value, list):
+        return [expand(value[i], f"{place}[{i}]", folder) for i in range(len(value))]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{place}: expected a text, got {type(value).__name__}")
+
+    def look_up(match):
+        name, has_default, default = match[1].partition(":-")
+        if name == "workspaceFolder":
+            return folder
+        known = os.environ.get(name[4:] if name.startswith("env:") else name)
+        if known is None and not has_default:
+            raise ValueError(f"{place}: the variable {name} is not set")
+        return known or default
+
+    return re.sub(VARIABLE, look_up, os.path.expanduser(value))
+
+
+class ClientGroup:
+    """Several servers as one; a context manager. Options are those of Client.
+
+    source: a config's path, or a dict of names and targets.
+    clients: the connected Clients by name; group[name] is one of them.
+    errors: why a server is not there, or failed last, by name.
+    Tools and prompts have names SERVER_NAME here; a table says whose each is.
+    """
+
+    def __init__(self, source, **client_options):
+        config = source if isinstance(source, dict) else load_config(source)
+        self.errors = dict(getattr(config, "errors", {}))
+        self.clients = {}
+        self._all = {}
+        # (kind, name here) -> (server, name there)
+        self._owners = {}
+        for name, target in config.items():
+            try:
+                self._all[name] = Client(target, **client_options)
+            except (TypeError, ValueError) as error:
+                self.errors[name] = error
+
+    def _each(self, clients, action):
+        """{name: action(client)}, side by side; what fails is noted in `errors`."""
+        results = {}
+
+        def act(name):
+            try:
+                results[name] = action(clients[name])
+                self.errors.pop(name, None)
+            except Exception as error:
+                self.errors[name] = error
+
+        with ThreadPoolExecutor(max(1, len(clients))) as pool:
+            list(pool.map(act, list(clients)))
+        return {name: results[name] for name in clients if name in results}
+
+    def __enter__(self):
+        self.clients = self._each(self._all, Client.connect)
+        return self
+
+    def __exit__(self, *exc_info):
+        self._each(self._all, Client.close)
+
+    def __getitem__(self, name):
+        if name in self.clients:
+            return self.clients[name]
+        raise self.errors.get(name, KeyError(name))
+
+    def _list(self, kind, read):
+        """The items of all servers, each under its name here."""
+        listed = []
+        for server, items in self._each(self.clients, read).items():
+            prefix = re.sub(r"[^A-Za-z0-9_.-]", "_", server) + "_"
+            for item in items:
+                owner = server, item["name"]
+                name = prefix + item["name"]
+                # setdefault is one step, whichever threads are here at once.
+                while self._owners.setdefault((kind, name), owner) != owner:
+                    prefix += "_"
+                    name = prefix + item["name"]
+                listed.append({**item, "name": name})
+        return listed
+
+    def list_tools(self):
+        """The tools of all servers."""
+        return self._list("tool", Client.list_tools)
+
+    def list_prompts(self):
+        """The prompts of all servers."""
+        return self._list("prompt", Client.list_prompts)
+
+    def list_resources(self):
+        """The resources of all servers, under their own URIs."""
+        return sum(self._each(self.clients, Client.list_resources).values(), [])
+
+    def list_resource_templates(self):
+        """The resource templates of all servers."""
+        read = Client.list_resource_templates
+        return sum(self._each(self.clients, read).values(), [])
+
+    def _find(self, kind, name, read):
+        """(client, name there) of a tool or prompt; the lists are read if need be."""
+        if (kind, name) not in self._owners:
+            self._list(kind, read)
+        if (kind, name) not in self._owners:
+            absent = f"; not connected: {', '.join(self.errors)}" if self.errors else ""
+            raise NotFound(f"{name}: no server has this {kind}{absent}")
+        server, own_name = self._owners[kind, name]
+        return self[server], own_name
+
+    def call(self, name, /, *given, **arguments):
+        """As Client.call()."""
+        client, tool = self._find("tool", name, Client.list_tools)
+        return client.call(tool, *given, **arguments)
+
+    def call_tool(self, name, arguments=None, **options):
+        """As Client.call_tool()."""
+        client, tool = self._find("tool", name, Client.list_tools)
+        return client.call_tool(tool, arguments, **options)
+
+    def get_prompt(self, name, arguments=None):
+        """As Client.get_prompt()."""
+        client, prompt = self._find("prompt", name, Client.list_prompts)
+        return client.get_prompt(prompt, arguments)
+
+    def read(self, uri):
+        """As Client.read(), of the first server that knows the URI."""
+        for client in self.clients.values():
+            try:
+                return client.read(uri)
+            except (NotFound, MethodNotFound):
+                continue
+        raise NotFound(f"{uri}: no server has it")
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: python3 group.py CONFIG_FILE")
+    with ClientGroup(sys.argv[1]) as group:
+        for tool in group.list_tools():
+            print(f"{tool['name']}  {tool.get('description', '')}")
+        for name, error in group.errors.items():
+            print(f"without {name}: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
