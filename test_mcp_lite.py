@@ -24442,7 +24442,7 @@ class TestSoak:
 
 
 class TestBenchmark:
-    """examples/benchmark.py: it measures, prints and draws."""
+    """examples/benchmark.py: it measures and prints."""
 
     @pytest.fixture
     def program(self, monkeypatch):
@@ -24456,9 +24456,6 @@ class TestBenchmark:
             "STARTS": 1,
             "LARGE": 1,
             "WIDTHS": (2,),
-            "CONNECTIONS": (1, 3),
-            "TOOLS": (1, 3),
-            "SESSIONS": (1, 3),
         }.items():
             monkeypatch.setattr(program, name, size)
         monkeypatch.setattr(sys, "path", list(sys.path))
@@ -24466,40 +24463,21 @@ class TestBenchmark:
         yield program
         socket.setdefaulttimeout(patience)
 
-    def test_the_plot_has_every_row(self, program, monkeypatch, tmp_path, capsys):
-        """It is well-formed, and has a bar for each server in each row, and a point for
-        each size of what grows."""
-        from xml.etree import ElementTree
-
-        plot = str(tmp_path / "plot.svg")
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", "0.01", "--plot", plot])
+    def test_it_prints_every_row(self, program, monkeypatch, capsys):
+        """Each row has a figure for each server."""
+        monkeypatch.setattr(sys, "argv", ["benchmark.py", "0.01"])
         program.main()
         printed = capsys.readouterr().out
-        kind = "{http://www.w3.org/2000/svg}"
-        svg = ElementTree.parse(plot).getroot()
-        drawn = [each.text for each in svg.iter(kind + "text")]
         for row in (
             "one call at a time",
             "64 calls in flight",
             "1 MiB echoed",
             "HTTP, 2 connections",
-            "HTTP, 2 connections (raw sockets)",
             "validations",
             "start to the first answer",
-            "idle memory",
         ):
-            assert row in drawn
             assert f"\n{row} " in printed
-        for text in ("connections", "tools", "legacy sessions", "answers a second"):
-            assert text in drawn
-        bars = [each for each in svg.iter(kind + "rect") if each.get("height") == "15"]
-        # Memory is shown where the system tells it.
-        assert len(bars) >= 2 * 6 + 1
-        assert all(float(each.get("width")) > 0 for each in bars)
-        points = list(svg.iter(kind + "circle"))
-        assert len(points) >= 2 * 2 + 2
-        names = [each for each in drawn if each == "mcp_lite"]
-        assert len(names) == 2
+        assert printed.count("mcp_lite ") >= 6
 
     @pytest.mark.parametrize(
         "peer, expected",

@@ -2,8 +2,7 @@
 
 Teaches: measure against what cannot be beaten, on the same machine, in the same minute;
 a ratio survives a noisy machine, a number does not. Rounds alternate between the
-servers, and the median counts. Over HTTP the first three rows have a client as programs
-have one, http.client; the client of the next three is made of raw sockets and costs
+servers, and the median counts. Over HTTP the client is made of raw sockets, and costs
 next to nothing.
 
 A row has, for each server, answers a second; and, where the system tells it (Linux),
@@ -11,18 +10,16 @@ what an answer costs the server in CPU time. Both with their ratio to the bare s
 The CPU time has the least noise of all: compare two versions of the library by that.
 
 Run: python3 examples/benchmark.py [seconds for each row] [--library older/mcp_lite.py]
-         [--peer NAME=PYTHON] [--plot FILE.svg]
+         [--peer NAME=PYTHON]
 
 A peer is another library, run by the Python of a venv that has it; its NAME is zeromcp,
-mcp (the official SDK) or fastmcp: --peer mcp=/tmp/venv/bin/python. With --plot, it is
-also measured how all grows: with connections, tools and sessions.
+mcp (the official SDK) or fastmcp: --peer mcp=/tmp/venv/bin/python.
 """
 
 import argparse
 import functools
 import http.client
 import json
-import math
 import os
 import selectors
 import shutil
@@ -34,7 +31,6 @@ import tempfile
 import threading
 import time
 import typing
-from xml.etree import ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OURS = os.path.join(os.path.dirname(HERE), "mcp_lite.py")
@@ -52,9 +48,6 @@ ROUNDS = 7
 STARTS = 15
 LARGE = 8  # MiB
 WIDTHS = (1, 8, 32)
-CONNECTIONS = (1, 4, 16, 64, 250)
-TOOLS = (1, 10, 100, 1_000, 10_000)
-SESSIONS = (1, 10, 100, 1_000)
 
 # The servers. Each is called with a port, or 0 for stdio, and a number of tools; the
 # first of these gives back its text. #################################################
@@ -377,43 +370,6 @@ def large(peer, seconds, size):
     return Measured(answers / elapsed, answers)
 
 
-def through_http_client(peer, seconds, width):
-    """As programs meet it: `width` threads, each with a connection of http.client."""
-    counts = [0] * width
-    failures = []
-
-    def call(connection, n):
-        connection.request("POST", "/mcp", peer.body(n), peer.headers)
-        answer = connection.getresponse().read()
-        assert b'"hello"' in answer, answer
-
-    def calls(connection, n):
-        try:
-            while time.perf_counter() < until:
-                call(connection, n)
-                counts[n] += 1
-        except (OSError, AssertionError, http.client.HTTPException) as error:
-            failures.append(error)
-
-    connections = [http.client.HTTPConnection(*peer.address) for _ in range(width)]
-    for n, connection in enumerate(connections):
-        call(connection, n)
-    until = time.perf_counter() + seconds
-    threads = [
-        threading.Thread(target=calls, args=(connection, n))
-        for n, connection in enumerate(connections)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for connection in connections:
-        connection.close()
-    assert not failures, failures
-    answers = sum(counts)
-    return Measured(answers / seconds, answers + width)
-
-
 def read_answer(sock, came=b""):
     """Go on with an answer over HTTP. Returns what there is of it, and whether that is
     all: as mostly, after one read."""
@@ -637,73 +593,6 @@ def validations(seconds):
     return figures
 
 
-# How it grows. ########################################################################
-
-
-class Growth(typing.NamedTuple):
-    """A chart: how something grows with something else."""
-
-    name: str
-    # What the axes say.
-    x: str
-    y: str
-    # {server: [(x, y), ...]}
-    lines: typing.Dict[str, typing.List[typing.Tuple[float, float]]]
-
-
-def grow_connections(servers, seconds):
-    lines = {server.name: [] for server in servers}
-    for width in CONNECTIONS:
-        measure = functools.partial(over_raw_sockets, width=width)
-        figures = compare(measure, seconds, servers, HttpPeer)
-        for name, each in figures.items():
-            lines[name].append((width, each.value))
-    return Growth("HTTP connections", "connections", "answers a second", lines)
-
-
-def grow_tools(servers):
-    lines = {server.name: [] for server in servers[1:]}
-    for count in TOOLS:
-        for server in servers[1:]:
-            start = time.perf_counter()
-            peer = Peer(server, count)
-            elapsed = time.perf_counter() - start
-            peer.close()
-            lines[server.name].append((count, elapsed * 1000))
-    return Growth("Tools", "tools", "start to the first answer, ms", lines)
-
-
-def grow_sessions(servers):
-    lines = {}
-    for server in servers[1:]:
-        peer = HttpPeer(server)
-        count = 0
-        for wanted in SESSIONS:
-            while count < wanted:
-                peer.open_session()
-                count += 1
-            size = memory(peer.process)
-            if size is not None:
-                lines.setdefault(server.name, []).append((wanted, size))
-        peer.close()
-    return Growth("Sessions over HTTP", "legacy sessions", "memory, MiB", lines)
-
-
-def grow(servers, seconds):
-    charts = []
-    for chart in (
-        grow_connections(servers, seconds),
-        grow_tools(servers),
-        grow_sessions(servers),
-    ):
-        print(f"{chart.name}: {chart.y}")
-        for name, points in chart.lines.items():
-            told = "   ".join(f"{x:,}: {y:,.1f}" for x, y in points)
-            print(f"    {name:12} {told}", flush=True)
-        charts.append(chart)
-    return charts
-
-
 # What is printed. #####################################################################
 
 
@@ -739,185 +628,14 @@ def measure_rows(servers, seconds):
         (f"{LARGE} MiB echoed", functools.partial(large, size=LARGE << 20)),
     ):
         yield Row(name, "a second", compare(measure, seconds, servers, Peer))
-    for client, measure in (
-        ("", through_http_client),
-        (" (raw sockets)", over_raw_sockets),
-    ):
-        for width in WIDTHS:
-            wide = functools.partial(measure, width=width)
-            figures = compare(wide, seconds, servers, HttpPeer)
-            plural = "connections" if width > 1 else "connection"
-            yield Row(f"HTTP, {width} {plural}{client}", "a second", figures)
+    for width in WIDTHS:
+        wide = functools.partial(over_raw_sockets, width=width)
+        figures = compare(wide, seconds, servers, HttpPeer)
+        plural = "connections" if width > 1 else "connection"
+        yield Row(f"HTTP, {width} {plural}", "a second", figures)
     yield Row("validations", "a second", validations(seconds / 4))
     yield Row("start to the first answer", "ms", start_up(servers))
     yield Row("idle memory", "MiB", idle_memory(servers))
-
-
-# What is drawn: an SVG, light or dark as the reader's screen is. ######################
-
-STYLE = """
-svg { --paper: #ffffff; --ink: #1f2328; --pale: #656d76; --grid: #d9dee3;
-      --c0: #8b949e; --c1: #1f6feb; --c2: #d4760a; --c3: #1a9a5c; --c4: #8f4bd1; }
-@media (prefers-color-scheme: dark) {
-  svg { --paper: #0d1117; --ink: #e6edf3; --pale: #9aa4ae; --grid: #2d333b;
-        --c0: #8b949e; --c1: #58a6ff; --c2: #f0943a; --c3: #3fc380; --c4: #b987f5; } }
-text { font: 13px system-ui, sans-serif; fill: var(--ink); }
-.title { font-size: 20px; font-weight: 600; }
-.name { font-size: 14px; font-weight: 600; }
-.pale { fill: var(--pale); font-size: 12px; }
-.paper { fill: var(--paper); }
-.grid { stroke: var(--grid); stroke-width: 1; }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
-"""
-WIDTH = 980
-MARGIN = 24
-# Where the bars begin, and how long the longest is.
-BARS = 316
-LONGEST = 444
-BAR = 15
-# A chart of growth: where it begins beside its numbers, and its own size.
-CHART = (292, 210)
-NUMBERS = 52
-
-
-class Drawing:
-    """An SVG that grows downwards."""
-
-    def __init__(self, servers):
-        self.svg = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg")
-        self.add("style", STYLE)
-        self.add("rect", width="100%", height="100%", **{"class": "paper"})
-        self.colours = {name: f"var(--c{n % 5})" for n, name in enumerate(servers)}
-        self.y = MARGIN
-
-    def add(self, kind, text=None, **attributes):
-        told = {name.replace("_", "-"): str(each) for name, each in attributes.items()}
-        ElementTree.SubElement(self.svg, kind, told).text = text
-
-    def text(self, x, y, text, style="", anchor="start"):
-        self.add("text", text, x=x, y=y, text_anchor=anchor, **{"class": style})
-
-    def heading(self, title, explanation, names):
-        self.y += 20
-        self.text(MARGIN, self.y, title, "title")
-        self.y += 22
-        self.text(MARGIN, self.y, explanation, "pale")
-        self.y += 18
-        x = MARGIN
-        for name in names:
-            self.square(x, self.y, self.colours[name])
-            self.text(x + 18, self.y + 11, name)
-            x += 40 + 8 * len(name)
-        self.y += 34
-
-    def square(self, x, y, colour):
-        self.add("rect", x=x, y=y, width=12, height=12, rx=2, fill=colour)
-
-    def bars(self, row):
-        """A row: of each server a bar, on a scale of their own."""
-        costs = {name: each.cpu for name, each in row.figures.items()}
-        unit = "µs of CPU time"
-        if None in costs.values():
-            costs = {name: each.value for name, each in row.figures.items()}
-            unit = row.unit
-        most = max(costs.values(), default=0) or 1
-        self.text(MARGIN, self.y + 12, row.name, "name")
-        self.text(MARGIN, self.y + 28, unit, "pale")
-        y = self.y
-        for name, cost in costs.items():
-            length = max(1, LONGEST * cost / most)
-            colour = self.colours.setdefault(name, "var(--c0)")
-            self.add(
-                "rect", x=BARS, y=y, width=f"{length:.1f}", height=BAR, fill=colour
-            )
-            times = cost / next(iter(costs.values()))
-            told = f"{show(cost, 1 if cost < 1000 else 0)} ({name}"
-            told += f", {times:.1f} times)" if name != next(iter(costs)) else ")"
-            self.text(BARS + length + 6, y + 12, told, "pale")
-            y += BAR + 3
-        self.y = max(y, self.y + 34) + 12
-
-    def chart(self, growth, x):
-        """Lines on logarithmic scales, from x on."""
-        lines = {
-            name: [(a, b) for a, b in line if b > 0]
-            for name, line in growth.lines.items()
-        }
-        points = [point for line in lines.values() for point in line]
-        wide, high = CHART
-        left = x + NUMBERS
-        across = Scale([each for each, _ in points], left, x + wide)
-        up = Scale([each for _, each in points], self.y + high, self.y + 24)
-        self.text(x, self.y, growth.name, "name")
-        self.text(x, self.y + 16, growth.y, "pale")
-        for value in up.ticks():
-            y = f"{up.place(value):.1f}"
-            self.add("line", x1=left, x2=x + wide, y1=y, y2=y, **{"class": "grid"})
-            self.text(left - 6, float(y) + 4, f"{value:,.0f}", "pale", "end")
-        for value in sorted({each for each, _ in points}):
-            place = f"{across.place(value):.1f}"
-            self.text(place, self.y + high + 18, f"{value:,}", "pale", "middle")
-        middle = (left + x + wide) / 2
-        self.text(middle, self.y + high + 36, growth.x, "pale", "middle")
-        for name, line in lines.items():
-            places = [(across.place(a), up.place(b)) for a, b in line]
-            drawn = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
-            colour = self.colours[name]
-            self.add("polyline", points=drawn, stroke=colour, **{"class": "line"})
-            for a, b in places:
-                self.add("circle", cx=f"{a:.1f}", cy=f"{b:.1f}", r=3.5, fill=colour)
-
-    def save(self, path):
-        self.svg.set("viewBox", f"0 0 {WIDTH} {self.y:.0f}")
-        self.svg.set("width", str(WIDTH))
-        ElementTree.ElementTree(self.svg).write(path, "utf-8", xml_declaration=True)
-
-
-class Scale:
-    """Numbers on a logarithmic axis, from one place to another."""
-
-    def __init__(self, numbers, first, last):
-        numbers = numbers or [1]
-        self.first = first
-        self.last = last
-        self.low = min(numbers)
-        self.high = max(numbers)
-        if self.high < 1.5 * self.low:
-            self.low /= 2
-            self.high *= 2
-
-    def place(self, number):
-        part = math.log(max(number, self.low) / self.low)
-        part /= math.log(self.high / self.low)
-        return self.first + part * (self.last - self.first)
-
-    def ticks(self):
-        """Round numbers between the ends: of each power of ten 1, 2 and 5, if there is
-        room for them."""
-        powers = range(math.floor(math.log10(self.low)), 12)
-        steps = (1,) if self.high / self.low > 300 else (1, 2, 5)
-        numbers = [step * 10**power for power in powers for step in steps]
-        return [each for each in numbers if self.low <= each <= self.high]
-
-
-def plot(rows, charts, servers, path):
-    names = [server.name for server in servers]
-    drawing = Drawing(names)
-    drawing.heading(
-        "What a call costs",
-        "CPU time of the server for one answer, or what else the row says. Each row "
-        "has a scale of its own; shorter is better.",
-        names,
-    )
-    for row in rows:
-        drawing.bars(row)
-    drawing.y += MARGIN
-    drawing.heading("How it grows", "Both axes are logarithmic.", names)
-    drawing.y += 12
-    for number, chart in enumerate(charts):
-        drawing.chart(chart, MARGIN + number * (CHART[0] + 28))
-    drawing.y += CHART[1] + 36 + MARGIN
-    drawing.save(path)
 
 
 def parse_peer(text):
@@ -943,9 +661,6 @@ def main():
         metavar="NAME=PYTHON",
         help=f"another library, and the Python that has it: {', '.join(PEERS)}",
     )
-    parser.add_argument(
-        "--plot", metavar="FILE.svg", help="measure growth, and draw all"
-    )
     options = parser.parse_args()
     socket.setdefaulttimeout(PATIENCE)
     servers = [Server("bare", PYTHON, BARE), Server("mcp_lite", PYTHON, LITE)]
@@ -957,12 +672,8 @@ def main():
         ENVIRONMENT["MCP_LITE_FOLDER"] = folder
         sys.path.insert(0, folder)
         print(f"{'':66}to bare   us of CPU  to bare")
-        rows = []
         for row in measure_rows(servers, options.seconds):
             print_row(row)
-            rows.append(row)
-        if options.plot:
-            plot(rows, grow(servers, options.seconds), servers, options.plot)
 
 
 if __name__ == "__main__":
