@@ -25245,8 +25245,11 @@ class TestReadme:
 
     @staticmethod
     def blocks(kind):
-        with open(os.path.join(HERE, "README.md"), encoding="utf-8") as file:
-            return re.findall(rf"```{kind}\n(.*?)```", file.read(), re.S)
+        texts = []
+        for path in ("README.md", os.path.join("examples", "README.md")):
+            with open(os.path.join(HERE, path), encoding="utf-8") as file:
+                texts.append(file.read())
+        return re.findall(rf"```{kind}\n(.*?)```", "".join(texts), re.S)
 
     def test_the_first_commands(self):
         """The first sh block is the two commands; the first of them runs."""
@@ -25285,7 +25288,7 @@ class TestReadme:
 
     def test_the_commands_of_a_terminal(self):
         """Each line of the block about the command line does what it says."""
-        (block,) = (each for each in self.blocks("sh") if "mcp_lite.py list" in each)
+        (block,) = (each for each in self.blocks("sh") if "mcp_lite list" in each)
         for line in block.strip().splitlines():
             words = shlex.split(line, comments=True)
             # Where this Python is the only one, it may have another name.

@@ -3,7 +3,7 @@
 Teaches: a conversation is what was said, and nothing else. Put the ids and tokens of
 another client into it, and it holds once more. No mcp_lite here.
 
-Record: python3 mcp_lite.py list server.py --trace ./trace.jsonl
+Record: python3 -m mcp_lite list server.py --trace ./trace.jsonl
 or by Client(target, trace="./trace.jsonl"). Then, wherever the server was named:
 Run: python3 examples/replay.py trace.jsonl                on stdio
      python3 examples/replay.py trace.jsonl --http 8000    at http://127.0.0.1:8000/mcp

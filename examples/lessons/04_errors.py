@@ -6,7 +6,7 @@ that is for the model, which may read it and try again with other arguments. Fro
 on mcp_lite has the conversation, and explains it, each thing once; what begins with ***
 is said by the programs. Client(server) keeps both sides in this one process: the messages
 are the same, without a pipe. Of a request the transcript shows what matters most, and
-leaves out `_meta`; with trace="json" you see every message whole.
+leaves out `_meta`; with trace=print you see every message whole.
 
 Run: python3 examples/lessons/04_errors.py
 """
@@ -16,12 +16,16 @@ import os
 import queue
 import sys
 
-# mcp_lite.py is two folders up.
+# mcp_lite.py is two folders up, explain.py one.
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+
+from explain import Explainer  # noqa: E402
 
 from mcp_lite import Client, McpError, Server, ToolError  # noqa: E402
 
+explainer = Explainer()
 server = Server("shop", version="1")
 # What the server tells to nobody but those who run it.
 log = queue.Queue()
@@ -50,7 +54,7 @@ def call(what, *arguments, **named):
 
 
 print("The handshake of a session:")
-with Client(server, version="2025-06-18", trace="explain") as client:
+with Client(server, version="2025-06-18", trace=explainer) as client:
     why = "It does well. (The client also reads the list: has the tool promised a schema?)"
     call(why, "price", item="tea")
     call("It fails, and says so: a result with isError", "price", item="coal")
@@ -63,7 +67,7 @@ print("\n" + "-" * 72)
 print(
     "In the newest revision, every request says who asks. Bad arguments are a result:"
 )
-with Client(server, trace="explain") as client:
+with Client(server, trace=explainer) as client:
     call("... but here the model reads what was wrong", "price", item=7)
 
 # Exercises

@@ -11,9 +11,12 @@ import os
 import sys
 import threading
 
-# mcp_lite.py is two folders up.
+# mcp_lite.py is two folders up, explain.py one.
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+
+from explain import Explainer  # noqa: E402
 
 from mcp_lite import Cancelled, Client, Context, Server, Timeout  # noqa: E402
 
@@ -51,7 +54,7 @@ def hear(done, total, text):
     told.release()
 
 
-with Client(server, version="2025-06-18", trace="explain") as client:
+with Client(server, version="2025-06-18", trace=Explainer()) as client:
     print("\nA call that wants to know how far it is has a progressToken, in `_meta`:")
     client.call_tool("bake", {"loaves": 2}, on_progress=hear)
 

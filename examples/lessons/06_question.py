@@ -11,12 +11,16 @@ Run: python3 examples/lessons/06_question.py
 import os
 import sys
 
-# mcp_lite.py is two folders up.
+# mcp_lite.py is two folders up, explain.py one.
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+
+from explain import Explainer  # noqa: E402
 
 from mcp_lite import Client, Context, Server  # noqa: E402
 
+explainer = Explainer()
 server = Server("travel", version="1")
 FORM = {
     "type": "object",
@@ -49,14 +53,14 @@ def ask_the_user(params):
 
 for version, era in (("2025-06-18", "Legacy"), ("2026-07-28", "Modern")):
     print(f"\n{era}, {version}")
-    options = {"version": version, "trace": "explain", "on_elicit": ask_the_user}
+    options = {"version": version, "trace": explainer, "on_elicit": ask_the_user}
     with Client(server, **options) as client:
         print("*** value:", client.call("book", city="Oslo"))
 print("\nThe modern one ran twice; what stands in ctx.once() was done once.")
 
 # Exercises
 # 1. Take ctx.once away: number = reserve(). In which era is a place reserved twice?
-# 2. With "trace": "json" you see the requestState, which the client sends back: decode by
+# 2. With "trace": print you see the requestState, which the client sends back: decode by
 #    base64 what stands before the dot. It says that the place is reserved, so a client
 #    would like to write it. Send one of your own, in the modern era:
 #    client.request("tools/call", {"name": "book", "arguments": {"city": "Oslo"},

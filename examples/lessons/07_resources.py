@@ -11,12 +11,16 @@ Run: python3 examples/lessons/07_resources.py
 import os
 import sys
 
-# mcp_lite.py is two folders up.
+# mcp_lite.py is two folders up, explain.py one.
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
 sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+
+from explain import Explainer  # noqa: E402
 
 from mcp_lite import Client, NotFound, Server  # noqa: E402
 
+explainer = Explainer()
 server = Server("desk", version="1")
 notes = {"today": "buy tea"}
 
@@ -38,7 +42,7 @@ def note(name: str) -> str:
 for version in ("2025-06-18", "2026-07-28"):
     print(f"\n{version}")
     notes["today"] = "buy tea"
-    with Client(server, version=version, trace="explain") as client:
+    with Client(server, version=version, trace=explainer) as client:
         print("\nResources, and templates of resources:")
         print("***", [each["uri"] for each in client.list_resources()])
         templates = client.list_resource_templates()
