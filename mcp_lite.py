@@ -4671,18 +4671,37 @@ def answering(connection, asked_in=None):
 # 11. Context #################################################################
 ###############################################################################
 
+# What a handler sees of its request, how it asks the client, and where it runs.
+#
+# In a legacy session a question is a request to the client, and the handler waits for
+# the answer. A modern server sends no requests. There the question is the result, and
+# the request comes again with the answer (basic/patterns/mrtr.md):
+#
+#     client                                server
+#     tools/call ----------------------->   runs the handler; ctx.elicit() finds no
+#                                           answer on record, and raises _InputRequired
+#     <--- "input_required", with inputRequests and requestState
+#     asks its user
+#     tools/call, with inputResponses
+#                and requestState ------>   load_answers(); runs the handler again from
+#                                           its top; ctx.elicit() returns the answer
+#     <--- "complete"
+#
+# requestState is the server's memory between the two, and the client keeps it. It holds
+# the answers so far, the values of once(), and what was asked last; see Signer.
+
 MAX_STATE = 256 << 10  # bytes of `requestState`
-STATE_SECONDS = 600.0  # its life, and how long legacy questions wait for their answers
-RETRY_MS = 1_000  # before a client comes back for an answer, unless the handler knows
+STATE_SECONDS = 600.0  # its life; legacy questions wait as long for their answers
+RETRY_MS = 1_000  # a client comes back for an answer after this, unless told otherwise
+MAX_ERRORS = 5  # in one error text
 
 
-# What a server may ask its client: which capability it needs, what a form may be, which
-# answers will do. And the way of the answers in the modern era: requestState, sealed.
-def needed_capability(method, params, declared):
-    """What a client must have declared for a question, and since when that exists.
-
-    Raises ValueError for what is no question.
-    """
+# Questions: which capability each needs, what a form may be, what a revision knows.
+def needed_capability(
+    method: str, params: Json, declared: Json
+) -> tuple[tuple[str, ...], str]:
+    """The capability that a client must have declared for a question, and the revision
+    since which that exists. Raises ValueError for a method that is no question."""
     row = method_row(method)
     if row.sender != "server" or row.kind != "request":
         raise ValueError(f"{method} is no question")
@@ -4691,53 +4710,114 @@ def needed_capability(method, params, declared):
     if params.get("mode") == "url":
         return ("elicitation", "url"), "2025-11-25"
     # "An empty capabilities object is equivalent to declaring support for `form` mode
-    # only"; one that has only the other mode is not.
+    # only". An object that has only the other mode is not.
     modes = object_or_empty(declared.get("elicitation"))
     if row.capability == ("elicitation",) and "url" in modes and "form" not in modes:
         return ("elicitation", "form"), row.since
     return row.capability, row.since
 
 
-def check_question(method, params):
-    """Raise ValueError or TypeError for a question that nobody is to be asked."""
+def check_question(method: str, params: Json) -> None:
+    """Raise ValueError or TypeError for a question that must not be asked."""
     if method != "elicitation/create":
         return
-    if params.get("mode") == "url":
+    mode = params.get("mode", "form")
+    if mode == "url":
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
-    else:
+    elif mode == "form":
         check_form(params.get("requestedSchema"))
+    else:
+        raise ValueError(f'mode: expected "form" or "url", got {show(mode)}')
 
 
 _FIELD_TYPES = ("string", "number", "integer", "boolean", "array")
 
 
-def check_form(form):
+def check_form(form: Any) -> None:
     """Raise ValueError unless this is a form: "flat objects with primitive properties
     only", client/elicitation.md. The defaults must fit: a user who accepts a form may
     not have seen them."""
     fields = member_at(form, ["properties"])
     if not _is_object_of_objects(fields):
         raise ValueError(f"requestedSchema: expected properties, got {show(form)}")
+    defaults = {}
     for name, field in fields.items():
         if field.get("type") not in _FIELD_TYPES:
             raise ValueError(
                 f"requestedSchema: {name}: expected one of {_FIELD_TYPES}, "
                 f"got {show(field)}"
             )
-    defaults = {
-        name: each["default"] for name, each in fields.items() if "default" in each
-    }
+        choices = object_or_empty(field.get("items"))
+        if field["type"] == "array" and not choices.keys() & {"enum", "anyOf"}:
+            raise ValueError(f"requestedSchema: {name}: expected a list of choices")
+        if "default" in field:
+            defaults[name] = field["default"]
     errors = Schema({**form, "required": []}).errors(defaults)
     if errors:
-        raise ValueError("requestedSchema: " + "; ".join(errors[:5]))
+        raise ValueError("requestedSchema: " + "; ".join(errors[:MAX_ERRORS]))
 
 
-def elicitation_schema(schema):
-    """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict.
+def _is_object_of_objects(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(each, dict) for each in value.values())
 
-    Beside it, what makes the content that comes back a Python value.
+
+# What came later: in a message to the model (client/sampling.md), and in a form.
+_LISTS_SINCE = "2025-11-25"
+_QUESTION_SINCE = {
+    "audio": "2025-03-26",
+    "tool_use": "2025-11-25",
+    "tool_result": "2025-11-25",
+    "a list of content": _LISTS_SINCE,
+    "a list of choices": _LISTS_SINCE,
+}
+
+
+def fit_question(method: str, params: Json, version: str) -> Json:
+    """The parameters of a question, as this revision has them.
+
+    Only the titles of choices are written in another way for an older revision. Raises
+    ValueError or TypeError for what is wrong, or unknown to the revision.
     """
+    check_question(method, params)
+    if version >= _LISTS_SINCE or method == "roots/list":
+        return params
+    if method == "sampling/createMessage":
+        for message in params["messages"]:
+            _check_since(_kind_of(message["content"]), version)
+        return params
+    form = params["requestedSchema"]
+    fields = form["properties"].items()
+    fitted = {name: _fit_field(field, version) for name, field in fields}
+    return {**params, "requestedSchema": {**form, "properties": fitted}}
+
+
+def _kind_of(content: Any) -> str:
+    return "a list of content" if isinstance(content, list) else str(content["type"])
+
+
+def _fit_field(field: Json, version: str) -> Json:
+    if field["type"] == "array":
+        _check_since("a list of choices", version)
+    fitted = dict(field)
+    choices = fitted.pop("oneOf", None)
+    if choices is not None:
+        fitted["enum"] = [choice["const"] for choice in choices]
+        fitted["enumNames"] = [choice["title"] for choice in choices]
+    return fitted
+
+
+def _check_since(what: str, version: str) -> None:
+    since = _QUESTION_SINCE.get(what, OLDEST)
+    if since > version:
+        raise ValueError(f"{what} is since {since}; this client speaks {version}")
+
+
+def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
+    """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict; and the
+    function that makes a Python value of the content that comes back."""
     if isinstance(schema, dict):
         return schema, lambda content: content
     form = describe_hint(schema, {})
@@ -4747,24 +4827,22 @@ def elicitation_schema(schema):
         others = [each for each in field.get("anyOf", ()) if each.get("type") != "null"]
         if len(others) == 1:
             fields[name] = add_given(dict(others[0]), default=field.get("default"))
-    return form, lambda content: form.convert(content)
+    return form, form.convert
 
 
+# Answers
 _ACTIONS = ("accept", "decline", "cancel")
 
 
-def check_answer(key, method, params, answer):
+def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     """A client's answer to a question, with URIs of files in their normal form.
 
     Raises InvalidParams naming the member that is wrong.
     """
-    errors = []
     try:
+        errors = []
         if method == "elicitation/create":
-            if answer.get("action") not in _ACTIONS:
-                errors = [f"action: expected one of {_ACTIONS}"]
-            elif answer["action"] == "accept" and "requestedSchema" in params:
-                errors = Schema(params["requestedSchema"]).errors(answer.get("content"))
+            errors = _errors_of_form(params, answer)
         elif method == "roots/list":
             answer = {**answer, "roots": encode_roots(answer["roots"])}
         elif not isinstance(answer["role"], str) or not answer["content"]:
@@ -4772,12 +4850,21 @@ def check_answer(key, method, params, answer):
     except (KeyError, ValueError, TypeError) as error:
         errors = [error_text(error)]
     if errors:
-        told = "; ".join(errors[:5])
+        told = "; ".join(errors[:MAX_ERRORS])
         raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
     return answer
 
 
-def encode_roots(roots):
+def _errors_of_form(params: Json, answer: Json) -> list[str]:
+    if answer.get("action") not in _ACTIONS:
+        return [f"action: expected one of {_ACTIONS}"]
+    if answer["action"] != "accept" or "requestedSchema" not in params:
+        return []
+    form = Schema(params["requestedSchema"])
+    return ["content: " + error for error in form.errors(answer.get("content"))]
+
+
+def encode_roots(roots: Any) -> list[Json] | None:
     """Roots as on the wire, from paths, URIs, or {"uri", "name"}; None if there are none
     to declare. Raises ValueError or TypeError."""
     if roots is None:
@@ -4787,7 +4874,7 @@ def encode_roots(roots):
     return [encode_root(root) for root in roots]
 
 
-def encode_root(root):
+def encode_root(root: Any) -> Json:
     """A root as on the wire. Raises ValueError for a URI that is none of a file."""
     if isinstance(root, dict):
         return {**root, "uri": check_file_uri("roots: uri", root.get("uri"))}
@@ -4801,14 +4888,28 @@ def encode_root(root):
     return {"uri": path.as_uri(), "name": path.name or str(path)}
 
 
-def principal(auth):
-    """Whom a token's claims are about: what stays the same when it is renewed."""
-    if not auth or not auth.get("sub"):
+# requestState: what it holds for, and how it is sealed
+#
+# The claims that tell who somebody is, where there is a subject: RFC 9068, section 2.2.
+_IDENTITY = ("iss", "sub", "client_id")
+# The claims that change when a token is renewed, or gets more rights.
+_PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
+
+
+def principal(auth: Json | None) -> Json | None:
+    """The claims of a token that stay the same when it is renewed.
+
+    A token without a subject is a program's. Then all else that it claims counts, so
+    that two users of one program stay apart.
+    """
+    if not auth:
         return auth
-    return [auth.get(name) for name in ("iss", "sub", "client_id")]
+    if auth.get("sub"):
+        return {name: auth[name] for name in _IDENTITY if name in auth}
+    return {name: value for name, value in auth.items() if name not in _PASSING}
 
 
-def fingerprint(value):
+def fingerprint(value: object) -> str:
     """A short text that no other JSON value has."""
     import hashlib
 
@@ -4819,39 +4920,45 @@ def fingerprint(value):
 class Signer:
     """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry.
 
-    A sealed state is `payload.signature`. The binding and the server's name are signed
-    too. The first key signs, all verify.
+    A sealed state is `payload.signature`: base64 of the JSON, and hexadecimal digits.
+    The binding and the server's name are signed too, but are no part of it. The first
+    key signs and all verify, so that keys can be changed while clients hold states.
     """
 
-    def __init__(self, state_key, server_name=""):
+    def __init__(self, state_key: Any, server_name: str = "") -> None:
         keys = [os.urandom(32)] if state_key is None else state_key
-        keys = keys if isinstance(keys, (list, tuple)) else [keys]
+        if not isinstance(keys, (list, tuple)):
+            keys = [keys]
         self._keys = [key.encode() if isinstance(key, str) else key for key in keys]
-        if not keys or not all(
-            isinstance(key, bytes) and len(key) >= 16 for key in self._keys
-        ):
+        strong = [isinstance(key, bytes) and len(key) >= 16 for key in self._keys]
+        if not strong or not all(strong):
             raise ValueError(
                 "state_key: expected bytes or str of at least 16 bytes, "
                 "or a list of those"
             )
         self._server_name = server_name
 
-    def seal(self, record, binding):
-        """The record as text that only `open` with the same binding takes."""
+    def seal(self, record: Json, binding: str) -> str:
+        """The record as text that only `open` with the same binding takes. Raises
+        ValueError if it is too large."""
         # In ASCII: what came from the client may hold a lone surrogate.
         text = json.dumps({"record": record, "expires": time.time() + STATE_SECONDS})
         payload = _base64(text.encode("ascii"))
         if len(payload) > MAX_STATE:
-            raise ValueError(f"requestState: {len(payload)} bytes, over {MAX_STATE}")
+            raise ValueError(
+                f"requestState: {len(payload)} bytes of answers and once(), "
+                f"over {MAX_STATE}"
+            )
         return payload + "." + self._signatures(payload, binding)[0]
 
-    def open(self, sealed, binding):
-        """The record again. Raises InvalidParams for what seal did not make for this
-        binding, or long ago."""
+    def open(self, sealed: Any, binding: str) -> Json:
+        """The record again. Raises InvalidParams for a text that seal() did not make
+        for this binding, or made too long ago."""
         import hmac
 
-        is_text = isinstance(sealed, str) and sealed.isascii()
-        payload, _, signature = (sealed if is_text else "").rpartition(".")
+        if not isinstance(sealed, str) or not sealed.isascii():
+            sealed = ""
+        payload, _, signature = sealed.rpartition(".")
         valid = self._signatures(payload, binding)
         if not any(hmac.compare_digest(each, signature) for each in valid):
             raise InvalidParams(
@@ -4860,31 +4967,49 @@ class Signer:
         state = json.loads(_parse_base64(payload))
         if state["expires"] < time.time():
             raise InvalidParams("requestState: expired; call again without it")
-        return state["record"]
+        record: Json = state["record"]
+        return record
 
-    def _signatures(self, payload, binding):
-        """What each key signs it with."""
+    def _signatures(self, payload: str, binding: str) -> list[str]:
+        """One by each key."""
         import hmac
 
         signed = f"{fingerprint(self._server_name)}.{binding}.{payload}".encode("ascii")
         return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
 
 
-def _is_object_of_objects(value):
-    if not isinstance(value, dict):
-        return False
-    return all(isinstance(each, dict) for each in value.values())
-
-
 class Context:
-    """A handler's view of its request: it gets one in a parameter of this type."""
+    """A handler's view of its request: it gets one in a parameter of this type.
 
-    # What the client has answered was looked at: see load_answers.
-    _has_loaded = False
-    # The modern era's record. Key -> [fingerprint of the question, its answer].
-    _recorded = {}
+    Any thread may use it while the request is in flight. An `async def` handler may use
+    it as well, but what blocks holds up its event loop: there, write
+    `await asyncio.to_thread(ctx.elicit, message, schema)`.
 
-    def __init__(self, connection, request, signer):
+        request_id: the request's id; None of a notification
+        meta: its `_meta`, as it came
+        protocol_version: the revision that it is served in
+        client_info: what the client calls itself; not verified
+        client_capabilities: what the client declared that it can do
+        session_id: of a legacy HTTP session, else None
+        auth: the claims that `verify` returned for its token, else None
+        headers: of the HTTP request that brought it, their names in lower case
+        cancelled: whether it was cancelled, or its client is gone
+
+    The methods that ask the client (elicit, elicit_url, sample, roots, ask) block, in a
+    legacy session. They raise MissingCapability if the client did not declare that it
+    answers such questions, ValueError for a question that its revision does not know,
+    InvalidParams if the answer is wrong, McpError if it is an error, Cancelled if the
+    request is cancelled or over, and Timeout after ten minutes without an answer.
+
+    BEWARE: in the modern era a handler runs again from its top for every answer, so
+    what stands before a question happens again. Ask first and act afterwards, or wrap
+    the act in `once`. Questions without a `key` are told apart by their order, so that
+    must be the same in each run.
+    """
+
+    def __init__(
+        self, connection: Connection, request: Request, signer: Signer
+    ) -> None:
         self.request_id = None if request.is_notification else request.id
         self.meta = request.meta
         self.protocol_version = request.version
@@ -4895,15 +5020,27 @@ class Context:
         self._connection = connection
         self._request = request
         self._signer = signer
-        # Key -> value.
-        self._once = {}
+        # The answers that came with the request were taken: see load_answers.
+        self._has_loaded = False
+        # The modern era's record. Key -> [fingerprint of the question, its answer].
+        self._recorded: Json = {}
+        # Key -> value of once().
+        self._once: Json = {}
         # Numbers the questions without a key.
         self._next_number = itertools.count(1).__next__
 
     # Telling
 
-    def progress(self, done, total=None, message=None):
-        """Tell the client how far this is, if it asked: basic/patterns/progress.md."""
+    def progress(
+        self, done: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the client how far this is, if it asked: basic/patterns/progress.md.
+
+        done: how far; it "MUST increase with each notification", and one that does not
+            is not sent
+        total: what `done` will be at the end, where that is known
+        message: what is being done; clients know it since 2025-03-26
+        """
         request = self._request
         if request.progress_token is None:
             return
@@ -4915,8 +5052,14 @@ class Context:
             "notifications/progress", params, request, progress=done
         )
 
-    def log(self, level, data, logger=None):
-        """Log to the client, if it wants this level: server/utilities/logging.md."""
+    def log(self, level: str, data: object, logger: str | None = None) -> None:
+        """Log to the client, if it wants this level: server/utilities/logging.md.
+
+        level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
+            "emergency"; else ValueError
+        data: any value with a JSON form; else TypeError
+        logger: the name of what logs
+        """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
         wanted = self._connection.protocol.log_level
@@ -4926,63 +5069,68 @@ class Context:
         # this field": the log_level of a modern request is "" then.
         if not wanted or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
-        params = add_given({"level": level}, logger=logger)
+        params: Json = add_given({"level": level}, logger=logger)
         params["data"] = to_plain(data)
         self._connection.notify("notifications/message", params, self._request)
 
-    def debug(self, data, logger=None):
-        """Log at the level "debug"."""
+    def debug(self, data: object, logger: str | None = None) -> None:
+        """Log at the level "debug": log("debug", data, logger)."""
         self.log("debug", data, logger)
 
-    def info(self, data, logger=None):
-        """Log at the level "info"."""
+    def info(self, data: object, logger: str | None = None) -> None:
+        """Log at the level "info": log("info", data, logger)."""
         self.log("info", data, logger)
 
-    def warning(self, data, logger=None):
-        """Log at the level "warning"."""
+    def warning(self, data: object, logger: str | None = None) -> None:
+        """Log at the level "warning": log("warning", data, logger)."""
         self.log("warning", data, logger)
 
-    def error(self, data, logger=None):
-        """Log at the level "error"."""
+    def error(self, data: object, logger: str | None = None) -> None:
+        """Log at the level "error": log("error", data, logger)."""
         self.log("error", data, logger)
 
     @property
-    def headers(self):
+    def headers(self) -> dict[str, str]:
         """Those of the HTTP request, their names in lower case; {} elsewhere."""
         return dict(self._request.headers)
 
     # Cancellation: basic/patterns/cancellation.md
 
     @property
-    def cancelled(self):
+    def cancelled(self) -> bool:
         """Whether it was cancelled, or its client is gone. The answer is dropped."""
         return self._request.cancelled
 
-    def check_cancelled(self):
+    def check_cancelled(self) -> None:
         """Raise Cancelled if the request was cancelled."""
         if self._request.cancelled:
             raise Cancelled("the request was cancelled")
 
-    def sleep(self, seconds):
+    def sleep(self, seconds: float) -> None:
         """Block for so many seconds. Raise Cancelled once the request is cancelled."""
         done = threading.Event()
         with self.when_cancelled(done.set):
             done.wait(max(0.0, seconds))
         self.check_cancelled()
 
-    def on_cancel(self, fn):
-        """Have fn() called, on another thread, when the request is cancelled."""
+    def on_cancel(self, fn: Job) -> None:
+        """Have fn() called, on another thread, when the request is cancelled.
+
+        If it was already, fn() is called at once, on another thread, too.
+        """
         self._add_callback(partial(start_thread, "mcp-on-cancel", fn))
 
-    def _add_callback(self, job):
+    def _add_callback(self, job: Job) -> None:
         self._request.callbacks.append(job)
-        # Cancelled just now? Whoever takes it off the list calls it, so it runs once.
+        # Was it cancelled just now? The thread that takes a job off the list calls it,
+        # so it runs once.
         if self._request.cancelled:
             self._connection.tell_cancelled(self._request)
 
     @contextmanager
-    def when_cancelled(self, job):
-        """Inside, job() is called on a cancellation, at once: it must not block."""
+    def when_cancelled(self, job: Job) -> Iterator[None]:
+        """Inside, a cancellation calls job() at once, on any thread. job() must not
+        block."""
         self._add_callback(job)
         try:
             yield
@@ -4990,15 +5138,31 @@ class Context:
             with suppress(ValueError):
                 self._request.callbacks.remove(job)
 
-    def close_stream(self, retry_ms=None):
-        """End the stream of the answer, in a legacy HTTP session: the client returns."""
+    def close_stream(self, retry_ms: int | None = None) -> None:
+        """End the stream of the answer, in a legacy HTTP session: the client returns.
+
+        retry_ms: how long it waits before it does; a second, unless told
+
+        Elsewhere, and before 2025-11-25, where a stream lasts until its answer, nothing
+        happens.
+        """
         if self._request.stream is not None:
             self._request.stream.leave(RETRY_MS if retry_ms is None else retry_ms)
 
     # Asking
 
-    def elicit(self, message, schema, key=None):
-        """Ask the user to fill in a form: client/elicitation.md."""
+    def elicit(self, message: str, schema: Any, key: str | None = None) -> Json:
+        """Ask the user to fill in a form: client/elicitation.md.
+
+        message: what the user is told
+        schema: the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError for
+            what elicitation does not allow, such as a list of choices to a client of a
+            revision before 2025-11-25
+        key: what the answer is known by if the handler runs again
+
+        Returns {"action": "accept", "decline" or "cancel", "content"}. The content is
+        None unless accepted; it is a dataclass or TypedDict if that was the schema.
+        """
         form, convert = elicitation_schema(schema)
         params = {"message": message, "requestedSchema": form}
         answer = self._ask_one(key, "elicit", "elicitation/create", params)
@@ -5011,28 +5175,67 @@ class Context:
                 raise InvalidParams(f"the client's answer: content: {error}") from None
         return {**answer, "content": content}
 
-    def elicit_url(self, message, url, key=None):
-        """Ask the user to visit a URL, for what must not pass through the client."""
+    def elicit_url(self, message: str, url: str, key: str | None = None) -> Json:
+        """Ask the user to visit a URL, for what must not pass through the client: keys,
+        payments, logins. See client/elicitation.md.
+
+        message: what the user is told
+        url: where to go: https, or http; ValueError for another
+        key: what the answer is known by if the handler runs again
+
+        Returns {"action", "content": None}. "accept" means that the user agreed to go,
+        not that they have been there.
+        """
         params = {"mode": "url", "message": message, "url": url}
         if not self._request.modern:
             params["elicitationId"] = os.urandom(16).hex()
         answer = self._ask_one(key, "elicit_url", "elicitation/create", params)
         return {"action": answer["action"], "content": None}
 
-    def sample(self, messages, max_tokens=1000, key=None, **params):
-        """Have the client's model answer: client/sampling.md."""
+    def sample(
+        self,
+        messages: object,
+        max_tokens: int = 1000,
+        key: str | None = None,
+        **params: object,
+    ) -> Json:
+        """Have the client's model answer: client/sampling.md.
+
+        messages: text, a Message, or a list of those; ValueError for what the client's
+            revision does not know: audio is since 2025-03-26, tools and lists of
+            content are since 2025-11-25
+        max_tokens: the most that the answer may have
+        key: what the answer is known by if the handler runs again
+        params: the wire's others: system_prompt= becomes systemPrompt, and so on
+
+        Returns {"role", "content", "model", "stopReason"}.
+        """
         question = {"messages": prompt_messages(messages), "maxTokens": max_tokens}
         for name, value in params.items():
             camel_case = re.sub("_(.)", lambda match: match[1].upper(), name)
             question[camel_case] = value
         return self._ask_one(key, "sample", "sampling/createMessage", question)
 
-    def roots(self, key=None):
-        """Ask which directories the client works in: client/roots.md."""
+    def roots(self, key: str | None = None) -> list[Json]:
+        """Ask which directories the client works in: client/roots.md.
+
+        key: what the answer is known by if the handler runs again
+
+        Returns [{"uri", "name"}, ...]; a root may have no name. The URIs are of files,
+        and have no ".." in them; how much is behind them is not checked.
+        """
         return list(self._ask_one(key, "roots", "roots/list", {})["roots"])
 
-    def ask(self, questions):
-        """Ask several questions at once: {key: (method, params)} -> {key: result}."""
+    def ask(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
+        """Ask several questions at once.
+
+        questions: {key: (method, params)}, as the wire has them, of the methods
+            "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
+            for others, and as elicit, elicit_url and sample say
+
+        Returns {key: result}, each checked. In a legacy session all the answers have
+        ten minutes, from now on.
+        """
         if self._connection._is_ended(self._request):
             raise Cancelled("the request is over: nothing can be asked any more")
         if self._request.modern and not self._request.row.asks:
@@ -5040,18 +5243,26 @@ class Context:
             # responses on any other client requests" than those three.
             raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
         self.load_answers()
-        for method, params in questions.values():
+        fitted = {}
+        for key, (method, params) in questions.items():
             self._require_capability(method, params)
-            check_question(method, params)
+            fitted[key] = method, fit_question(method, params, self.protocol_version)
         ask = self._ask_modern if self._request.modern else self._ask_legacy
-        answers = ask(questions)
+        answers = ask(fitted)
         return {
             key: check_answer(key, method, params, answers[key])
             for key, (method, params) in questions.items()
         }
 
-    def once(self, key, fn):
-        """The value of fn(), which is called once even when the handler runs again."""
+    def once(self, key: str, fn: Job) -> Any:
+        """The value of fn(), which is called once even when the handler runs again.
+
+        key: what the value is known by: another for each use
+        fn: returns a value with a JSON form; as JSON has it, once() returns it
+
+        In the modern era the value travels through the client, signed, but readable:
+        let it be no secret.
+        """
         self.load_answers()
         if key not in self._once:
             self._once[key] = json.loads(encode_json(to_plain(fn())))
@@ -5059,18 +5270,22 @@ class Context:
 
     # How questions are asked
 
-    def _ask_one(self, key, kind, method, params):
+    def _ask_one(self, key: str | None, kind: str, method: str, params: Json) -> Json:
         if key is None:
             key = f"{kind}-{self._next_number()}"
         return self.ask({key: (method, params)})[key]
 
-    def _require_capability(self, method, params):
-        """Raise MissingCapability unless the client declared what a question needs."""
+    def _require_capability(self, method: str, params: Json) -> None:
+        """Raise MissingCapability unless the client declared what a question needs.
+
+        "If processing a request requires a capability the client did not include [...],
+        the server MUST return" -32021, says the modern era; a session gets the same.
+        """
         declared = self.client_capabilities
         needed, since = needed_capability(method, params, declared)
         if self.protocol_version >= since and has_capability(declared, needed):
             return
-        required = {}
+        required: Json = {}
         for name in reversed(needed):
             required = {name: required}
         raise MissingCapability(
@@ -5079,15 +5294,17 @@ class Context:
             {"requiredCapabilities": required},
         )
 
-    def _ask_legacy(self, questions):
+    def _ask_legacy(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Send the questions, and block until all are answered, or one fails."""
         until = time.monotonic() + STATE_SECONDS
         connection = self._connection
         if not connection.protocol.initialized:
+            # lifecycle: "The server SHOULD NOT send requests other than pings and
+            # logging before receiving the `initialized` notification".
             raise InvalidRequest("a question: not before notifications/initialized")
         waiters = {key: Waiter(method) for key, (method, _) in questions.items()}
 
-        def end_waits():
+        def end_waits() -> None:
             for waiter in waiters.values():
                 waiter.inbox.put(("cancelled", None))
 
@@ -5100,37 +5317,36 @@ class Context:
                     for key, waiter in waiters.items()
                 }
             finally:
-                # Of the others, when one fails; who has its answer is not abandoned.
+                # When one fails, the others are given up. For a question that has its
+                # answer this does nothing.
                 for waiter in waiters.values():
                     connection.abandon(waiter, "no longer needed")
 
-    def _ask_modern(self, questions):
+    def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """The answers on record. Raises _InputRequired for questions that have none."""
-        asked = {
-            key: {"method": method, "params": params}
-            for key, (method, params) in questions.items()
-        }
-        prints = {key: fingerprint(question) for key, question in asked.items()}
-        # None: it came before we asked, see load_answers, and fits any question.
-        missing = {
-            key: question
-            for key, question in asked.items()
-            if self._recorded.get(key, [""])[0] not in (None, prints[key])
-        }
+        missing = {}
+        asked = {}
+        for key, (method, params) in questions.items():
+            question = {"method": method, "params": params}
+            print_of_question = fingerprint(question)
+            answered = self._recorded.get(key, [""])[0]
+            # None: the answer came before we asked, and fits any question.
+            if answered is not None and answered != print_of_question:
+                missing[key] = question
+                asked[key] = print_of_question
         if not missing:
             return {key: self._recorded[key][1] for key in questions}
-        record = {
-            "answers": self._recorded,
-            "once": self._once,
-            "asked": {key: prints[key] for key in missing},
-        }
+        record = {"answers": self._recorded, "once": self._once, "asked": asked}
         state = self._signer.seal(record, self._binding())
         raise _InputRequired({"inputRequests": missing, "requestState": state})
 
-    def load_answers(self):
+    def load_answers(self) -> None:
         """Take what a request that comes again brings: our record, and new answers.
 
-        Raises InvalidParams for what is none. Done once, when the handler begins.
+        Raises InvalidParams for answers that are no objects, and for a requestState
+        that is not ours, belongs to another request, or is old. An answer to nothing
+        that was asked is ignored. Done once, when the handler begins, or when the
+        middleware around it asks.
         """
         params = self._request.params
         if self._has_loaded or not (self._request.modern and self._request.row.asks):
@@ -5141,9 +5357,9 @@ class Context:
             raise InvalidParams(
                 f"inputResponses: expected an object of objects, got {show(fresh)}"
             )
-        # Answered before we asked: a client that knows this tool may send answers in
-        # its first request. They fit whatever is asked under their key.
-        record = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
+        # A client that knows this tool may send answers in its first request, before we
+        # have asked. They fit whatever is asked under their key.
+        record: Json = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
         if "requestState" in params:
             record = self._signer.open(params["requestState"], self._binding())
         self._recorded = record["answers"]
@@ -5152,77 +5368,89 @@ class Context:
             if key in fresh:
                 self._recorded[key] = [asked, fresh[key]]
 
-    def _binding(self):
+    def _binding(self) -> str:
         """What a requestState is good for: this method, with these, by this caller."""
         request = self._request
         salient = [request.params.get(name) for name in ("name", "uri", "arguments")]
         return fingerprint([request.method, salient, principal(self.auth)])
 
 
-def run_job(ctx, job, run_on):
-    """What the call of a user's function gives, called where `run_on` says."""
-    if run_on is not None:
-        return call_hosted(ctx, job, run_on)
-    return call_function(ctx, job)
+# Where functions run
+class Hosted:
+    r"""A call for another thread to make, and the wait for its outcome.
 
+        waiting --run()--> running --> over
+               \--run(error), drop(error)--> over, and never called
 
-def call_function(ctx, call):
-    """What the call of a user's function returns; of an `async def` one, what that
-    gives."""
-    value = call()
-    if hasattr(type(value), "__await__"):
-        return _await_value(ctx, value)
-    return value
-
-
-def _await_value(ctx, awaitable):
-    """What an awaitable gives, by an event loop of its own, on this thread.
-
-    With the request its task is cancelled: it sees CancelledError, and may tidy up.
+    The outcome travels in a queue of our own: a host's loop may swallow what a job
+    returns or raises.
     """
-    import asyncio
 
-    async def run():
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
+    def __init__(self, call: Job) -> None:
+        # Empty when the call has begun, or will not be made: the thread that pops it
+        # decides.
+        self._calls = [call]
+        # (value, None), or (None, exception).
+        self._outcome: SimpleQueue[Any] = SimpleQueue()
 
-        def cancel():
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(task.cancel)
+    def run(self, refused: BaseException | None = None) -> None:
+        """Make the call, unless that was done; or take the reason why it is not made."""
+        try:
+            call = self._calls.pop()
+        except IndexError:
+            return
+        try:
+            if refused is not None:
+                raise refused
+            self._outcome.put((call(), None))
+        except BaseException as error:
+            self._outcome.put((None, error))
+            # Ctrl-C is also for the host's loop, which has called this.
+            if isinstance(error, KeyboardInterrupt):
+                raise
 
-        ctx.on_cancel(cancel)
-        return await awaitable
+    def drop(self, error: BaseException) -> None:
+        """End the wait with this error; the call is not made if it has not begun."""
+        self._calls.clear()
+        self._outcome.put((None, error))
 
-    try:
-        return asyncio.run(run())
-    except asyncio.CancelledError:
-        ctx.check_cancelled()
-        raise
-
-
-def run_in_time(ctx, job, seconds, late):
-    """What call_function() gives. When its time is over, `late` is the request's
-    answer."""
-    timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, late)
-    try:
-        return call_function(ctx, job)
-    finally:
-        timer.cancel()
+    def value(self, seconds: float | None = None) -> Any:
+        """Block for what the call returns, and raise what it raises. Raises Timeout
+        unless it has begun after so many seconds."""
+        try:
+            value, error = get_within(self._outcome, seconds)
+        except Empty:
+            self.run(Timeout(f"the main thread did not come to it in {seconds:g} s"))
+            value, error = get_within(self._outcome, None)
+        if error is not None:
+            raise error
+        return value
 
 
 class MainThread:
-    """A host's main thread, for programs whose functions must run there."""
+    """A host's main thread, for programs whose functions must run there.
 
-    def __init__(self):
-        self._jobs = SimpleQueue()
-        # Held by run_pending(); nobody waits for it.
+        main = MainThread()
+        server = Server("host", run_on=main)
+
+    The host's timer or loop calls main.run_pending(), which runs what waits.
+    """
+
+    def __init__(self) -> None:
+        """A main thread that runs nothing until run_pending() is called."""
+        self._jobs: SimpleQueue[Any] = SimpleQueue()
+        # Held by run_pending(), so that it cannot be entered twice. No thread waits for
+        # it.
         self._running = threading.Lock()
         self._closed = False
-        # The one that ran jobs last.
-        self._thread = None
+        # The thread that ran jobs last.
+        self._thread: threading.Thread | None = None
 
-    def __call__(self, job):
-        """Have the main thread call job(): at once if this is it, else when it can."""
+    def __call__(self, job: Callable[..., Any]) -> None:
+        """Have the main thread call job(): at once if this is it, else when it can.
+
+        job: called once: alone, or as job(error) if there is no main thread any more
+        """
         if self._thread is threading.current_thread() and not self._closed:
             job()
         else:
@@ -5231,20 +5459,35 @@ class MainThread:
         if self._closed:
             self.close()
 
-    def call(self, fn, timeout=None):
-        """Have the main thread call fn(), and block for what it returns."""
+    def call(self, fn: Job, timeout: float | None = None) -> Any:
+        """Have the main thread call fn(), and block for what it returns.
+
+        fn: a part of a longer work; its server has no run_on then, so that the rest of
+            it holds up nothing
+        timeout: seconds until the main thread must have come to it; None: no such limit
+
+        Raises what fn raises, Timeout, and ConnectionClosed where there is no main
+        thread any more.
+        """
         hosted = Hosted(fn)
         self(hosted.run)
         return hosted.value(timeout)
 
-    def run_pending(self, max_seconds=0.01, wait=0.0):
-        """Run what waits, on this thread, and return how many that were."""
+    def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
+        """Run what waits, on this thread, and return how many jobs that were.
+
+        max_seconds: begin no other job when these are over
+        wait: seconds to block for the first one
+
+        A job that calls this again gets 0.
+        """
         if self._closed or not self._running.acquire(blocking=False):
             return 0
         self._thread = threading.current_thread()
         count = 0
         try:
             job = get_within(self._jobs, wait)
+            # The time begins with the first job, not with the wait for it.
             until = time.monotonic() + max_seconds
             while True:
                 count += 1
@@ -5258,7 +5501,7 @@ class MainThread:
             self._running.release()
         return count
 
-    def close(self):
+    def close(self) -> None:
         """Fail the jobs that wait, and those that are still to come. Idempotent."""
         self._closed = True
         with suppress(Empty):
@@ -5267,49 +5510,12 @@ class MainThread:
                 job(ConnectionClosed("the host program's main loop is closed"))
 
 
-class Hosted:
-    """A call that another thread is to make, and what becomes of it: a host's loop may
-    swallow what a job returns or raises."""
-
-    def __init__(self, call):
-        # Empty when it has begun, or nobody is to make it any more: who pops it decides.
-        self._calls = [call]
-        self.outcome = SimpleQueue()
-
-    def run(self, refused=None):
-        """Make the call, unless that was done; or take the reason why nobody will."""
-        with suppress(IndexError):
-            call = self._calls.pop()
-            try:
-                if refused is not None:
-                    raise refused
-                self.outcome.put((call(), None))
-            except BaseException as error:
-                self.outcome.put((None, error))
-                # It is also for who has called this: Ctrl-C in a host's loop.
-                if isinstance(error, KeyboardInterrupt):
-                    raise
-
-    def drop(self, error):
-        """Have nobody make the call, or wait for it, any more."""
-        self._calls.clear()
-        self.outcome.put((None, error))
-
-    def value(self, seconds=None):
-        """Block for what the call returns, and raise what it raises."""
-        try:
-            value, error = get_within(self.outcome, seconds)
-        except Empty:
-            self.run(Timeout(f"the main thread did not come to it in {seconds:g} s"))
-            value, error = get_within(self.outcome, None)
-        if error is not None:
-            raise error
-        return value
-
-
-def call_hosted(ctx, call, run_on):
-    """What a call gives where `run_on` has it made; a cancellation ends the wait."""
-    hosted = Hosted(partial(call_function, ctx, call))
+def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
+    """What the call of a user's function gives, called where `run_on` says, else on
+    this thread. With run_on, a cancellation ends the wait."""
+    if run_on is None:
+        return call_function(ctx, job)
+    hosted = Hosted(partial(call_function, ctx, job))
     cancelled = Cancelled("the request was cancelled")
     with ctx.when_cancelled(partial(hosted.drop, cancelled)):
         future = run_on(hosted.run)
@@ -5320,37 +5526,86 @@ def call_hosted(ctx, call, run_on):
         return hosted.value()
 
 
+def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
+    """What call_function() gives. When its time is over, `late` is the request's
+    answer."""
+    timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, late)
+    try:
+        return call_function(ctx, job)
+    finally:
+        timer.cancel()
+
+
+def call_function(ctx: Context, call: Job) -> Any:
+    """What the call of a user's function returns; for an `async def` one, what awaiting
+    that gives."""
+    value = call()
+    if hasattr(type(value), "__await__"):
+        return _await_value(ctx, value)
+    return value
+
+
+def _await_value(ctx: Context, awaitable: Any) -> Any:
+    """What an awaitable gives, by an event loop of its own, on this thread.
+
+    With the request its task is cancelled: it sees CancelledError, and may tidy up.
+    """
+    import asyncio
+
+    async def run() -> Any:
+        loop = asyncio.get_running_loop()
+        task: Any = asyncio.current_task()
+
+        def cancel() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(task.cancel)
+
+        with ctx.when_cancelled(cancel):
+            return await awaitable
+
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        ctx.check_cancelled()
+        raise
+
+
 ###############################################################################
 # 12. stdio ###################################################################
 ###############################################################################
 
+# Byte streams with a message a line (basic/transports/stdio.md): any pair of them, this
+# process's own, a child's. This room moves bytes and ends things; what the bytes mean
+# is the Connection's business.
+
 STDERR_LINES = 20  # of a child, kept for the text of an error
-MAX_STDERR_LINE = 2_000  # characters of one; a longer one comes in pieces
+MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
 STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
 STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
+FLUSH_SECONDS = 1.0  # for what was printed, before the standard streams are restored
 
 
 class StreamTransport(Transport):
     """A pair of binary streams: this process's own, a socket's files, any two."""
 
-    def __init__(self, reader, writer):
+    def __init__(self, reader: Any, writer: Any) -> None:
         self._reader = reader
         self._writer = writer
         # The read() of a buffered stream would wait for the whole chunk.
         self._read = getattr(reader, "read1", reader.read)
 
-    def read(self):
+    def read(self) -> bytes:
         return self._read(CHUNK) or b""
 
-    def write(self, data):
+    def write(self, data: bytes) -> None:
         left = memoryview(data)
         while left:
-            # What only looks like a stream may return None: it has taken all of it.
+            # A stream that is no file may return None: it has taken all of it.
             count = self._writer.write(left)
             left = left[count or len(left) :]
         self._writer.flush()
 
-    def close(self):
+    def close(self) -> None:
         # A socket's files keep it open, and a thread in its read: say the end to both.
         for stream in (self._writer, self._reader):
             with suppress(AttributeError):
@@ -5363,11 +5618,22 @@ class StreamTransport(Transport):
 class Pump:
     """Reads a server's input and has it served: what Server.serve() runs.
 
-    A lone request is served by the thread that has read it: to hand it over would cost
-    more than most handlers do. Nobody reads meanwhile. Should that last, whoever called
-    run() has seen the same request twice, a TICK apart, and starts another reader; the
-    first one finds `_reading` taken when it comes back, and ends. After PARKING_LOOKS at
-    somebody who reads, run() sleeps, until a reader says that it is SERVING.
+    The thread that has read a lone request serves it: to hand it over would cost more
+    than most handlers do. Meanwhile no thread reads. With R, a reader, and C, the
+    caller of run():
+
+        1. R holds the lock `_reading`, and is in its read. C looks every TICK. After
+           PARKING_LOOKS at a reader in its read, C is parked: it sleeps.
+        2. A lone request comes. R puts it into `_serving`, and lets go of `_reading`.
+           If C is parked, R signals that it is SERVING: C looks again.
+        3. R calls the handler, and answers. If that was fast, it is at 1 again.
+        4. If it is slow, C has looked twice, and seen the same request served and no
+           reader. It starts another reader, S, which is at 1 now. While R is serving,
+           workers serve what S reads. When R comes back, `_reading` is taken: R ends.
+        5. When the input ends, the reader signals INPUT_ENDED, and ends.
+
+    C serves nothing, so a handler that ignores its cancellation cannot keep run() from
+    returning.
     """
 
     TICK = 0.005
@@ -5375,21 +5641,22 @@ class Pump:
     SERVING = "serving"
     INPUT_ENDED = "the input has ended"
 
-    def __init__(self, connection, signals):
+    def __init__(self, connection: Connection, signals: SimpleQueue[str]) -> None:
         self._connection = connection
         self._read = connection.transport.read
-        # What readers put, and the handler of Ctrl-C and SIGTERM.
+        # From readers, and from the handlers of Ctrl-C and SIGTERM.
         self._signals = signals
-        # Held by who reads. Never waited for.
+        # Held by the thread that reads. No thread waits for it.
         self._reading = threading.Lock()
-        self._serving = []
+        # What readers serve, also those that were replaced.
+        self._serving: list[Request] = []
         self._is_parked = False
 
-    def run(self):
+    def run(self) -> None:
         """Serve until the input ends, or a signal comes; then end what is in flight.
 
-        What is in flight has DRAIN_SECONDS at the end of the input, none after a
-        signal; when it was cancelled, TIDY_SECONDS. A second signal ends all waiting.
+        At the end of the input, work has DRAIN_SECONDS before it is cancelled; after a
+        signal, none. Then it has TIDY_SECONDS. A second signal ends all waiting.
         """
         connection = self._connection
         closed = ConnectionClosed("the client closed the connection")
@@ -5405,36 +5672,38 @@ class Pump:
         finally:
             connection.close(closed)
 
-    def _is_drained(self):
+    def _is_drained(self) -> bool:
         return self._connection.is_drained() or not self._signals.empty()
 
-    def _is_tidy(self):
+    def _is_tidy(self) -> bool:
         workers = self._connection.workers
         is_over = not self._serving and workers.close(0.0)
         return is_over or not self._signals.empty()
 
-    def _look_after_readers(self):
-        """Look whether a reader is needed, and start it. Returns what has ended that."""
+    def _look_after_readers(self) -> str:
+        """Start a reader whenever one is needed. Returns the signal that ends that."""
         quiet_looks = 0
-        seen = []
+        served_before: list[Request] = []
         signal = self.SERVING
         while signal == self.SERVING:
+            # The first time, there is no reader yet.
             serving = list(self._serving)
-            quiet_looks += 1
-            if not self._reading.locked():
-                quiet_looks = 0
-                if serving == seen:
+            if serving == served_before and not self._reading.locked():
+                # RuntimeError: no thread is to be had. The next look tries again.
+                with suppress(RuntimeError):
                     start_thread("mcp-reader", self._read_and_serve)
-            seen = serving
+            served_before = serving
+
+            quiet_looks = quiet_looks + 1 if self._reading.locked() else 0
             self._is_parked = quiet_looks > self.PARKING_LOOKS
-            # And once more, now that it is said: who let go before will not signal.
+            # And once more: a reader that let go before it could know will not signal.
             may_park = self._is_parked and self._reading.locked()
+            pause = WAIT_SLICE if may_park else self.TICK
             with suppress(Empty):
-                pause = WAIT_SLICE if may_park else self.TICK
                 signal = get_within(self._signals, pause)
         return signal
 
-    def _read_and_serve(self):
+    def _read_and_serve(self) -> None:
         """Read until the input ends, or another thread has come to read."""
         connection = self._connection
         in_flight = connection.protocol.in_flight
@@ -5445,7 +5714,7 @@ class Pump:
             except (OSError, ValueError):
                 data = b""
             ready = connection.feed(data)
-            # Lone is what comes while nothing else is open.
+            # A request is lone if nothing else is open.
             if len(ready) == 1 and len(in_flight) == 1 and not self._serving:
                 self._serve(ready[0])
             else:
@@ -5455,7 +5724,7 @@ class Pump:
         if not data:
             self._signals.put(self.INPUT_ENDED)
 
-    def _serve(self, request):
+    def _serve(self, request: Request) -> None:
         self._serving.append(request)
         self._reading.release()
         if self._is_parked:
@@ -5466,47 +5735,74 @@ class Pump:
         self._serving.remove(request)
 
 
+# This process's own streams
 @contextmanager
-def private_wire():
+def private_wire() -> Iterator[tuple[Any, Any]]:
     """Inside, the wire is two private files (in, out), and nothing else can reach it.
 
     Descriptor 0 is the null device meanwhile and 1 is stderr, for print(), C libraries
     and children alike. Restored after.
     """
+    if sys.__stdin__ is None or sys.__stdout__ is None:
+        # The numbers 0 and 1 were free then, and may be any file by now.
+        raise OSError("stdin or stdout is closed: there is no wire to serve")
+    # Other programs do not inherit what os.dup() makes.
     reader = open(os.dup(0), "rb", 0)
     writer = open(os.dup(1), "wb", 0)
-    stdout = sys.stdout
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(_let_go, reader, writer))
+    stdout: Any = sys.stdout
     with open(os.devnull, "r+b", 0) as null:
         os.dup2(null.fileno(), 0)
         os.dup2(null.fileno() if sys.__stderr__ is None else 2, 1)
     try:
-        # What waits in the buffer of stdout must not reach the wire later; and who
+        # What waits in the buffer of stdout must not reach the wire later; and whoever
         # prints to debug wants to see it at once.
         with suppress(AttributeError, OSError, ValueError):
             stdout.flush()
             stdout.reconfigure(line_buffering=True)
         yield reader, writer
     finally:
-        # A flush blocks where nobody reads stderr; then Python, which does the same at
-        # its end, must not wait there, either.
+        # What was printed meanwhile must be out before 1 is the wire again. A flush
+        # blocks where stderr is not read.
         flushing = start_thread("mcp-stdout", _flush_all, stdout, sys.stderr)
-        flushing.join(1.0)
-        if flushing.is_alive():
-            sys.stdout = sys.stderr = None
+        flushing.join(FLUSH_SECONDS)
         os.dup2(reader.fileno(), 0)
-        os.dup2(writer.fileno(), 1)
+        if flushing.is_alive():
+            # Then 1 stays what it is; and Python, which flushes both at its end, must
+            # not wait there, either.
+            sys.stdout = sys.stderr = None
+        else:
+            os.dup2(writer.fileno(), 1)
         if os.name != "nt":
             # There, a close would wait for the thread that is still in its read.
             reader.close()
             writer.close()
 
 
-def _flush_all(*streams):
+def _let_go(*files: Any) -> None:
+    """In the child of a fork, put the null device in the place of the wire.
+
+    A child that lives on would keep the wire open, and the client waiting for its end.
+    """
+    with open(os.devnull, "r+b", 0) as null:
+        for file in files:
+            if not file.closed:
+                os.dup2(null.fileno(), file.fileno(), inheritable=False)
+
+
+def _flush_all(*streams: Any) -> None:
     for each in streams:
         with suppress(AttributeError, OSError, ValueError):
             each.flush()
 
 
+# A child process
+#
+# The variables that a child gets, and the beginnings of others: where it finds
+# programs, files, modules and certificates, and how it talks to people. The official
+# SDKs pass these; Python, Node and proxies need some besides. No key, token or password
+# is among them: which server needs which of those, env= says.
 _INHERITED_NAMES = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER
@@ -5522,7 +5818,7 @@ _INHERITED_NAMES = frozenset(
 _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
-def inherited_environment():
+def inherited_environment() -> dict[str, str]:
     """The variables of this process that a child gets."""
     return {
         name: value
@@ -5532,7 +5828,10 @@ def inherited_environment():
     }
 
 
-def label_of(command):
+_SCRIPT = r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$"
+
+
+def label_of(command: list[str]) -> str:
     """What the lines of a child are marked with: its script, module, or program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     scripts = [word for word in words[1:] if re.search(_SCRIPT, word)]
@@ -5541,14 +5840,11 @@ def label_of(command):
     return (scripts or words)[0]
 
 
-_SCRIPT = r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$"
-
-
-def startable(command, path):
+def startable(command: list[str], path: str | None) -> list[str] | str:
     """A command as the system starts it, with this PATH.
 
-    On Windows "npx" is npx.cmd, which cmd.exe runs, to which many characters are more
-    than text unless they are quoted as it wants.
+    On Windows "npx" is npx.cmd, which cmd.exe runs. To that one, many characters are
+    more than text unless they are quoted as it wants.
     """
     if os.name != "nt":
         return command
@@ -5572,21 +5868,32 @@ class Child(StreamTransport):
     So what it starts can be ended with it, and Ctrl-C in a terminal comes to us alone.
     """
 
-    def __init__(self, command, env, cwd, stderr, label):
-        """Start it, with `env` for its whole environment. Raises ConnectionClosed."""
+    # As POSIX numbers them: the module signal is slow to import, and cannot be in a
+    # __del__ as Python ends.
+    SIGTERM = 15
+    SIGKILL = 9
+
+    def __init__(
+        self, command: list[str], env: dict[str, str], cwd: str | None, stderr: Any
+    ) -> None:
+        """Start it, with `env` for its whole environment. Raises ConnectionClosed.
+
+        stderr: what gets its lines, as Client has it
+        """
         import subprocess
 
         self.command = command
         self._stderr = stderr
-        self._label = label or label_of(command)
-        # What it said last on its stderr, and what it has begun to say.
-        self._lines = deque(maxlen=STDERR_LINES)
+        self._label = label_of(command)
+        # What it said last on its stderr, and what it has begun to say. Only the thread
+        # that reads stderr changes them.
+        self._lines: deque[str] = deque(maxlen=STDERR_LINES)
         self._begun = b""
         # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
         # session, which is a group, too.
         flags = 0x08000200 if os.name == "nt" else 0
         try:
-            self._process = subprocess.Popen(
+            self._process: Any = subprocess.Popen(
                 startable(command, env.get("PATH")),
                 bufsize=0,
                 stdin=subprocess.PIPE,
@@ -5604,19 +5911,21 @@ class Child(StreamTransport):
         super().__init__(self._process.stdout, self._process.stdin)
         self._stderr_thread = start_thread("mcp-stderr", self._read_stderr)
         # Known from start() on.
-        self._protocol = None
+        self._protocol: Protocol | None = None
 
-    def start(self, connection):
+    def start(self, connection: Connection) -> None:
         self._protocol = connection.protocol
 
-    def read(self):
+    def read(self) -> bytes:
         data = super().read()
         if not data:
             # Not in close(): there, another thread may still be inside of its read.
             self._reader.close()
         return data
 
-    def _read_stderr(self):
+    # What it says on its stderr
+
+    def _read_stderr(self) -> None:
         """Read it all, so that the child never waits for that."""
         stderr = self._process.stderr
         for data in iter(partial(stderr.read, CHUNK), b""):
@@ -5628,74 +5937,73 @@ class Child(StreamTransport):
             self._hear(self._begun)
         stderr.close()
 
-    def _hear(self, line):
+    def _hear(self, line: bytes) -> None:
         # Of a line that overwrites itself, as a progress bar does, the last state.
         text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
         self._lines.append(text)
         try:
             if callable(self._stderr):
                 self._stderr(text)
-            elif self._stderr and (
-                self._stderr is not True or is_ready(2, writing=True)
-            ):
-                # A stderr that is full must hold up neither the child nor our end.
-                stream = sys.stderr if self._stderr is True else self._stderr
-                line = f"[{self._label}] {printable(text[:MAX_STDERR_LINE])}"
-                print(line.rstrip(), file=stream, flush=True)
+            elif self._stderr and sys.stderr and is_ready(2, writing=True):
+                # A stderr that is full holds up neither the child nor our end.
+                told = f"[{self._label}] {printable(text[:MAX_STDERR_LINE])}"
+                print(told.rstrip(), file=sys.stderr, flush=True)
         except Exception as error:
             log_line(DEBUG, f"stderr: {error_text(error)}")
 
-    def _last_words(self):
+    def _last_words(self) -> str:
         lines = [*self._lines, self._begun.decode("utf-8", "replace")]
         return "\n".join(filter(None, lines)).rstrip()
 
-    def details(self):
+    # Ending
+
+    def details(self) -> str:
         return child_details(self.command, self._process.poll(), self._last_words())
 
-    def describe_end(self, why):
+    def describe_end(self, why: str) -> ConnectionClosed:
         """How this child ended. Waits a moment for its exit code and its last words."""
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
         return ConnectionClosed(why, exit_code, self.command, self._last_words())
 
-    def _has_ended(self, seconds):
+    def _has_ended(self, seconds: float) -> bool:
         return wait_until(lambda: self._process.poll() is not None, seconds)
 
-    def close(self):
+    def close(self) -> None:
         """End the child, and what it has started: basic/transports/stdio.md#shutdown.
 
-        Blocks for twice EXIT_SECONDS, and a moment. One that has not begun to serve has
-        nothing to bring to its end.
+        Its input is closed, then it gets SIGTERM, then SIGKILL; on Windows it is killed
+        at once when its input did not end it. Blocks for twice EXIT_SECONDS, and a
+        moment. A child that has not begun to serve has nothing to bring to its end, and
+        gets STARTING_SECONDS instead.
         """
         has_begun = self._protocol is not None and self._protocol.initialized
         patience = EXIT_SECONDS if has_begun else STARTING_SECONDS
         try:
-            # Not through a buffer, nor while a thread writes: then it is ended at once.
             with suppress(OSError, ValueError):
                 self._writer.close()
             if not self._has_ended(patience):
-                self._signal_group(15)
+                self._signal_group(self.SIGTERM)
                 self._has_ended(patience)
         finally:
             # The child, if it still is there; and what else is, in its group. Ctrl-C
             # ends our patience, but leaves nothing behind.
-            self._signal_group(9)
+            self._signal_group(self.SIGKILL)
             self._has_ended(EXIT_SECONDS)
             self._stderr_thread.join(STDERR_SECONDS)
 
-    def _signal_group(self, number):
-        """SIGTERM is 15, SIGKILL 9: in a __del__ as Python ends, nothing is imported."""
+    def _signal_group(self, number: int) -> None:
         if os.name == "posix":
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
-        else:
-            import subprocess
+            return
+        import subprocess
 
-            kill = ["taskkill", "/F", "/T", "/PID", str(self._process.pid)]
-            with suppress(OSError):
-                subprocess.run(kill, capture_output=True)
-                self._process.kill()
+        kill = ["taskkill", "/F", "/T", "/PID", str(self._process.pid)]
+        with suppress(OSError):
+            subprocess.run(kill, capture_output=True)
+            self._process.kill()
 
 
 ###############################################################################
@@ -10157,7 +10465,7 @@ class Client:
         if isinstance(target, Program):
             env = {**inherited_environment(), **target.env, **self._env}
             cwd = self._cwd or target.cwd
-            return Child(target.command, env, cwd, self._stderr, "")
+            return Child(target.command, env, cwd, self._stderr)
         if isinstance(target, Transport):
             return target
         return StreamTransport(*target)
