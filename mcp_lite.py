@@ -7449,7 +7449,7 @@ class HttpServer:
                 shut(sock, 0)  # no more requests
         me = threading.current_thread()
         threads = [each for each in serving.values() if each is not me]
-        for final, seconds in ((False, grace), (True, DRAIN_SECONDS / 2)):
+        for final, seconds in ((False, grace), (True, TIDY_SECONDS)):
             until = time.monotonic() + seconds
             is_over = False
             while not is_over and not (stop is not None and not stop.empty()):
