@@ -185,15 +185,7 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
     from socket import socket as Socket
     from ssl import SSLContext
-    from typing import (
-        Any,
-        Dict,
-        TextIO,
-        Tuple,
-        TypeVar,
-        Union,
-    )
-    from typing import Protocol as TypingProtocol
+    from typing import Any, Dict, TextIO, TypeVar, Union
     from urllib.parse import SplitResult
 
     Json = Dict[str, Any]  # a JSON object
@@ -204,16 +196,8 @@ if TYPE_CHECKING:
     Write = Callable[[bytes], Any]
     # What tells the claims of a bearer token.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
-    _Event = Tuple[int, bytes, int]  # of a Stream
-
-    # What trace= may be.
-    class _Shows(TypingProtocol):
-        def show(self, entry: TraceEntry) -> object: ...
-
-    _Trace = Union[
-        Callable[[str, bytes], Any], _Shows, str, "os.PathLike[str]", bool, None
-    ]
-    _Secrets = Callable[[], list[str]]  # of an HTTP request
+    # What trace= may be: a function (direction, line), a path, True for stderr.
+    _Trace = Union[Callable[[str, bytes], Any], str, "os.PathLike[str]", bool, None]
     # What a decorator gets, and gives back.
     Function = TypeVar("Function", bound=Callable[..., Any])
 else:
@@ -263,8 +247,9 @@ __all__ = [
 # 1. Words ####################################################################
 ###############################################################################
 
-# The words of the protocol that are not methods, and the limits that keep a hostile or
-# broken peer cheap. A new revision begins here.
+# The words of the protocol that are not methods: its revisions, the keys in `_meta`, the
+# levels of log messages. Below them stand the few limits that several rooms share; any
+# other limit stands in the one room that needs it. A new revision begins here.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -301,44 +286,45 @@ LOG_LEVELS = (
 )
 LEVELS_TEXT = "expected one of " + ", ".join(LOG_LEVELS)
 
-# Messages, in bytes and counts.
+# Sizes and counts.
 MAX_MESSAGE = 64 << 20  # bytes of a line: an 8 MiB image in base64 fits several times
 CHUNK = 1 << 16  # bytes in one read: a pipe holds no more
-# Messages that wait for a slow reader: beyond, logs and progress are dropped; of a
-# stream over HTTP, the oldest.
-MAX_QUEUED = 10_000
-LINE_COST = 100  # what Python takes for one, beside its bytes
+MAX_QUEUED = 10_000  # notifications that wait for a slow reader
 MAX_BATCH = 1_000  # members of a batch
-MAX_NODES = 10_000  # of a pattern that repeats what repeats
-
-# Work at once, and in a row.
 MAX_WORKERS = 32  # handlers at once
+MAX_CONNECTIONS = 256  # of an HTTP server at once; each has a thread
 
-# Beginnings and endings.
+# Times, in seconds.
 PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initialize`
-DRAIN_SECONDS = 5.0  # for work in flight at the end; again, when it was cancelled
+DRAIN_SECONDS = 5.0  # for work in flight at the end; again, once it was cancelled
 # For what was cancelled before the end, to tidy up. SIGTERM comes from a client that
-# kills a moment later, after EXIT_SECONDS as we do: then it is as long.
+# kills a moment later, so this is shorter.
 TIDY_SECONDS = 1.0
 EXIT_SECONDS = 2.0  # for a child process to end by itself; then after each signal
+SESSION_SECONDS = 1800.0  # before an idle session over HTTP ends
 # A longer wait is done in slices, between which Python looks whether a signal has come.
-# On Windows, none interrupts a wait. Elsewhere, too, one may be missed: by the main
-# thread, if the system has interrupted another one, as some do that starts a thread.
+# On Windows no signal interrupts a wait. Elsewhere the main thread may miss one, if the
+# system has interrupted another thread instead.
 WAIT_SLICE = 0.2 if os.name == "nt" else 1.0
-
-# HTTP: the requests.
-MAX_HEAD = 64 << 10  # bytes of a head
-MAX_CONNECTIONS = 256  # at once; each may have a thread
-SESSION_SECONDS = 1800.0  # before an idle one ends
 
 
 ###############################################################################
 # 2. Errors ###################################################################
 ###############################################################################
 
+# The exceptions, and what each is on the wire: a code, a message, data, and the status
+# of an HTTP response. McpError and its subclasses say what went wrong in the protocol;
+# the others say what became of a call or a connection. At the end stand the functions
+# that make a text safe to show, whoever wrote it.
+
 
 class McpError(Exception):
-    """A JSON-RPC error."""
+    """A JSON-RPC error. Raised in a handler, it is the error that the peer gets.
+
+    code: an integer; the subclasses have theirs
+    message: text for people
+    data: anything that JSON can say, or None
+    """
 
     code = -32603
     http_status = 200
@@ -354,31 +340,42 @@ class McpError(Exception):
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
+        """The exception for {"code", "message", "data"}, whatever these are.
+
+        The code decides which class it is. Not every server has a code of its own for
+        what does not exist: then the words or the data make it a NotFound.
+        """
         code = error.get("code")
         text = error.get("message")
         data = error.get("data")
         if type(code) is not int:
             return InternalError(f"an error whose code is {show(code)}", error)
-        kind = ERRORS.get(code, McpError)
+        if not isinstance(text, str):
+            text = show(text)
+        kind: type[McpError] = ERRORS.get(code, McpError)
         members = data if isinstance(data, dict) else {}
-        if kind is InvalidRequest and "requiredCapabilities" in members:
-            kind = MissingCapability
+        names_it = "uri" in members or NOT_FOUND in members
         if code in MAYBE_NOT_FOUND and (
-            "uri" in members or re.search(NOT_FOUND_TEXT, str(text)[:500])
+            names_it or re.search(NOT_FOUND_TEXT, text[:500])
         ):
             kind = NotFound
         error_of_kind = McpError.__new__(kind)
-        McpError.__init__(error_of_kind, code, str(text), data)
+        McpError.__init__(error_of_kind, code, text, data)
         return error_of_kind
 
     def to_wire(self) -> Json:
-        wire: Json = {"code": self.code, "message": self.message}
+        """{"code", "message"}, and "data" when there is any."""
+        # A text may quote half a surrogate of the peer's, which UTF-8 cannot say.
+        text = str(self.message).encode("utf-8", "backslashreplace")
+        wire: Json = {"code": self.code, "message": text.decode("utf-8")}
         if self.data is not None:
             wire["data"] = self.data
         return wire
 
 
 class _CodedError(McpError):
+    """The errors with a code of their own, and the HTTP status that goes with it."""
+
     def __init__(self, message: str, data: object = None) -> None:
         super().__init__(type(self).code, message, data)
 
@@ -389,7 +386,7 @@ class _CodedError(McpError):
 
 
 class ParseError(_CodedError, code=-32700, status=400):
-    """What came is not JSON."""
+    """The bytes that came are not JSON."""
 
 
 class InvalidRequest(_CodedError, code=-32600, status=400):
@@ -413,46 +410,61 @@ class NotFound(InvalidParams):
 
 
 class HeaderMismatch(_CodedError, code=-32020, status=400):
-    """A header contradicts the body."""
+    """A header contradicts the body. To a legacy session its code is -32001."""
 
 
 class MissingCapability(_CodedError, code=-32021, status=400):
-    """The client did not declare what is needed."""
+    """The client did not declare what is needed: `data` has "requiredCapabilities"."""
 
 
 class UnsupportedVersion(_CodedError, code=-32022, status=400):
-    """The revision is not spoken here."""
+    """The revision is not spoken here: `data` has "supported" and "requested"."""
 
 
 class RequestCancelled(_CodedError, code=-32800):
-    """The answer to `$/cancelRequest`."""
+    """The answer to `$/cancelRequest`, which some old peers send."""
 
 
-ERRORS = {each.code: each for each in _CodedError.__subclasses__()}
+ERRORS: dict[int, type[McpError]] = {
+    each.code: each for each in _CodedError.__subclasses__()
+}
+# "Resource not found", in the legacy revisions.
 ERRORS[-32002] = NotFound
+# These codes may mean that as well, or another thing: -32001 is a timeout to some. The
+# words decide, or the data: "uri" for a resource, as the specification says, and this
+# member for a tool or a prompt, whose handler has found words of its own.
 MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
+NOT_FOUND = "notFound"
 NOT_FOUND_TEXT = (
     r"(?is)unknown (tool|resource|prompt)\b|\b(tool|resource|prompt)\b.*not found"
 )
+# Only modern servers know these codes: a server that answers with one is not legacy.
+MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
 STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, MissingCapability.code)
 
 
 def fit_code(code: object, version: str) -> int:
     """The code of a handler's error, or in its place one that this revision has."""
+    # "Implementations of this protocol version MUST NOT emit these codes":
+    # basic/index.md#error-codes. They are resource not found, URL elicitation required.
     if code == -32002:
         return code if version < FIRST_MODERN else InvalidParams.code
     if code == -32042 and version == "2025-11-25":
         return code
+    # JSON-RPC and MCP keep the others of this range for themselves.
     is_ours = code in STANDARD_CODES
     if type(code) is not int or (-32768 <= code <= -32020 and not is_ours):
         return InternalError.code
     return code
 
 
-MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
-
-
 class ToolError(Exception):
+    """A failure that the caller of a tool can act on: a result with `isError`.
+
+    message: text for the model
+    content: blocks in place of that text (text, Image, ...), or None
+    """
+
     def __init__(self, message: str, content: list[Any] | None = None) -> None:
         super().__init__(message)
         self.content = content
@@ -462,8 +474,8 @@ class Timeout(TimeoutError):
     """No answer within the time given. The peer was told to stop.
 
     message: what did not happen
-    details: what else is known of a server, its command and the last lines of its
-        stderr, say; in the text, too
+    details: what else is known of a server, such as its command and the last lines of
+        its stderr; in the text, too
     """
 
     def __init__(self, message: str, details: str = "") -> None:
@@ -472,11 +484,17 @@ class Timeout(TimeoutError):
 
 
 class Cancelled(Exception):
-    """The client cancelled."""
+    """The client cancelled this handler's request, or `call.cancel()` this call."""
 
 
 class ConnectionClosed(ConnectionError):
-    """The other end is gone."""
+    """The other end is gone. Of a child process, all this is in the text, too:
+
+    message: what happened
+    exit_code: of the process; negative for a signal, None while it runs
+    command: as it was started, a list; in the text, only up to its first option
+    stderr: its last lines, as they came; in the text, control characters are escaped
+    """
 
     def __init__(
         self,
@@ -485,33 +503,43 @@ class ConnectionClosed(ConnectionError):
         command: list[str] | None = None,
         stderr: str = "",
     ) -> None:
-        super().__init__(message + child_details(command, exit_code, stderr))
+        details = child_details(command, exit_code, stderr)
+        super().__init__(printable(message) + details)
         self.exit_code = exit_code
         self.command = command
         self.stderr = stderr
 
 
 def child_details(command: list[str] | None, exit_code: int | None, stderr: str) -> str:
+    """What an error's text says of a child process besides."""
     details = ""
     if command:
-        details = f" (command: {show_command(command)})"
-    if exit_code is not None:
-        details += f"; exit code {exit_code}"
+        ended = "" if exit_code is None else f"; exit code {exit_code}"
+        details = f" (command: {printable(show_command(command))}{ended})"
     if stderr:
-        details += f"; the end of its stderr:\n{stderr}"
-    return printable(details, keep_lines=True)
+        details += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
+    return details
 
 
 def show_command(command: list[str]) -> str:
-    """The program, and what it runs. What stands behind may be a secret."""
-    shown = itertools.takewhile(
-        lambda word: re.fullmatch(r"-?[\w./\\-]+", word), command
-    )
-    words = list(shown)
-    return " ".join(words if len(words) == len(command) else [*words, "..."])
+    """A command up to its first option or setting: what follows may be a secret."""
+    is_plain = re.compile("[^-=][^=]*").fullmatch
+    words = list(itertools.takewhile(is_plain, command))
+    if len(words) < len(command):
+        words.append("...")
+    return " ".join(words)
 
 
 class HttpFailure(ConnectionError):
+    """A request over HTTP has come to nothing; the next one may not.
+
+    message: what happened, and what may help
+    url: of the server that said so, without its user and query; "" where none did
+    http_status: what it said, or None where no server answered
+    challenge: the parameters of its WWW-Authenticate, their "scheme", and its
+        DPoP-Nonce as "nonce"; or {}
+    """
+
     def __init__(
         self,
         message: str,
@@ -526,20 +554,31 @@ class HttpFailure(ConnectionError):
 
 
 class AuthorizationError(HttpFailure):
-    """not let in"""
+    """A server, or its authorization server, does not let this client in."""
 
 
 class _InputRequired(BaseException):
+    """Leaves a handler, past its own `except Exception`, until the client has answered
+    what `result` asks."""
+
     def __init__(self, result: Json) -> None:
         self.result = result
 
 
+# A terminal takes some of these for commands; a reader takes the others for another
+# line, or another order of writing: C0 and C1 but for the tab, marks of direction, line
+# separators, halves of surrogates.
 UNPRINTABLE = (
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def printable(text: str, *, keep_lines: bool = False) -> str:
+    """A text of anybody's as a terminal or a log may show it: with `\\x1b` for ESC.
+
+    keep_lines: line feeds stay; else they are shown as `\\n`
+    """
+
     def escape(match: re.Match[str]) -> str:
         if keep_lines and match[0] == "\n":
             return "\n"
@@ -548,12 +587,16 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
     return re.sub(UNPRINTABLE, escape, text)
 
 
+_SHOWN = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
 def show(value: object, limit: int = 60) -> str:
     """A value as an error text quotes it: the beginning of its JSON, printable."""
     if isinstance(value, str):
         value = value[: limit + 1]
     text = ""
     try:
+        # Part by part, so that a large value costs no more than its beginning.
         for part in _SHOWN.iterencode(value):
             text += part
             if len(text) > limit:
@@ -563,7 +606,10 @@ def show(value: object, limit: int = 60) -> str:
     return printable(text)
 
 
-_SHOWN = json.JSONEncoder(ensure_ascii=False, default=str)
+def error_text(error: object) -> str:
+    """`TypeName: message`, or the type's name alone."""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def check_number(option: str, value: Any, least: float = 0) -> None:
@@ -574,38 +620,37 @@ def check_number(option: str, value: Any, least: float = 0) -> None:
 
 
 def check_callable(option: str, value: Any) -> None:
+    """Raise TypeError unless an option is a function, or None."""
     if value is not None and not callable(value):
         raise TypeError(f"{option}: expected a function, got {type(value).__name__}")
-
-
-def error_text(error: object) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-# END
-
-
-NOT_FOUND = "notFound"
-
-
-def hide(text: str, secrets: Iterable[str]) -> str:
-    """A text without these secrets, or the credentials in these headers."""
-    for secret in secrets:
-        for word in secret.split():
-            if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
-                text = text.replace(word, "***")
-    return text
 
 
 ###############################################################################
 # 3. Messages #################################################################
 ###############################################################################
 
-MAX_EVENT_ID = 1 << 10  # bytes of an event's id, and of its type
+# Bytes to lines, lines and server-sent events to messages, and back; and the one check
+# of what makes a message: check_envelope. Pure functions and two small parsers, which
+# know nothing of methods, sessions or connections.
+
+MAX_EVENT_ID = 1 << 10  # bytes of an event's id
+# Of `[` and `{` in a message. Each becomes a Python object, and 4 MiB of `[],` would
+# take 90 MiB.
+MAX_BRACKETS = 500_000
 
 
-# MESSAGES
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError("a number is too large")
+    return number
+
+
+_DECODER = json.JSONDecoder(parse_float=_parse_float, parse_constant=_refuse_constant)
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
@@ -621,14 +666,18 @@ TYPE_NAMES = {
 
 
 def parse_message(data: bytes) -> Any:
-    """Decode one message. Raises ParseError, whatever the bytes are."""
+    """Decode one message. Raises ParseError, whatever the bytes are; InvalidRequest for
+    one that would take too much memory."""
+    if data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
+        raise InvalidRequest(f"more than {MAX_BRACKETS} arrays and objects")
     try:
-        return json.loads(data.decode("utf-8"))
+        return _DECODER.decode(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ParseError(f"not JSON in UTF-8: {error}") from None
 
 
 def encode_json(value: object) -> str:
+    """Raises ValueError or TypeError for what JSON cannot say: NaN, an object."""
     try:
         return _ENCODER.encode(value)
     except RecursionError:
@@ -636,45 +685,63 @@ def encode_json(value: object) -> str:
 
 
 def encode_text(value: object) -> str:
+    """A text as it is; of any other value, its JSON."""
     return value if isinstance(value, str) else encode_json(value)
 
 
 def encode_message(message: object) -> bytes:
+    """One line of UTF-8, without its end. Raises as encode_json() does, and ValueError
+    for half a surrogate."""
     return encode_json(message).encode("utf-8")
 
 
-def id_of_answer(line: bytes) -> int | None:
-    """Whose answer a line begins that is no message."""
+def encode_answer(message: Json, about: str = "the answer") -> bytes:
+    """Encode an answer; an error in its place if it has what JSON cannot say."""
+    try:
+        return encode_message(message)
+    except (ValueError, TypeError) as error:
+        why = printable(f"{about}: not valid JSON: {error}")
+    log_line(ERROR, why)
+    failure = error_message(message.get("id"), InternalError(why))
+    return json.dumps(failure).encode("ascii")
+
+
+def unread_answer(line: bytes) -> Json:
+    """What can be told of an answer in a line that is no message: its id, if that stands
+    at the beginning; else nothing, {}."""
     head = re.match(
         rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"', line
     )
-    return int(head[1]) if head else None
-
-
-def unread_answer(line):
-    known = id_of_answer(line)
-    return {} if known is None else {"id": known, "error": {}}
+    return {"id": int(head[1]), "error": {}} if head else {}
 
 
 def is_id(value: object) -> bool:
+    """Whether a request may have this id. True is an int to Python, but none to JSON."""
     return isinstance(value, str) or type(value) is int
 
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
+    """What a table has under an id of the peer's, which may be anything; or None."""
     return table.get(key) if is_id(key) else None
 
 
 def object_or_empty(value: object) -> Json:
+    """The value if it is a JSON object, else {}."""
     return value if isinstance(value, dict) else {}
 
 
-def member_at(value: Any, path: Any) -> Any:
+def member_at(value: Any, path: Iterable[str]) -> Any:
+    """What stands at a path of names in objects; None where there is nothing."""
     for name in path:
         value = object_or_empty(value).get(name)
     return value
 
 
 def check_envelope(message: object) -> str:
+    """Whether it is a "request", a "notification" or a "response".
+
+    Raises InvalidRequest for what is none of them: basic/index.md#messages.
+    """
     if not isinstance(message, dict):
         raise InvalidRequest(f"expected an object, got {show(message)}")
     if message.get("jsonrpc") != "2.0":
@@ -693,39 +760,37 @@ def check_envelope(message: object) -> str:
     asks = part == "method"
     if "id" not in message:
         return "notification" if asks else "response"
+    # An error may have the id null: it is about what had no id that could be read.
     if not is_id(message["id"]) and (asks or message["id"] is not None):
         raise InvalidRequest(f"id: {_ID_TEXT}, got {show(message['id'])}")
     return "request" if asks else "response"
 
 
 def add_given(wire: Json, **members: object) -> Json:
+    """Add to a dict those members that are not None, and return it."""
     wire.update((name, value) for name, value in members.items() if value is not None)
     return wire
 
 
 def call_message(method: str, params: Any, request_id: Any = None) -> Json:
+    """A request; without an id, a notification."""
     return add_given({"jsonrpc": "2.0", "method": method}, id=request_id, params=params)
 
 
 def result_message(request_id: Any, result: Json) -> Json:
+    """The answer to a request."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def error_message(request_id: Any, error: McpError) -> Json:
+    """The answer that a request has failed; without an id, about no known request."""
     return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
 
 
-def encode_answer(message: Json, about: str = "the answer") -> bytes:
-    try:
-        return encode_message(message)
-    except (ValueError, TypeError) as error:
-        why = f"{about}: not valid JSON: {error}"
-    log_line(ERROR, why)
-    failure = error_message(message.get("id"), InternalError(why))
-    return json.dumps(failure).encode("ascii")
-
-
 class LineFramer:
+    """Lines out of bytes that arrive in any pieces. A line over the limit is skipped
+    without being kept."""
+
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
         # The unfinished line; of one over the limit, only that it is.
@@ -733,6 +798,8 @@ class LineFramer:
         self._is_long = False
 
     def feed(self, data: bytes) -> list[bytes | None]:
+        """The lines that these bytes complete, but for blank ones; None in place of one
+        that is too long. b"", the end of the input, completes a line, too."""
         pieces = data.split(b"\n") if data else [b"", b""]
         lines: list[bytes | None] = []
         for place, piece in enumerate(pieces):
@@ -749,7 +816,10 @@ class LineFramer:
 
 
 class EventParser:
-    """Server-sent events out of the lines of a stream."""
+    """Server-sent events, as the HTML standard has them, out of the lines of a stream.
+
+    A client that comes back sends `last_id`, after `retry` seconds, and calls begin().
+    """
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.last_id = ""
@@ -758,29 +828,33 @@ class EventParser:
         self.begin()
 
     def begin(self) -> None:
+        """Forget what is unfinished: a stream begins, or begins again."""
         self._kind = "message"
-        self._data: list[bytes] = []
-        self._size = 0
+        self._id = self.last_id
+        # With a line end behind each line.
+        self._data = bytearray()
 
     def feed(self, line: bytes) -> tuple[str, bytes] | None:
-        """Take a line without its end. The event that it completes, if it does."""
+        """Take a line without its end. Returns the event that it completes, if it does:
+        its type and data. Raises ValueError for an event over the limit."""
         if not line:
-            event = (self._kind, b"\n".join(self._data)) if self._data else None
+            event = (self._kind, bytes(self._data[:-1])) if self._data else None
+            # Only now: a client that comes back must not miss an unfinished event.
+            self.last_id = self._id
             self.begin()
             return event
         name, _, value = line.partition(b":")
         value = value[1:] if value[:1] == b" " else value
         if name == b"data":
-            self._size += len(value)
-            if self._size > self._limit:
+            self._data += value + b"\n"
+            if len(self._data) > self._limit + 1:
                 raise ValueError(f"an event of more than {self._limit} bytes")
-            self._data.append(value)
         elif name == b"event":
             self._kind = value.decode("utf-8", "replace")
-        elif name == b"id" and len(value) <= MAX_EVENT_ID:
-            self.last_id = value.decode("utf-8", "replace")
+        elif name == b"id" and len(value) <= MAX_EVENT_ID and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
         elif name == b"retry" and value.isdigit():
-            # None at all would be a storm.
+            # A client must not come back at once, again and again, nor never.
             self.retry = min(max(int(value[:9]) / 1000, 0.02), SESSION_SECONDS)
         return None
 
@@ -6009,6 +6083,8 @@ class Child(StreamTransport):
 ###############################################################################
 # 13. HTTP messages ###########################################################
 ###############################################################################
+
+MAX_HEAD = 64 << 10  # bytes of a head
 
 
 def header_parameters(schema: object) -> list[tuple[list[str], str]]:
