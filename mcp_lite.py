@@ -3707,7 +3707,10 @@ class Protocol:
             del self.pending[known_id]
             invalid = InternalError(f"not a valid answer: {error}")
             return Answer(pending, None, invalid, str(error))
-        if self.role == "client" or ("id" not in message and "method" in message):
+        # In the modern era "the client MUST NOT send JSON-RPC _responses_".
+        in_session = OLDEST <= self.version <= LAST_LEGACY
+        is_notification = "id" not in message and "method" in message
+        if is_notification or (self.role == "client" and not in_session):
             return Refusal(str(error))
         if not is_id(known_id) or known_id in self.in_flight:
             # An error with this id would answer the request that is in flight.
