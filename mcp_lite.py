@@ -196,8 +196,9 @@ if TYPE_CHECKING:
     Write = Callable[[bytes], Any]
     # What tells the claims of a bearer token.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
-    # What trace= may be: a function (direction, line), a path, True for stderr.
-    _Trace = Union[Callable[[str, bytes], Any], str, "os.PathLike[str]", bool, None]
+    # What trace= may be, and what it stands for: a function (direction, line).
+    Trace = Callable[[str, bytes], Any]
+    _Trace = Union[Trace, str, "os.PathLike[str]", bool, None]
     # What a decorator gets, and gives back.
     Function = TypeVar("Function", bound=Callable[..., Any])
 else:
@@ -4138,6 +4139,9 @@ class _Log:
         log_line(ERROR, text, error)
 
 
+# Characters of a message that trace=True prints.
+MAX_TRACE = 160
+
 # Lines for Python's logging: the levels by their numbers, as it is slow to import.
 DEBUG = 10
 WARNING = 30
@@ -4171,6 +4175,54 @@ def _users_frames(error):
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     return frames or error.__traceback__
+
+
+def tracer(trace: _Trace) -> Trace | None:
+    """What trace= stands for: a function (direction, line), or None for no trace.
+
+    None asks the variable MCP_LITE_TRACE. True prints each line to stderr, shortened;
+    a path appends the raw lines to a file. What a user's function raises is logged, and
+    breaks nothing. Raises OSError for a file that cannot be written.
+    """
+    if trace is None:
+        trace = os.environ.get("MCP_LITE_TRACE")
+        if trace in ("0", "1"):
+            trace = trace == "1"
+    if not trace:
+        return None
+    if trace is True:
+        told: Trace = _print_trace
+    elif callable(trace):
+        told = trace
+    else:
+        told = partial(_append_trace, os.path.abspath(trace))
+        told("", b"")
+    return partial(_call_trace, told)
+
+
+def _call_trace(told: Trace, direction: str, line: bytes) -> None:
+    try:
+        told(direction, line)
+    except Exception as error:
+        log_line(WARNING, f"trace: {error_text(error)}", error)
+
+
+def _print_trace(direction: str, line: bytes) -> None:
+    clock = time.strftime("%H:%M:%S")
+    text = line[: 4 * MAX_TRACE].decode("utf-8", "replace")[:MAX_TRACE]
+    told = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
+    # A stderr that nobody reads must hold up nobody.
+    if sys.stderr is not None and is_ready(2, writing=True):
+        print(told, file=sys.stderr, flush=True)
+
+
+def _append_trace(path: str, direction: str, line: bytes) -> None:
+    """Append a line in one write; "" only makes sure that the file can be written."""
+    # Messages may be anybody's data: only this user may read them.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags, 0o600), "wb", 0) as file:
+        if direction:
+            file.write(b"%s %s\n" % (direction.encode(), line))
 
 
 ###############################################################################
@@ -4306,7 +4358,13 @@ class Connection:
         self.protocol = protocol
         self.endpoint = endpoint
         self.transport = transport
+        # Called with each message, see tracer(); "-->" goes to the server on both sides.
         self.trace = trace
+        self._sends = "-->"
+        self._receives = "<--"
+        if protocol.role == "server":
+            self._sends = "<--"
+            self._receives = "-->"
         self._max_message = max_message
         self._framer = LineFramer(max_message)
         self._outbox = Outbox(self._write)
@@ -4334,7 +4392,7 @@ class Connection:
                     f"a message of more than {self._max_message} bytes"
                 )
             if self.trace is not None:
-                self.trace.received(line)
+                self.trace(self._receives, line)
             message = parse_message(line)
         except McpError as error:
             return self._act(self._judge_nonsense(line or b"", error))
@@ -4559,7 +4617,7 @@ class Connection:
         try:
             if self.trace is not None:
                 for line in lines:
-                    self.trace.sent(line)
+                    self.trace(self._sends, line)
             self.transport.write(b"\n".join([*lines, b""]))
         except (OSError, ValueError) as error:
             self.reason = ConnectionClosed(f"cannot write: {error}")
@@ -9104,6 +9162,7 @@ class ServerEndpoint(Endpoint):
         self.instructions = instructions
         # The options of Server.
         self.max_workers = options["max_workers"]
+        self.trace: Trace | None = options["trace"]
         self._signer: Signer = options["signer"]
         self._run_on: Callback = options["run_on"]
         self._mask_errors: bool = options["mask_errors"]
@@ -9178,6 +9237,7 @@ class ServerEndpoint(Endpoint):
             transport,
             name="mcp-worker",
             max_workers=self.max_workers,
+            trace=self.trace,
         )
 
     def connected(self, connection: Connection) -> None:
@@ -9563,6 +9623,7 @@ class Server:
             max_workers=max_workers,
             mask_errors=mask_errors,
             page_size=page_size,
+            trace=tracer(trace),
         )
         if extensions:
             self._endpoint.declared["extensions"] = check_extensions(extensions)
@@ -10416,6 +10477,7 @@ class Client:
             )
         self.timeout = timeout
         self.total_timeout = total_timeout
+        self._trace = tracer(trace)
         self._target = read_target(target)
         self._headers = headers
         self._auth = auth
@@ -10511,6 +10573,7 @@ class Client:
             self._endpoint,
             transport,
             name="mcp-client",
+            trace=self._trace,
         )
         transport.start(connection)
         self._endpoint.connected(connection)
