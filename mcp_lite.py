@@ -4863,7 +4863,7 @@ def check_question(method: str, params: Json) -> None:
     elif mode == "form":
         check_form(params.get("requestedSchema"))
     else:
-        raise ValueError(f'mode: expected "form" or "url", got {show(mode)}')
+        raise ValueError(f"mode: expected form or url, got {show(mode)}")
 
 
 _FIELD_TYPES = ("string", "number", "integer", "boolean", "array")
@@ -4914,9 +4914,8 @@ def fit_question(method: str, params: Json, version: str) -> Json:
     """The parameters of a question, as this revision has them.
 
     Only the titles of choices are written in another way for an older revision. Raises
-    ValueError or TypeError for what is wrong, or unknown to the revision.
+    ValueError for what the revision does not know.
     """
-    check_question(method, params)
     if version >= _LISTS_SINCE or method == "roots/list":
         return params
     if method == "sampling/createMessage":
@@ -4950,6 +4949,10 @@ def _check_since(what: str, version: str) -> None:
         raise ValueError(f"{what} is since {since}; this client speaks {version}")
 
 
+# "Supported formats": client/elicitation.md. Other text is text.
+_FORM_FORMATS = ("email", "uri", "date", "date-time")
+
+
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict; and the
     function that makes a Python value of the content that comes back."""
@@ -4961,7 +4964,10 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         # Optional[X] is an X that may be left empty.
         others = [each for each in field.get("anyOf", ()) if each.get("type") != "null"]
         if len(others) == 1:
-            fields[name] = add_given(dict(others[0]), default=field.get("default"))
+            field = add_given(dict(others[0]), default=field.get("default"))
+        if field.get("format") not in _FORM_FORMATS:
+            field.pop("format", None)
+        fields[name] = field
     return form, form.convert
 
 
@@ -5380,6 +5386,7 @@ class Context:
         self.load_answers()
         fitted = {}
         for key, (method, params) in questions.items():
+            check_question(method, params)
             self._require_capability(method, params)
             fitted[key] = method, fit_question(method, params, self.protocol_version)
         ask = self._ask_modern if self._request.modern else self._ask_legacy
