@@ -10989,3 +10989,434 @@ class Client:
 ###############################################################################
 # 21. Command line ############################################################
 ###############################################################################
+
+# `python3 -m mcp_lite COMMAND ...` tries servers out, and serves them, from a terminal.
+# A command's result alone goes to stdout. Progress, logs, questions and failures go to
+# stderr. A terminal gets the control characters of a server escaped. Nothing of this
+# room is imported with mcp_lite.
+
+_PROGRAM = "python3 -m mcp_lite"
+_TOKENS = "~/.mcp_lite_tokens.json"  # where `login` keeps tokens; its mode is 0600
+_CLEAR = "\r\x1b[K"  # empties the terminal's line, which may show progress
+_ABOUT = f"""\
+  list TARGET                          show what a server is and offers
+  call TARGET TOOL [key=value ...]     call a tool
+  read TARGET URI                      read a resource
+  prompt TARGET NAME [key=value ...]   have a prompt filled in
+  run FILE[:object]                    serve the Server that a file makes
+  login URL, logout URL                keep, or forget, tokens for a server
+TARGET is a URL, a script, or a command line in quotes. It may also stand at the end,
+behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
+Values are read as JSON where the tool's schema takes that, and as text elsewhere.
+Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the tool failed; 130 Ctrl-C."""
+# What a command ends with, by what it raises: the first that fits.
+_EXIT_CODES = (
+    (AuthorizationError, 3),
+    (ConnectionError, 4),
+    (KeyboardInterrupt, 130),
+    ((ToolError, McpError, Timeout), 5),
+    (Exception, 1),
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command, as `python3 -m mcp_lite` does. Returns its exit code.
+
+    argv: the words behind the program's name; by default those of this process
+    """
+    # A file that is served imports the same module.
+    sys.modules.setdefault("mcp_lite", sys.modules[__name__])
+    arguments = sys.argv[1:] if argv is None else argv
+    command = ""
+    try:
+        options = _parse_arguments(arguments)
+        command = options.command
+        _COMMANDS[command].run(options)
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+        text = str(error) or type(error).__name__
+        if isinstance(error, AuthorizationError) and command != "login":
+            text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
+        line = f"mcp_lite: {text}"
+        if "--json" in arguments:
+            code = getattr(error, "code", None)
+            told = {"message": text, "code": code, "exit": exit_code}
+            line = json.dumps({"error": told})
+        _note(line)
+        return exit_code
+
+
+def _parse_arguments(arguments: list[str]) -> Any:
+    """What is to be done: command, target, words and options. Raises ValueError."""
+    import argparse
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> Any:
+            raise ValueError(f"{message} ({_PROGRAM} --help says more)")
+
+    parser = Parser(
+        prog=_PROGRAM,
+        usage="%(prog)s COMMAND TARGET ... [options]",
+        description=_ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    option = parser.add_argument
+    option("command", choices=_COMMANDS, metavar="COMMAND", help="see above")
+    option("words", nargs="*", default=[], metavar="TARGET ...", help="see above")
+    option("--version", action="version", version=__version__)
+    option("--json", action="store_true", help="the result, or failure, as JSON")
+    option("--timeout", type=float, default=60.0, metavar="S", help="for each answer")
+    option("--protocol", default="auto", metavar="REVISION", help=f"such as {NEWEST}")
+    option("--header", action="append", default=[], metavar="K:V", help="over HTTP")
+    option("--trace", nargs="?", const=True, metavar="FILE", help="show all messages")
+    option("--schema", action="store_true", help="list: with the tools' schemas")
+    option("--input", default="{}", metavar="JSON", help="call: arguments; - is stdin")
+    option("--http", metavar="[HOST:]PORT", help="run: serve at a URL, not on stdio")
+    # Behind `--` stands a command of the user's.
+    cut = [*arguments, "--"].index("--")
+    target = arguments[cut + 1 :]
+    options = parser.parse_intermixed_args(arguments[:cut] or ["--help"])
+    words = [target, *options.words] if target else options.words
+    command = _COMMANDS[options.command]
+    names = command.words.split()
+    if len(words) < len(names) or (len(words) > len(names) and not command.has_pairs):
+        parser.error(f"{options.command}: expected {command.words}")
+    options.target, *options.words = words
+    return options
+
+
+def _split_pair(text: str, separator: str, place: str) -> tuple[str, str]:
+    name, _, value = text.partition(separator)
+    if not name or name == text:
+        # The value is not shown: it may be a secret.
+        raise ValueError(f"{place}: expected NAME{separator}VALUE, got {show(name)}")
+    return name, value.strip() if separator == ":" else value
+
+
+# Reaching the server
+def _connect(options: Any) -> Client:
+    """The client that the options describe, connected."""
+    headers = dict(_split_pair(each, ":", "--header") for each in options.header)
+    has_token = "authorization" in map(str.lower, headers)
+    client = Client(
+        options.target,
+        timeout=options.timeout,
+        version=options.protocol,
+        headers=headers,
+        auth=None if has_token else OAuth(store=_TOKENS, may_log_in=False),
+        env=dict(os.environ),
+        trace=options.trace,
+        on_elicit=_answer,
+        on_progress=_show_progress,
+        on_log=_show_log,
+    )
+    try:
+        client.connect()
+        if "logging" in client.server_capabilities:
+            client.set_log_level("info")
+        return client
+    except (Timeout, McpError) as error:
+        raise ConnectionClosed(str(error)) from None
+
+
+def _note(text: str) -> None:
+    """Write a line to stderr, in place of the progress that a terminal may show."""
+    clear = _CLEAR if sys.stderr.isatty() else ""
+    print(f"{clear}{printable(text)}", file=sys.stderr, flush=True)
+
+
+def _show_log(level: str, data: object, logger: str | None) -> None:
+    _note(f"[{level}] {data if isinstance(data, str) else json.dumps(data)}")
+
+
+def _show_progress(progress: float, total: float | None, message: str | None) -> None:
+    if sys.stderr.isatty():
+        share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+        line = printable(f"{share} {message or ''}")[:78]
+        print(f"{_CLEAR}{line}", end="", file=sys.stderr, flush=True)
+
+
+# Questions of the server
+def _answer(params: Json) -> Json:
+    """Have the user answer a question. Without a terminal, it is declined."""
+    ask = _answer_url if "url" in params else _answer_form
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        _note(f"declined, as there is no terminal to ask at: {params['message']}")
+        return {"action": "decline"}
+    try:
+        return ask(params)
+    except EOFError:
+        return {"action": "cancel"}
+
+
+def _answer_form(params: Json) -> Json:
+    schema = object_or_empty(params.get("requestedSchema"))
+    content: Json = {}
+    _note(f"The server asks: {params['message']}")
+    for name, field in object_or_empty(schema.get("properties")).items():
+        _ask_field(name, object_or_empty(field), schema, content)
+    if _ask_line("Send this? [Y/n]: ").lower() == "n":
+        return {"action": "decline"}
+    return {"action": "accept", "content": content}
+
+
+def _ask_field(name: str, field: Json, schema: Json, content: Json) -> None:
+    """Ask for a field of a form until it is what the form wants."""
+    about = field.get("description") or field.get("title") or name
+    is_optional = "default" in field or name not in _listed(schema.get("required"))
+    while True:
+        text = _ask_line(f"  {about} ({_show_type(field)}): ")
+        if not text and is_optional:
+            return
+        value = _coerce(name, text, schema)
+        wrong = validate({name: value}, {**schema, "required": []})
+        if not wrong:
+            content[name] = value
+            return
+        _note(f"  {wrong[0]}")
+
+
+def _answer_url(params: Json) -> Json:
+    from urllib.parse import urlsplit
+
+    url = urlsplit(params["url"])
+    _note(f"The server asks you to visit {url.hostname}: {params['message']}")
+    _note(f"  {params['url']}")
+    is_web = url.scheme in ("http", "https")
+    if not is_web or _ask_line("Open it in the browser? [y/N]: ").lower() != "y":
+        return {"action": "decline"}
+    import webbrowser
+
+    webbrowser.open(params["url"])
+    return {"action": "accept"}
+
+
+def _ask_line(text: str) -> str:
+    """A line that the user types. Raises EOFError."""
+    print(_CLEAR + printable(text), end="", file=sys.stderr, flush=True)
+    # A Ctrl-C during input() would leave the lock of stdin taken, and Python's end
+    # would wait for it.
+    line = os.read(0, 4096)
+    if not line:
+        raise EOFError("the input has ended")
+    return line.decode("utf-8", "replace").strip()
+
+
+# Values, and how they are shown
+def _coerce(name: str, text: str, schema: Json) -> Any:
+    """What key=value means: JSON where the schema takes that, else the text.
+
+    So 012, or 5, stays a text where a text is wanted.
+    """
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(value, str):
+        return text
+    member = object_or_empty(member_at(schema, ("properties", name)))
+    # If no text is wanted, the error should be about the value, not about its type.
+    takes_text = "string" in str(member.get("type", "string"))
+    if takes_text and validate({name: value}, {**schema, "required": []}):
+        return text
+    return value
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _show_type(schema: object) -> str:
+    """A schema in a word or two: integer = 3, [string], "a" | "b"."""
+    members = object_or_empty(schema)
+    choices = members.get("anyOf") or members.get("oneOf")
+    kind = members.get("type", "any")
+    if "enum" in members:
+        kind = map(show, _listed(members["enum"]))
+    elif choices:
+        kind = map(_show_type, _listed(choices))
+    elif "items" in members:
+        kind = f"[{_show_type(members['items'])}]"
+    text = kind if isinstance(kind, str) else " | ".join(map(str, kind))
+    return f"{text} = {show(members['default'])}" if "default" in members else text
+
+
+def _show_offer(item: Json) -> str:
+    """A line about it: forecast(city: string, days: integer = 3)  The forecast."""
+    schema = object_or_empty(item.get("inputSchema"))
+    required = _listed(schema.get("required"))
+    parameters = []
+    for name, member in object_or_empty(schema.get("properties")).items():
+        mark = "" if name in required or "default" in object_or_empty(member) else "?"
+        parameters.append(f"{name}{mark}: {_show_type(member)}")
+    for argument in map(object_or_empty, _listed(item.get("arguments"))):
+        mark = "" if argument.get("required") else "?"
+        parameters.append(f"{argument.get('name')}{mark}")
+    uri = item.get("uri") or item.get("uriTemplate")
+    called = uri or f"{item.get('name')}({', '.join(parameters)})"
+    about = str(item.get("description") or item.get("title") or "").strip()
+    return f"{called}  {about.partition(chr(10))[0]}".rstrip()
+
+
+def _text_of(block: object) -> str:
+    """The text of a block, or of the resource in it; the JSON of any other block."""
+    content = object_or_empty(block)
+    content = object_or_empty(content.get("resource")) or content
+    return str(content.get("text") or json.dumps(content))
+
+
+def _write(value: object) -> None:
+    """Write a result to stdout: texts and bytes as they are, all else as JSON."""
+    encoding = sys.stdout.encoding or "utf-8"
+    is_seen = sys.stdout.isatty()
+    if not isinstance(value, (str, bytes)):
+        # JSON has its own way to write what an old code page lacks.
+        is_narrow = not encoding.lower().startswith("utf")
+        value = json.dumps(value, indent=2, ensure_ascii=is_narrow)
+    if isinstance(value, str):
+        text = printable(value, keep_lines=True) if is_seen else value
+        value = f"{text}\n".encode(encoding, "backslashreplace")
+    elif is_seen:
+        raise ValueError(f"{len(value)} bytes that are no text: add > FILE")
+    if sys.stderr.isatty():
+        print(_CLEAR, end="", file=sys.stderr, flush=True)
+    try:
+        sys.stdout.buffer.write(value)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has seen enough, as `head` has. Python's end must not fail, either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# The commands
+def _list(options: Any) -> None:
+    with _connect(options) as client:
+        offers = {
+            "tools": client.list_tools(),
+            "resources": client.list_resources(),
+            "resourceTemplates": client.list_resource_templates(),
+            "prompts": client.list_prompts(),
+        }
+        info = client.server_info
+        version = client.protocol_version
+    about = {
+        "serverInfo": info,
+        "protocolVersion": version,
+        "capabilities": client.server_capabilities,
+        "instructions": client.instructions,
+    }
+    lines = [
+        f"{info.get('name')} {info.get('version')}",
+        f"revision: {version} ({'modern' if version >= FIRST_MODERN else 'legacy'})",
+        f"capabilities: {', '.join(client.server_capabilities)}",
+        f"instructions: {client.instructions or 'none'}",
+    ]
+    for kind, items in offers.items():
+        lines.append(f"{kind} ({len(items)})")
+        for item in items:
+            lines.append(f"  {_show_offer(item)}")
+            if options.schema and "inputSchema" in item:
+                lines.append(json.dumps(item["inputSchema"], indent=2))
+    _write({**about, **offers} if options.json else "\n".join(lines))
+
+
+def _call(options: Any) -> None:
+    tool, *words = options.words
+    pairs = [_split_pair(each, "=", tool) for each in words]
+    text = sys.stdin.read() if options.input == "-" else options.input
+    given = dict(json.loads(text))
+    with _connect(options) as client:
+        tools = {each["name"]: each for each in client.list_tools()}
+        schema = object_or_empty(tools.get(tool, {}).get("inputSchema"))
+        given.update((name, _coerce(name, text, schema)) for name, text in pairs)
+        result = client.call_tool(tool, given)
+    value = value_of(result)
+    if options.json:
+        value = result
+    elif "structuredContent" not in result:
+        value = "\n".join(map(_text_of, result["content"]))
+    _write(value)
+
+
+def _read(options: Any) -> None:
+    with _connect(options) as client:
+        read = client.read_resource if options.json else client.read
+        _write(read(options.words[0]))
+
+
+def _prompt(options: Any) -> None:
+    name, *words = options.words
+    pairs = dict(_split_pair(each, "=", name) for each in words)
+    with _connect(options) as client:
+        result = client.get_prompt(name, pairs)
+    lines = [
+        f"{message.get('role')}: {_text_of(message.get('content'))}"
+        for message in result["messages"]
+    ]
+    _write(result if options.json else "\n".join(lines))
+
+
+def _run(options: Any) -> None:
+    """Serve the Server of a file, over stdio or at a URL, as the options say."""
+    server = _load_server(options.target)
+    if options.trace:
+        os.environ["MCP_LITE_TRACE"] = "1" if options.trace is True else options.trace
+    if options.http is None:
+        server.run()
+        return
+    host, _, port = options.http.rpartition(":")
+    server.run("http", host=host or "127.0.0.1", port=int(port))
+
+
+def _load_server(target: str) -> Server:
+    """The Server that FILE[:object] makes, without its own run()."""
+    import runpy
+    from contextlib import redirect_stdout
+
+    path, _, name = target.rpartition(":")
+    if not (name.isidentifier() and os.path.exists(path)):
+        path = target
+        name = ""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    run = Server.run
+    try:
+        Server.run = do_nothing  # type: ignore
+        # What the file prints is not for the wire.
+        with redirect_stdout(sys.stderr):
+            names = runpy.run_path(path, run_name="served")
+    finally:
+        Server.run = run  # type: ignore[method-assign]
+    for key, value in names.items():
+        if isinstance(value, Server) and name in ("", key):
+            return value
+    raise ValueError(f"there is no Server in {target}")
+
+
+def _login(options: Any) -> None:
+    OAuth(store=_TOKENS).login(options.target)
+    _note(f"logged in; the tokens are in {_TOKENS}")
+
+
+def _logout(options: Any) -> None:
+    OAuth(store=_TOKENS).logout(options.target)
+    _note("logged out")
+
+
+# words: what must be given, the TARGET first
+# has_pairs: whether key=value may follow
+_Command = namedtuple("_Command", "run words has_pairs", defaults=[False])
+_COMMANDS = {
+    "list": _Command(_list, "TARGET"),
+    "call": _Command(_call, "TARGET TOOL", has_pairs=True),
+    "read": _Command(_read, "TARGET URI"),
+    "prompt": _Command(_prompt, "TARGET NAME", has_pairs=True),
+    "run": _Command(_run, "FILE[:object]"),
+    "login": _Command(_login, "URL"),
+    "logout": _Command(_logout, "URL"),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
