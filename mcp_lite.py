@@ -11360,9 +11360,9 @@ def _prompt(options: Any) -> None:
 
 def _run(options: Any) -> None:
     """Serve the Server of a file, over stdio or at a URL, as the options say."""
-    server = _load_server(options.target)
     if options.trace:
         os.environ["MCP_LITE_TRACE"] = "1" if options.trace is True else options.trace
+    server = _load_server(options.target)
     if options.http is None:
         server.run()
         return
