@@ -4866,37 +4866,44 @@ def check_question(method: str, params: Json) -> None:
         raise ValueError(f"mode: expected form or url, got {show(mode)}")
 
 
-_FIELD_TYPES = ("string", "number", "integer", "boolean", "array")
+def _is_object_of_objects(value: object) -> bool:
+    """Whether this is JSON like {"a": {}, "b": {}}."""
+    objects = value.values() if isinstance(value, dict) else [None]
+    return all(isinstance(each, dict) for each in objects)
+
+
+# A form is one of "flat objects with primitive properties only", client/elicitation.md;
+# a list in it is one of choices.
+_FIELD = {
+    "required": ["type"],
+    "properties": {
+        "type": {"enum": ["string", "number", "integer", "boolean", "array"]},
+        "items": {"anyOf": [{"required": ["enum"]}, {"required": ["anyOf"]}]},
+    },
+    "if": {"properties": {"type": {"const": "array"}}},
+    "then": {"required": ["items"]},
+}
+_FORM = {
+    "type": "object",
+    "required": ["properties"],
+    "properties": {
+        "properties": {"type": "object", "additionalProperties": _FIELD},
+    },
+}
 
 
 def check_form(form: Any) -> None:
-    """Raise ValueError unless this is a form: "flat objects with primitive properties
-    only", client/elicitation.md. The defaults must fit: a user who accepts a form may
-    not have seen them."""
-    fields = member_at(form, ["properties"])
-    if not _is_object_of_objects(fields):
-        raise ValueError(f"requestedSchema: expected properties, got {show(form)}")
-    defaults = {}
-    for name, field in fields.items():
-        if field.get("type") not in _FIELD_TYPES:
-            raise ValueError(
-                f"requestedSchema: {name}: expected one of {_FIELD_TYPES}, "
-                f"got {show(field)}"
-            )
-        choices = object_or_empty(field.get("items"))
-        if field["type"] == "array" and not choices.keys() & {"enum", "anyOf"}:
-            raise ValueError(f"requestedSchema: {name}: expected a list of choices")
-        if "default" in field:
-            defaults[name] = field["default"]
-    errors = Schema({**form, "required": []}).errors(defaults)
+    """Raise ValueError unless this is a form. The defaults must fit: a user who accepts
+    a form may not have seen them."""
+    errors = Schema(_FORM).errors(form)
+    if not errors:
+        fields = form["properties"].items()
+        defaults = {
+            name: field["default"] for name, field in fields if "default" in field
+        }
+        errors = Schema({**form, "required": []}).errors(defaults)
     if errors:
         raise ValueError("requestedSchema: " + "; ".join(errors[:MAX_ERRORS]))
-
-
-def _is_object_of_objects(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    return all(isinstance(each, dict) for each in value.values())
 
 
 # What came later: in a message to the model (client/sampling.md), and in a form.
@@ -4971,8 +4978,30 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     return form, form.convert
 
 
-# Answers
-_ACTIONS = ("accept", "decline", "cancel")
+# The answers, by the method of the question.
+_ANSWERS: dict[str, Json] = {
+    "elicitation/create": {
+        "type": "object",
+        "required": ["action"],
+        "properties": {"action": {"enum": ["accept", "decline", "cancel"]}},
+    },
+    "roots/list": {
+        "type": "object",
+        "required": ["roots"],
+        "properties": {"roots": {"type": "array", "items": {"type": "object"}}},
+    },
+    "sampling/createMessage": {
+        "type": "object",
+        "required": ["role", "content"],
+        "properties": {
+            "role": {"enum": ["user", "assistant"]},
+            "content": {
+                "type": ["object", "array"],
+                "items": {"type": "object", "required": ["type"]},
+            },
+        },
+    },
+}
 
 
 def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
@@ -4980,29 +5009,19 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
 
     Raises InvalidParams naming the member that is wrong.
     """
-    try:
-        errors = []
-        if method == "elicitation/create":
-            errors = _errors_of_form(params, answer)
-        elif method == "roots/list":
+    errors = Schema(_ANSWERS[method]).errors(answer)
+    if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
+        form = Schema(params["requestedSchema"])
+        errors = ["content: " + text for text in form.errors(answer.get("content"))]
+    if not errors and method == "roots/list":
+        try:
             answer = {**answer, "roots": encode_roots(answer["roots"])}
-        elif not isinstance(answer["role"], str) or not answer["content"]:
-            errors = ["expected a message, with role and content"]
-    except (KeyError, ValueError, TypeError) as error:
-        errors = [error_text(error)]
+        except ValueError as error:
+            errors = [str(error)]
     if errors:
         told = "; ".join(errors[:MAX_ERRORS])
         raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
     return answer
-
-
-def _errors_of_form(params: Json, answer: Json) -> list[str]:
-    if answer.get("action") not in _ACTIONS:
-        return [f"action: expected one of {_ACTIONS}"]
-    if answer["action"] != "accept" or "requestedSchema" not in params:
-        return []
-    form = Schema(params["requestedSchema"])
-    return ["content: " + error for error in form.errors(answer.get("content"))]
 
 
 def encode_roots(roots: Any) -> list[Json] | None:
@@ -5466,19 +5485,24 @@ class Context:
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """The answers on record. Raises _InputRequired for questions that have none."""
-        missing = {}
-        asked = {}
-        for key, (method, params) in questions.items():
-            question = {"method": method, "params": params}
-            print_of_question = fingerprint(question)
-            answered = self._recorded.get(key, [""])[0]
-            # None: the answer came before we asked, and fits any question.
-            if answered is not None and answered != print_of_question:
-                missing[key] = question
-                asked[key] = print_of_question
+        asked = {
+            key: {"method": method, "params": params}
+            for key, (method, params) in questions.items()
+        }
+        prints = {key: fingerprint(question) for key, question in asked.items()}
+        # None: the answer came before we asked, and fits any question.
+        missing = {
+            key: question
+            for key, question in asked.items()
+            if self._recorded.get(key, [""])[0] not in (None, prints[key])
+        }
         if not missing:
             return {key: self._recorded[key][1] for key in questions}
-        record = {"answers": self._recorded, "once": self._once, "asked": asked}
+        record = {
+            "answers": self._recorded,
+            "once": self._once,
+            "asked": {key: prints[key] for key in missing},
+        }
         state = self._signer.seal(record, self._binding())
         raise _InputRequired({"inputRequests": missing, "requestState": state})
 
@@ -5635,13 +5659,12 @@ class MainThread:
                 count += 1
                 job()
                 if time.monotonic() >= until:
-                    break
+                    return count
                 job = get_within(self._jobs, 0.0)
         except Empty:
-            pass  # for now
+            return count
         finally:
             self._running.release()
-        return count
 
     def close(self) -> None:
         """Fail the jobs that wait, and those that are still to come. Idempotent."""
