@@ -116,7 +116,7 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
                 Connection.flush    writes it
     reader      Connection.feed     as above; Protocol.receive finds who waits for it
                 Waiter.finish       hands it over. The result of a modern call may be a
-                                    question (RESULT_TYPES): Call answers, then sends
+                                    question (resultType): Call answers, then sends
                                     the request again
     caller      Call.result         has it; unwrap_result makes it a value again
 In memory it is the same without the pipe; over HTTP, HttpTransport takes the place of
@@ -864,8 +864,10 @@ class EventParser:
 # 4. Methods ##################################################################
 ###############################################################################
 
-# Everything that can be said, but for tasks: one row each. A rule that concerns one
-# method stands in its row, and nowhere else is the name of a method compared.
+# One table of everything that can be said, but for tasks: a row for each method tells
+# who says it, in which revisions, what must have been declared, which handler serves it,
+# and what it is for. A rule that concerns one method stands in its row; nowhere else is
+# the name of a method compared.
 Member = namedtuple("Member", "name required kind")  # a member of params, and its type
 
 
@@ -942,11 +944,7 @@ class Method:
         self.kind = kind
         self.name = name
         assert traits.keys() <= vars(Method).keys(), traits
-        # A row has all of them itself: what stands in a class is found more slowly, and
-        # each request looks at many.
-        own = {key: each for key, each in vars(Method).items() if key[0] != "_"}
-        del own["is_in"]
-        vars(self).update(own, **traits)
+        vars(self).update(traits)
 
     def is_in(self, version: str) -> bool:
         """Whether a revision has it."""
@@ -1375,10 +1373,6 @@ UNKNOWN = Method("nobody", "nothing", "")
 # The kinds of those that may come as requests.
 REQUESTS = ("request", "either")
 
-# What a modern result may be, by its `resultType` (basic/index.md#resulttype): the
-# method of Call that goes on with it, on a worker; none where the call is over.
-RESULT_TYPES = {"complete": "", "input_required": "_answer_questions"}
-
 # What a client may ask to hear of: the member of its filter, the notification, and the
 # capability that promises it.
 Change = namedtuple("Change", "member method capability")
@@ -1434,16 +1428,16 @@ def extension_places(version: str) -> tuple[str, ...]:
 
     "Extensions are advertised in the `extensions` field": basic/versioning.md. Legacy
     revisions have one for "non-standard" capabilities, `experimental`; but as theirs
-    "is not a closed set", most who know extensions declare `extensions` there, too.
+    "is not a closed set", most programs that know extensions declare `extensions`, too.
     """
     if version >= FIRST_MODERN:
         return ("extensions",)
     return ("extensions", "experimental")
 
 
-def has_extension(capabilities: Json, name: str, version: str) -> bool:
-    """Whether an extension was declared, wherever the revision has a place for it."""
-    places = extension_places(version)
+def has_extension(capabilities: Json, name: str) -> bool:
+    """Whether an extension was declared, in either place."""
+    places = extension_places(OLDEST)
     return any(has_capability(capabilities, (place, name)) for place in places)
 
 
@@ -3480,9 +3474,10 @@ LAMBDA = "<lambda>"
 # 8. Protocol #################################################################
 ###############################################################################
 
-# One conversation, from one side, without I/O, locks or clocks: what may come now, and
-# what it means. A request is registered before anybody works on it, and ends when it is
-# popped: where two race, the dict decides, and only the winner speaks.
+# One conversation, from one side, without I/O, locks or clocks. Protocol.receive is the
+# gate that each message passes: it decides what may come now, and what it means. A
+# request is registered before anybody works on it, and ends when it is popped: where two
+# threads race, the dict decides, and only the winner speaks.
 
 
 class Request:
@@ -3496,27 +3491,24 @@ class Request:
     """
 
     modern = False
-    # Its work is to stop: the peer does not want it any more, or somebody else has
-    # answered, because its time was over, say.
+    # An extension's notification, which is served as its requests are, unanswered.
+    is_notification = False
+    # Its work is to stop: the peer does not want it any more, or it has been answered
+    # without its handler, whose time was over.
     cancelled = False
     # The least level of log messages that a modern request wants; "" for none.
     log_level = ""
-    # What the peer wants progress told under, and the last value told: it must
-    # increase.
+    # The token under which the peer wants to hear of progress, and the last value told:
+    # it must increase.
     progress_token: RequestId | None = None
     progress = float("-inf")
-    worker: int | None = None
-    # Over HTTP: who has sent it, that is the claims of the token, if there is one, and
-    # the headers, their names in lower case; what its answer is written to; and what is
-    # kept for it in bytes, if it lasts longer than its POST.
+    # Over HTTP: the claims of its token, its headers with names in lower case, and the
+    # stream that its answer is written to.
     auth: Json | None = None
     headers: dict[str, str] = {}
     stream: Any = None
-    is_notification = False
-    answers: Any = None
-
-    def failure(self, error):
-        return None if self.is_notification else error_message(self.id, error)
+    # Of a member of a batch: the list that its answer is collected in.
+    answers: list[bytes] | None = None
 
     def __init__(self, message: Json, session: Protocol, size: int) -> None:
         params = message.get("params")
@@ -3546,6 +3538,10 @@ class Request:
         self.cancel_inboxes: list[SimpleQueue[Any]] = []
         self.callbacks: list[Job] = []
 
+    def failure(self, error: McpError) -> Json | None:
+        """The error to answer with, if this is to be answered at all."""
+        return None if self.is_notification else error_message(self.id, error)
+
     def advance(self, progress: float) -> bool:
         """Note what is told of its progress. False if that does not increase."""
         if not progress > self.progress:
@@ -3555,14 +3551,14 @@ class Request:
 
 
 class Waiter:
-    """Who waits for what becomes of a request of ours.
+    """A place to wait for what becomes of a request of ours.
 
         new --request(), hold()--> open --its last answer, abandon(), fail()--> over
                                    ^  |
                                    '--'  an answer that is not the last one
 
-    `inbox` gets any number of ("progress", params, share), by put_bounded(), then one
-    ("answer", Answer); or ("cancelled", None) where the wait is to end.
+    `inbox` gets any number of ("progress", params), then one ("answer", Answer); or
+    ("cancelled", None) where the wait is to end.
 
         goes_on(answer)  says of each answer whether it is not the last one: then this
                          stays open, and is asked again, under another id, by request()
@@ -3572,7 +3568,8 @@ class Waiter:
 
     # It is open, or over.
     begun = False
-    about = None
+    # The peer's request that ours serves.
+    about: Request | None = None
     # How many more questions the peer may ask while it is open: of a client's calls.
     questions = 0
     # Of the latest request; 0 is nobody's.
@@ -3595,7 +3592,7 @@ class Waiter:
         self.inbox: SimpleQueue[Any] = SimpleQueue()
 
     def finish(self, answer: Answer) -> None:
-        """Hand over the last answer. Called once, by whoever has ended this."""
+        """Hand over the last answer. Called once, by the thread that has ended this."""
         if self.on_end is not None:
             self.on_end(answer)
         # Without `pending`: no cycle keeps alive what nobody takes.
@@ -3649,15 +3646,12 @@ class Protocol:
         UNKNOWN for what is no extension's either
 
     The handshake of the legacy era opens a session: it sets `version`, `peer_info` and
-    `peer_capabilities`, then `initialized`. Modern requests leave no trace here but
-    that there were some, `met_modern`; a client of the modern era has its `version` set
-    when it has found that out.
+    `peer_capabilities`, then `initialized`. Modern requests leave no trace here; a
+    client sets its `version` once it knows that the server is a modern one.
     """
 
     version = ""
     initialized = False
-    # A modern request has come: what comes without a session is meant to be another.
-    met_modern = False
     # What a server has declared in the handshake.
     declared: Json = {}
     # Before logging/setLevel "the server MAY decide".
@@ -3674,9 +3668,10 @@ class Protocol:
         self.extension_row = extension_row
         self.peer_info: Json = {}
         self.peer_capabilities: Json = {}
-        # Our requests that are not answered: id -> who waits. They are registered here
-        # before their bytes leave. The peer's: id -> Request.
+        # Our requests that are not answered, by id. They are registered here before
+        # their bytes leave.
         self.pending: dict[RequestId | None, Waiter] = {}
+        # The peer's requests that are not answered, by id.
         self.in_flight: dict[RequestId, Request] = {}
         self._ids = itertools.count(1)
         # The URIs of resources/subscribe.
@@ -3708,15 +3703,26 @@ class Protocol:
             del self.pending[known_id]
             invalid = InternalError(f"not a valid answer: {error}")
             return Answer(pending, None, invalid, str(error))
-        # In the modern era "the client MUST NOT send JSON-RPC _responses_".
-        in_session = OLDEST <= self.version <= LAST_LEGACY
         is_notification = "id" not in message and "method" in message
-        if is_notification or (self.role == "client" and not in_session):
+        if is_notification or not self._may_answer():
             return Refusal(str(error))
         if not is_id(known_id) or known_id in self.in_flight:
             # An error with this id would answer the request that is in flight.
             known_id = None
         return Refusal(str(error), error_message(known_id, error))
+
+    def _may_answer(self) -> bool:
+        """Whether this side answers requests at all: a client does in a session only.
+
+        In the modern era "the client MUST NOT send JSON-RPC _responses_".
+        """
+        if self.role == "server":
+            return True
+        if self.version:
+            return self.version < FIRST_MODERN
+        # It is being agreed on; a server that was sent `initialize` may ping.
+        waiters = list(self.pending.values())
+        return any(method_row(waiter.method).handshake for waiter in waiters)
 
     def _receive_request(self, message: Json, size: int) -> Request:
         request = Request(message, self, size)
@@ -3731,7 +3737,8 @@ class Protocol:
         """Check that this may come now: era, lifecycle, revision, sender, method,
         capability, parameters."""
         row = request.row
-        if self.role == "client" and not (self.initialized or row.early):
+        is_early = self.role == "client" and not self.initialized
+        if not self._may_answer() or (is_early and not row.early):
             # lifecycle: "SHOULD NOT send requests other than pings and logging before".
             raise InvalidRequest(f"{request.method}: there is no session")
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
@@ -3750,7 +3757,8 @@ class Protocol:
             )
 
         version = request.version or OLDEST
-        if row.kind != "request" or row.sender == self.role or not row.is_in(version):
+        is_known = row.kind in REQUESTS and row.sender != self.role
+        if not is_known or not row.is_in(version):
             name = show_method(request.method)
             raise MethodNotFound(f"{name}: no request to a {self.role} in {version}")
         if row.capability and not has_capability(self.capabilities(), row.capability):
@@ -3784,7 +3792,6 @@ class Protocol:
             raise InvalidParams(
                 f"_meta.{META_LOG_LEVEL}: {LEVELS_TEXT}, got {show(level)}"
             )
-        self.met_modern = True
         request.modern = True
         request.version = version
         request.log_level = level
@@ -3814,6 +3821,13 @@ class Protocol:
             raise InvalidRequest(
                 f"{show_method(method)} is no notification to a {self.role}"
             )
+        if row.kind in REQUESTS:
+            # Of an extension. No other request has such an id.
+            request = Request({**message, "id": object()}, self, size)
+            request.is_notification = True
+            self._admit(request)
+            self.in_flight[request.id] = request
+            return request
         if row.handshake:
             self.initialized = bool(self.version)
         return Notification(method, params or {}, row, size)
@@ -3837,14 +3851,12 @@ class Protocol:
         return next(self._ids)
 
     def end(self, request: Request) -> bool:
-        """Take a request out of flight. Only who gets True may still speak about it."""
+        """Take a request out of flight. Only the caller that gets True may still speak
+        about it."""
         # Its id may be another request's by now.
         if self.in_flight.get(request.id) is not request:
             return False
         return self.in_flight.pop(request.id, None) is request
-
-
-# END
 
 
 ###############################################################################
@@ -6175,36 +6187,60 @@ class Child(StreamTransport):
 # 13. HTTP messages ###########################################################
 ###############################################################################
 
+# The parts of an HTTP message that are not the body: a request's head, the sizes of
+# chunks, and the headers of basic/transports/streamable-http.md that mirror what a
+# gateway would otherwise have to read in the body. Functions of bytes and values; no I/O.
+
 MAX_HEAD = 64 << 10  # bytes of a head
+# "Integer values MUST be within the safe range for JavaScript": beyond it, programs that
+# keep them as floats take two of them for one.
+MAX_INTEGER = 2**53 - 1
+
+# RFC 9110 calls it a token.
+HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
 def header_parameters(schema: object) -> list[tuple[list[str], str]]:
-    """Which arguments of a tool headers mirror: (path, header) each."""
+    """Which arguments of a tool headers mirror, by its schema: (path, header) each.
+
+    Raises ValueError for a schema that makes the tool invalid.
+    """
     parameters: list[tuple[list[str], str]] = []
-    # Breadth first. The path is None where it is not of `properties` alone.
-    todo: list[tuple[Any, list[str] | None]] = [(schema, [])]
+    names: set[str] = set()
+    # Breadth first. A path is a linked pair, (path before, name): of one deep in a large
+    # schema, a list would be long. It is None where it is not of `properties` alone.
+    todo: list[tuple[Any, Any]] = [(schema, ())]
     for node, path in todo:
         for keyword, name, inner in inner_schemas(node):
             is_property = keyword == "properties" and path is not None
-            todo.append((inner, [*path, name] if is_property else None))
+            todo.append((inner, (path, name) if is_property else None))
         header = object_or_empty(node).get("x-mcp-header")
         if header is None:
             continue
+        # "An annotation anywhere else makes the tool definition invalid".
         if not path or node.get("type") not in ("string", "integer", "boolean"):
             raise ValueError(
                 "x-mcp-header: only for a string, integer or boolean below `properties`"
             )
-        others = [other.lower() for _, other in parameters]
-        if not re.fullmatch(HEADER_NAME, str(header)) or header.lower() in others:
-            raise ValueError(f"x-mcp-header: not a header's name: {show(header)}")
-        parameters.append((path, header))
+        is_name = isinstance(header, str) and re.fullmatch(HEADER_NAME, header)
+        if not is_name or header.lower() in names:
+            raise ValueError(
+                f"x-mcp-header: expected a header's name, once, got {show(header)}"
+            )
+        names.add(header.lower())
+        steps: list[str] = []
+        while path:
+            path, step = path
+            steps.insert(0, step)
+        parameters.append((steps, header))
     return parameters
 
 
-HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-
-
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
+    """What headers mirror of a message: {header: value, or None where it has none}.
+
+    `parameters(tool)` gives a tool's header_parameters().
+    """
     row = method_row(message.get("method"))
     params = object_or_empty(message.get("params"))
     headers: Json = {"Mcp-Method": message.get("method")}
@@ -6216,104 +6252,115 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
     return headers
 
 
+# Printable ASCII that neither begins nor ends with a space goes as it is, unless it looks
+# like text that is encoded.
+_PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
+_ENCODED_VALUE = r"=\?base64\?(.*)\?="
+_INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
+
+
 def encode_header(value: object) -> str:
+    """A value as a header has it; ValueError for one that no header mirrors.
+
+    See basic/transports/streamable-http.md#value-encoding.
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    if not isinstance(value, (str, int)):
+        raise ValueError(f"expected string, integer or boolean, got {show(value)}")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ValueError(f"expected an integer within 2**53-1, got {show(value)}")
     text = encode_text(value)
-    if re.fullmatch(_PLAIN_VALUE, text) and not re.fullmatch(_ENCODED, text):
+    if re.fullmatch(_PLAIN_VALUE, text) and not re.fullmatch(_ENCODED_VALUE, text):
         return text
     return f"=?base64?{_base64(text.encode('utf-8'))}?="
 
 
-_PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
-_ENCODED = r"=\?base64\?(.*)\?="
-
-
 def is_mirrored(text: str, value: object) -> bool:
-    """Whether a header says this value."""
-    encoded = re.fullmatch(_ENCODED, text)
+    """Whether Mcp-Name, or an Mcp-Param, says this value."""
+    encoded = re.fullmatch(_ENCODED_VALUE, text)
     if encoded:
         try:
             text = _parse_base64(encoded[1]).decode("utf-8")
         except ValueError:
             return False
-    if type(value) in (int, float):
-        # "(e.g., 42.0 and 42 are considered equal)".
-        return bool(re.fullmatch(_NUMBER, text)) and float(text) == value
-    return text == encode_text(value)
-
-
-_NUMBER = r"-?[0-9]{1,16}(\.0+)?"
+    elif not re.fullmatch(_PLAIN_VALUE, text):
+        return False
+    if isinstance(value, (str, bool)):
+        return text == encode_text(value)
+    if not isinstance(value, (int, float)) or abs(value) > MAX_INTEGER:
+        return False
+    # "Servers SHOULD compare the header value and the body value numerically [...]
+    # (e.g., 42.0 and 42 are considered equal)".
+    number = re.fullmatch(_INTEGER_VALUE, text)
+    return number is not None and int(number[1]) == value
 
 
 class HttpError(InvalidRequest):
-    def __init__(self, status: int, message: str, headers: Json | None = None) -> None:
+    """A request that is refused for its HTTP side; `headers` go into the answer."""
+
+    def __init__(
+        self, status: int, message: str, headers: dict[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.http_status = status
         self.headers = headers or {}
 
 
+# What a request says before its body: RFC 9112. The names of `fields` are in lower case;
+# `size` is the length of the body, None for one in chunks; `last` says that the answer
+# ends the connection.
 Head = namedtuple("Head", "method target version fields size last")
 
 _REQUEST_LINE = rb"([A-Z]+) ([!-~]+) HTTP/(1\.[01])\r\n"
+# No control character but the tab.
 _FIELD_LINE = rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n"
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
+# These may come several times. Of two others, a proxy may have acted on the one that we
+# do not look at.
+_LISTS = ("accept", "cookie", "forwarded", "via", "x-forwarded-for")
 
 
 def parse_head(lines: list[bytes]) -> Head:
+    """The head of a request, from its lines, each with its CRLF, the blank one last.
+
+    Raises HttpError for whatever could be read in two ways.
+    """
     first = re.fullmatch(_REQUEST_LINE, lines[0])
     if first is None:
         raise HttpError(400, f"not a request of HTTP/1: {lines[0][:60]!r}")
     method, target, version = map(bytes.decode, first.groups())
     fields: dict[str, str] = {}
     for line in lines[1:-1]:
-        field = re.fullmatch(_FIELD_LINE, line)
-        if field is None:
-            raise HttpError(400, f"no header: {line[:60]!r}")
-        name = field[1].decode("ascii").lower()
-        # Of two, a proxy may have acted on the other one.
+        name, value = _parse_field(line)
         if name in fields and name not in _LISTS:
             raise HttpError(400, f"{name}: came twice")
-        before = f"{fields[name]}, " if name in fields else ""
-        fields[name] = before + field[2].decode("latin-1").strip(" \t")
+        fields[name] = f"{fields[name]}, {value}" if name in fields else value
     if version == "1.1" and "host" not in fields:
         raise HttpError(400, "Host: required, but missing")
     # To a proxy, a target tells the host as well.
     target = re.sub("(?i)^https?://[^/?#]+/?", "/", target)
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
-    return Head(method, target, version, fields, _parse_size(fields), last)
-
-
-_LISTS = ("accept", "cookie", "forwarded", "via", "x-forwarded-for")
-
-
-def _parse_size(fields: dict[str, str]) -> int | None:
-    coding = fields.get("transfer-encoding")
-    length = fields.get("content-length", "0" if coding is None else None)
-    # Both a length and chunks, or an unknown coding, are how requests are smuggled.
-    if coding is not None and length is None and coding.lower() == "chunked":
-        return None
-    if coding is not None or not re.fullmatch("[0-9]{1,18}", length):
-        raise HttpError(400, "expected one Content-Length, or chunks")
-    return int(length)
-
-
-def parse_chunk_line(line: bytes) -> int:
-    size = re.fullmatch(_CHUNK_LINE, line)
-    if size is None:
-        raise HttpError(400, f"not a chunk's size: {line[:60]!r}")
-    return int(size[1], 16)
-
-
-# END
+    return Head(method, target, version, fields, _body_size(fields), last)
 
 
 def _parse_field(line: bytes) -> tuple[str, str]:
     """A field's name, in lower case, and its value. Raises HttpError."""
-    field = _FIELD_LINE.fullmatch(line)
+    field = re.fullmatch(_FIELD_LINE, line)
     if field is None:
         raise HttpError(400, f"no header: {line[:60]!r}")
     return field[1].decode("ascii").lower(), field[2].decode("latin-1").strip(" \t")
+
+
+def _body_size(fields: dict[str, str]) -> int | None:
+    """How long the body is, None for one in chunks. Raises HttpError."""
+    coding = fields.get("transfer-encoding")
+    if coding is None:
+        return parse_length(fields.get("content-length", "0"))
+    # Both a length and chunks, or an unknown coding, are how requests are smuggled.
+    if "content-length" in fields or coding.lower() != "chunked":
+        raise HttpError(400, "expected one Content-Length, or chunks")
+    return None
 
 
 def parse_length(length: str) -> int:
@@ -6321,6 +6368,14 @@ def parse_length(length: str) -> int:
     if not re.fullmatch("[0-9]{1,18}", length):
         raise HttpError(400, f"Content-Length: {show(length)}")
     return int(length)
+
+
+def parse_chunk_line(line: bytes) -> int:
+    """How long the chunk is behind this line. Raises HttpError."""
+    size = re.fullmatch(_CHUNK_LINE, line)
+    if size is None:
+        raise HttpError(400, f"not a chunk's size: {line[:60]!r}")
+    return int(size[1], 16)
 
 
 def parse_trailer(line: bytes) -> bool:
