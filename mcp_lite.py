@@ -6209,8 +6209,9 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     names: set[str] = set()
     # Breadth first. A path is a linked pair, (path before, name): of one deep in a large
     # schema, a list would be long. It is None where it is not of `properties` alone.
-    todo: list[tuple[Any, Any]] = [(schema, ())]
-    for node, path in todo:
+    todo: deque[tuple[Any, Any]] = deque([(schema, ())])
+    while todo:
+        node, path = todo.popleft()
         for keyword, name, inner in inner_schemas(node):
             is_property = keyword == "properties" and path is not None
             todo.append((inner, (path, name) if is_property else None))

