@@ -5924,8 +5924,8 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         # The numbers 0 and 1 were free then, and may be any file by now.
         raise OSError("stdin or stdout is closed: there is no wire to serve")
     # Other programs do not inherit what os.dup() makes.
-    reader = open(os.dup(0), "rb", 0)
-    writer = open(os.dup(1), "wb", 0)
+    reader = io.FileIO(os.dup(0), "r")
+    writer = io.FileIO(os.dup(1), "w")
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=partial(_let_go, reader, writer))
     stdout: Any = sys.stdout

@@ -8583,6 +8583,26 @@ class TestClient:
         ):
             client.call("x")
 
+    def test_every_unknown_question_is_answered(self):
+        """In a session, each with an error; an unknown mode reaches no callback."""
+        answers = []
+
+        def call(message, read, write):
+            form = {"message": "?", "requestedSchema": FORM, "mode": "video"}
+            write(request("vendor/thing", id="a"))
+            write(request("sampling/createMessage", {"messages": []}, id="b"))
+            write(request("elicitation/create", form, id="c"))
+            answers.extend(read() for _ in range(3))
+            return {"content": [{"type": "text", "text": "asked"}]}
+
+        asked = []
+        with fake_server(legacy_server(tools_call=call)) as target:
+            with Client(target, on_elicit=asked.append) as client:
+                assert client.call("x") == "asked"
+        codes = {answer["id"]: answer["error"]["code"] for answer in answers}
+        assert codes == {"a": -32601, "b": -32601, "c": -32602}
+        assert asked == []
+
     @staticmethod
     def asking_server(question, told):
         """A script: each tools/call is answered by this question; all is `told`."""
