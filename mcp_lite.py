@@ -176,7 +176,7 @@ import threading
 import time
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property, lru_cache, partial
 from queue import Empty, SimpleQueue
 
@@ -7792,24 +7792,29 @@ def listen_http(
 ###############################################################################
 # 17. HTTP client #############################################################
 ###############################################################################
+# A client's way to an HTTP server: URLs and proxies, a small pool of connections, the
+# challenges of a server that wants a login, and the Transport that POSTs messages and
+# reads answers, streams and sessions. It feeds what comes to the Connection, and knows
+# no more of a message than its method, its id and its mirrored headers.
 
+KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
+REST_SECONDS = 0.1  # for all that a stream has after the answer
+LOOK_SECONDS = 1.0  # between two looks at whether a stream is still wanted
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-MAX_FAILURES = 3  # in a row, before a client gives up a broken stream
+MAX_FAILURES = 3  # in a row, before a client gives up a stream, or its sessions
 MAX_REFUSALS = 3  # times that one request is sent again after a 401 or 403
-MAX_CHALLENGE = (
-    8 << 10
-)  # characters of WWW-Authenticate, or of scopes, that are looked at
+MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 
-# A client's way to a server: URLs, proxies, connections that are kept alive, and what
-# to say when it fails. What is said there otherwise is not known here.
 _PORTS = {"http": 80, "https": 443}
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 _HEADER_TEXT = "[\t -~\x80-\xff]*"
+# What http.client says by itself, and nobody else may: two lengths are a trap.
+_FRAMING = ("content-length", "transfer-encoding", "connection", "host")
+# "MUST only contain visible ASCII characters", and not without end.
+_SESSION_ID = "[!-~]{1,4096}"
+# What the examples of SDKs say, with status 400, where the specification says 404.
+_NO_SESSION = "(?i)no valid session|server not initialized"
 _Proxy = namedtuple("_Proxy", "host port headers")
-# A connection that was idle for longer is not used again: the server may be closing it.
-KEEP_SECONDS = 3.0
-# For all that a stream has after the answer.
-REST_SECONDS = 0.1
 
 
 def parse_url(text: str) -> SplitResult:
@@ -7834,7 +7839,7 @@ def parse_url(text: str) -> SplitResult:
 
 
 def secrets_in(url: SplitResult, *headers: Mapping[str, str | bytes]) -> list[str]:
-    """What nobody who is told of a request may see: values of headers, and a query."""
+    """The parts of a request that no text may show: values of headers, and a query."""
     secrets = re.split("[&=]", url.query)
     for each in headers:
         secrets += map(str, each.values())
@@ -7848,7 +7853,7 @@ def show_url(url: SplitResult) -> str:
 
 
 def login_header(name: str, url: SplitResult) -> Headers:
-    """What a URL's user and password are in a header of this name; {} without them."""
+    """The user and the password of a URL, in a header of this name; {} without them."""
     from urllib.parse import unquote
 
     if not url.username:
@@ -7857,11 +7862,11 @@ def login_header(name: str, url: SplitResult) -> Headers:
     return {name: "Basic " + _base64(login.encode("utf-8"))}
 
 
-def check_headers(headers: dict[str, str]) -> None:
+def check_headers(headers: Mapping[str, str]) -> None:
     """Raise ValueError for a header that no request can have; its value may be secret."""
     for name, value in headers.items():
-        if not re.fullmatch(HEADER_NAME, str(name)):
-            raise ValueError(f"headers: {show(name)} is not a header's name")
+        if not re.fullmatch(HEADER_NAME, str(name)) or name.lower() in _FRAMING:
+            raise ValueError(f"headers: {show(name)} is none that can be given")
         if not isinstance(value, str) or not re.fullmatch(_HEADER_TEXT, value):
             raise ValueError(f"headers: {name}: expected text of Latin-1, in one line")
 
@@ -7893,6 +7898,10 @@ def find_proxy(url: SplitResult) -> _Proxy | None:
     return _Proxy(str(proxy.hostname), proxy.port or _PORTS["http"], headers)
 
 
+def _origin(url: SplitResult) -> tuple[str, str | None, int]:
+    return url.scheme, url.hostname, url.port or _PORTS[url.scheme]
+
+
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
     """Where a reference leads from a URL. None for another host, which must not see
     our headers: they may hold secrets; and for no URL at all."""
@@ -7900,14 +7909,14 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
 
     with suppress(ValueError):
         target = parse_url(urljoin(url.geturl(), reference.strip()))
-        if (target.scheme, target.netloc) == (url.scheme, url.netloc):
-            return target
+        if _origin(target) == _origin(url):
+            return target._replace(netloc=url.netloc)
     return None
 
 
 class _HttpPool:
     """The connections to one server: those that are idle, kept alive for the next
-    request; and those in use, which any thread may cut off."""
+    request; and those in use, which any thread may cut off by their key."""
 
     def __init__(
         self, url: SplitResult, ssl_context: SSLContext | None, timeout: float
@@ -7916,19 +7925,22 @@ class _HttpPool:
         self._url = url
         self._ssl_context = ssl_context
         self._timeout = timeout
+        # Guards what follows, so that no thread shuts the next request on the same
+        # connection.
         self._lock = threading.Lock()
         self._closed = False
-        # (since when, connection), the latest last; and for which request. Guarded by
-        # _lock: so nobody shuts the next request on the same connection.
+        # (since when, connection), the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
-        self._busy: dict[HTTPConnection, RequestId | None] = {}
+        # connection -> the key of its request.
+        self._busy: dict[HTTPConnection, object] = {}
 
-    def take(self, request_id: RequestId | None) -> HTTPConnection:
-        """The latest idle connection that still lives, else a new one. Raises OSError."""
-        connection = self._pop_alive() or self._connect()
+    def take(self, key: object, seconds: float | None = None) -> HTTPConnection:
+        """The latest idle connection that still lives, else a new one, within so many
+        seconds. Raises OSError."""
+        connection = self._pop_alive() or self._connect(seconds or self._timeout)
         with self._lock:
             if not self._closed:
-                self._busy[connection] = request_id
+                self._busy[connection] = key
                 return connection
         connection.close()
         raise ConnectionError("the client was closed")
@@ -7944,29 +7956,29 @@ class _HttpPool:
                 connection.close()
         return None
 
-    def _connect(self) -> HTTPConnection:
+    def _connect(self, seconds: float) -> HTTPConnection:
         import http.client
 
         url = self._url
         host = str(url.hostname)
         port = url.port or _PORTS[url.scheme]
         hop = self.proxy or _Proxy(host, port, {})
-        connection = http.client.HTTPConnection(hop.host, hop.port, self._timeout)
+        connection = http.client.HTTPConnection(hop.host, hop.port, seconds)
         if url.scheme == "https":
             connection = http.client.HTTPSConnection(
-                hop.host, hop.port, timeout=self._timeout, context=self._ssl_context
+                hop.host, hop.port, timeout=seconds, context=self._ssl_context
             )
             if self.proxy is not None:
                 connection.set_tunnel(host, port, hop.headers)
         connection.connect()
-        # Callers know when to give up: then it is shut.
+        # From here on, the thread that gives up has the connection shut.
         connection.sock.settimeout(None)
         return connection
 
     def give_back(self, connection: HTTPConnection, response: Any) -> None:
         """Keep a connection whose response was read to its end; close any other."""
         if response is not None and not response.isclosed() and connection.sock:
-            # What a stream has after the answer is mostly its end.
+            # After the answer, a stream mostly has no more than its end.
             with suppress(Exception):
                 connection.sock.settimeout(REST_SECONDS)
                 if response.length == 0 or not response.read1(CHUNK):
@@ -7982,11 +7994,11 @@ class _HttpPool:
             response.close()
         connection.close()
 
-    def shut(self, request_id: RequestId | None) -> None:
-        """Cut off what is under way for a request."""
+    def shut(self, key: object) -> None:
+        """Cut off the requests that have this key."""
         with self._lock:
-            for connection, its_request in self._busy.items():
-                if its_request == request_id and connection.sock is not None:
+            for connection, its_key in self._busy.items():
+                if its_key == key and connection.sock is not None:
                     shut(connection.sock)
 
     def close(self) -> None:
@@ -8001,14 +8013,15 @@ class _HttpPool:
 
 
 def content_type(response: HTTPResponse) -> str:
+    """The media type of a body, in lower case, without parameters; or ""."""
     header = response.headers.get("Content-Type", "")
     return header.partition(";")[0].strip().lower()
 
 
-# What to say when it fails
 # What may help, by the status of a response.
 _WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
 _REMEDIES = {
+    401: "see Client(auth=), or headers=",
     403: "which hosts, origins and tokens does the server allow?",
     404: _WRONG_PATH,
     405: _WRONG_PATH,
@@ -8021,7 +8034,7 @@ def describe_response(response: HTTPResponse, body: bytes) -> str:
     told = f"HTTP {response.status} {response.reason[:100]}".strip()
     location = response.headers.get("Location", "").partition("?")[0]
     if location:
-        told += f" to {show(location, 300)}"
+        told += f" to {show(re.sub('//[^/]*@', '//', location), 300)}"
     words = body.decode("utf-8", "replace")
     with suppress(McpError):
         words = member_at(parse_message(body), ["error", "message"]) or words
@@ -8046,9 +8059,9 @@ def describe_exception(error: Exception, url: SplitResult) -> str:
 
 
 def may_be_legacy(error: Exception | None) -> bool:
-    """Whether who answers a modern request like this may know sessions: "the modern
-    request returns a 4xx without a recognized modern error body, and the client falls
-    back to initialize" (basic/versioning.md). Some fail with a 500, too."""
+    """Whether a server that answers a modern request like this may know sessions: "the
+    modern request returns a 4xx without a recognized modern error body, and the client
+    falls back to initialize" (basic/versioning.md). Some fail with a 500, too."""
     if isinstance(error, AuthorizationError) or not isinstance(error, HttpFailure):
         return False
     return error.http_status is not None and error.http_status >= 400
@@ -8061,12 +8074,11 @@ _CHALLENGE_PART = (
 )
 
 
-def challenge_in(response: HTTPResponse) -> dict[str, str]:
+def parse_challenge(text: str) -> dict[str, str]:
     """The challenge of WWW-Authenticate that a token answers: RFC 9110, section 11.6.1.
 
-    Its parameters, their names in lower case; {} if there is none.
+    Its parameters, their names in lower case, and its "scheme"; {} if there is none.
     """
-    text = ", ".join(response.headers.get_all("WWW-Authenticate") or [])
     challenges: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}
     for part in re.finditer(_CHALLENGE_PART, text[:MAX_CHALLENGE]):
@@ -8080,13 +8092,24 @@ def challenge_in(response: HTTPResponse) -> dict[str, str]:
     return challenges.get("bearer") or challenges.get("dpop") or {}
 
 
+def challenge_in(headers: Any) -> dict[str, str]:
+    """The challenge in a response's headers, and their DPoP-Nonce as its "nonce"."""
+    text = ", ".join(headers.get_all("WWW-Authenticate") or [])
+    return add_given(parse_challenge(text), nonce=headers.get("DPoP-Nonce"))
+
+
 class Authorizer:
     """What has a client's requests let in: the seam between HttpTransport and OAuth.
 
         headers(method, url)    what a request shows, before each
-        mend(refusal, shown)    after a 401, or a 403 for want of scope: whether to send
-                                the request again. May block, to ask the user
-    Both on the thread of the request. This one asks auth(challenge) of the user's.
+        mend(refusal, shown, refused, asking)
+                                after a 401, or a 403 for want of scope: whether to send
+                                the request again. `shown` are the headers that it had,
+                                `refused` the statuses that it got before; inside
+                                `with asking():` the user thinks, and no call's timeout
+                                runs
+    Both are called on the thread of the request, and may raise AuthorizationError. This
+    one asks auth(challenge) of the user's.
     """
 
     def __init__(self, ask: Callable[[dict[str, str]], dict[str, str] | None]) -> None:
@@ -8094,23 +8117,27 @@ class Authorizer:
         self._headers: dict[str, str] = {}
 
     def headers(self, method: str, url: str) -> dict[str, str]:
+        """The headers that the user's function gave last."""
         return self._headers
 
     def mend(
-        self, refusal: AuthorizationError, shown: dict[str, str], tries: int
+        self,
+        refusal: AuthorizationError,
+        shown: dict[str, str],
+        refused: list[int],
+        asking: Callable[[], Any],
     ) -> bool:
-        # Else another thread has asked meanwhile.
+        """Ask the user's function, unless another thread has asked meanwhile."""
         if shown is self._headers:
-            headers = self._ask(refusal.challenge)
+            with asking():
+                headers = self._ask(refusal.challenge)
             if headers is None:
                 return False
             self._headers = dict(headers)
         return True
 
 
-def authorizer_for(
-    auth: Any, url: str, ssl_context: SSLContext | None, log: _Log
-) -> Any:
+def authorizer_for(auth: Any) -> Any:
     """What Client(auth=) stands for. Raises TypeError."""
     if auth is None:
         return Authorizer(lambda challenge: None)
@@ -8123,8 +8150,6 @@ def authorizer_for(
     )
 
 
-# A client's side of both HTTP transports: each message is a POST, and what comes back,
-# JSON or a stream of events, is fed to the Connection. Knows sessions and streams.
 class _ClientSession:
     """What a server knows a client by in the legacy era."""
 
@@ -8149,6 +8174,46 @@ class _Post:
         if not self.is_answer:
             self.request_id = self.message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
+        # What the pool knows its connection by.
+        self.key: object = self if self.request_id is None else self.request_id
+        # Where a redirect has sent it; the transport keeps that once it has served.
+        self.url: SplitResult | None = None
+
+
+class _Trip:
+    """One HTTP request and its response, and the secrets that no text of it may show."""
+
+    # The response, its head read: there inside `with transport._round_trip(...)`.
+    response: HTTPResponse
+
+    def __init__(self, method: str, url: SplitResult, key: object) -> None:
+        self.method = method
+        self.url = url
+        self.key = key
+        self.place = show_url(url)
+        self.secrets: list[str] = []
+        self.connection: HTTPConnection | None = None
+
+    def tell(self, text: str) -> str:
+        """A text about this request, for an exception."""
+        return printable(f"{self.place}: {hide(text, self.secrets)}")
+
+    def failure(self, body: bytes, words: str = "") -> HttpFailure:
+        """The exception for a response that is no answer."""
+        response = self.response
+        told = self.tell(words + describe_response(response, body[:MAX_ERROR]))
+        challenge = challenge_in(response.headers)
+        return HttpFailure(told, self.place, response.status, challenge)
+
+    def refusal(self) -> AuthorizationError | None:
+        """The exception for a 401, or for a 403 that is about scopes; else None."""
+        response = self.response
+        challenge = challenge_in(response.headers)
+        is_scope = challenge.get("error") == "insufficient_scope"
+        if response.status != 401 and not (response.status == 403 and is_scope):
+            return None
+        told = self.tell(describe_response(response, response.read(MAX_ERROR)))
+        return AuthorizationError(told, self.place, response.status, challenge)
 
 
 class HttpTransport(Transport):
@@ -8165,7 +8230,8 @@ class HttpTransport(Transport):
     In the legacy era, what the server says by itself is the answer to a GET, which is
     sent again as long as the session lasts. A lost session is opened again, once for
     all threads; judge_session() gets the result of `initialize`, and may raise;
-    on_new_session() is called when it is open.
+    on_new_session() is called when it is open. A POST is never sent twice, but for
+    those that the server has refused: it may have run the tool.
     """
 
     STREAMABLE_HTTP = "streamable HTTP"
@@ -8181,7 +8247,6 @@ class HttpTransport(Transport):
         authorizer: Any,
         ssl_context: SSLContext | None,
         timeout: float,
-        log: _Log,
         judge_session: Callable[[Json], Any],
         on_new_session: Job,
     ) -> None:
@@ -8192,7 +8257,6 @@ class HttpTransport(Transport):
         self._url = address._replace(netloc=address.netloc.rpartition("@")[2])
         self._authorizer = authorizer
         self._timeout = timeout
-        self._log = log
         self._judge_session = judge_session
         self._on_new_session = on_new_session
         self._closed = threading.Event()
@@ -8200,9 +8264,12 @@ class HttpTransport(Transport):
         self._pool = _HttpPool(self._url, ssl_context, timeout)
         self._dialect = self.STREAMABLE_HTTP
         self._session = _ClientSession()
-        # The latest `initialize`; who has the lock opens a session again.
+        # The latest `initialize`.
         self._opening = b""
+        # Held by the thread that opens a session in place of a lost one.
         self._renewing = threading.Lock()
+        # Sessions that were lost, one after the other, before they were of any use.
+        self._losses = 0
 
     def start(self, connection: Connection) -> None:
         self.connection = connection
@@ -8216,6 +8283,9 @@ class HttpTransport(Transport):
             post = _Post(line)
             if post.row.cancels:
                 self._cancel(post)
+            elif post.is_answer and not self._opening:
+                # The modern era: "The client MUST NOT send JSON-RPC responses".
+                pass
             elif post.is_answer or post.request_id is not None:
                 self._workers.submit(partial(self._send, post))
             else:
@@ -8223,14 +8293,14 @@ class HttpTransport(Transport):
                 # "notifications/initialized": now the server may speak.
                 is_old = self._dialect == self.HTTP_SSE
                 if post.row.handshake and self._is_legacy() and not is_old:
-                    self._start_listening(PROBE_SECONDS)
+                    self._start_listening(min(PROBE_SECONDS, self._timeout))
 
     def close(self) -> None:
         """End the session, and every request, whatever the sockets do."""
         if self._session.id is not None:
             timer = start_timer(EXIT_SECONDS, self._pool.close)
             with suppress(Exception), self._round_trip(
-                "DELETE", self._session_headers(), None, None
+                _Trip("DELETE", self._url, self), self._session_headers(), None
             ):
                 pass
             timer.cancel()
@@ -8242,9 +8312,10 @@ class HttpTransport(Transport):
     def _is_legacy(self) -> bool:
         return self.connection.protocol.version < FIRST_MODERN
 
-    def _is_open(self, request_id: RequestId | None) -> bool:
-        """Whether somebody waits for the answer still; true of what is no request."""
-        is_wanted = request_id is None or request_id in self.connection.protocol.pending
+    def _is_open(self, request_id: object) -> bool:
+        """Whether the answer is still waited for; true of a message that has none."""
+        is_request = isinstance(request_id, (int, str))
+        is_wanted = not is_request or request_id in self.connection.protocol.pending
         return is_wanted and not self._closed.is_set()
 
     def _session_headers(self) -> Headers:
@@ -8256,98 +8327,96 @@ class HttpTransport(Transport):
             headers["Mcp-Session-Id"] = self._session.id
         return headers
 
+    # One request
     @contextmanager
     def _round_trip(
-        self,
-        method: str,
-        headers: Headers,
-        body: bytes | None,
-        request_id: RequestId | None,
+        self, trip: _Trip, headers: Headers, body: bytes | None
     ) -> Iterator[HTTPResponse]:
         """Send an HTTP request; inside is its response, head read. Raises HttpFailure
         for what goes wrong on the way, inside as well."""
-        url = self._url
-        place = show_url(url)
-        trace = self.connection.trace
-        secrets: list[str] = []
-        response = connection = None
         try:
-            for tries in itertools.count():
-                given = self._headers()
-                check_headers(given)
-                shown = self._authorizer.headers(method, place)
-                secrets = secrets_in(url, given, shown)
-                sent = merge_headers(self._login, given, shown, headers)
-                if trace is not None:
-                    trace.asked(method, place, sent, request_id)
-                connection = self._pool.take(request_id)
-                # Who gives up after this look finds it in the pool, and shuts it.
-                if not self._is_open(request_id):
-                    raise ConnectionError("given up")
-                response = self._ask(connection, method, url, sent, body)
-                if trace is not None:
-                    told = dict(response.headers.items())
-                    trace.answered(response.status, told, request_id)
-                if response.status not in (401, 403) or method == "DELETE":
-                    break
-                refusal = self._refusal(response, place, secrets)
-                if refusal is None:
-                    break
-                self._pool.give_back(connection, response)
-                with answering(self.connection):
-                    if tries == MAX_REFUSALS or not self._authorizer.mend(
-                        refusal, shown, tries
-                    ):
-                        raise refusal
-            yield response
+            self._send_until_let_in(trip, headers, body)
+            yield trip.response
         except (McpError, HttpFailure):
             raise
         except Exception as error:
             # http.client has exceptions of its own, beside OSError.
-            told = hide(describe_exception(error, url), secrets)
-            raise HttpFailure(printable(f"{place}: {told}"), place) from None
+            told = trip.tell(describe_exception(error, trip.url))
+            raise HttpFailure(told, trip.place) from None
         finally:
-            if connection is not None:
-                self._pool.give_back(connection, response)
+            self._give_back(trip)
 
-    def _ask(
-        self,
-        connection: HTTPConnection,
-        method: str,
-        url: SplitResult,
-        headers: Headers,
-        body: bytes | None,
-    ) -> HTTPResponse:
+    def _send_until_let_in(
+        self, trip: _Trip, headers: Headers, body: bytes | None
+    ) -> None:
+        refused: list[int] = []
+        while True:
+            given = self._headers()
+            shown = self._authorizer.headers(trip.method, trip.place)
+            trip.secrets = secrets_in(trip.url, self._login, given, shown)
+            check_headers({**given, **shown})
+            sent = merge_headers(self._login, given, shown, headers)
+            self._send_once(trip, sent, body)
+            # Nobody is asked to log in for the end of a session.
+            refusal = trip.refusal() if trip.method != "DELETE" else None
+            if refusal is None:
+                return
+            self._give_back(trip)
+            asking = partial(answering, self.connection)
+            if len(refused) == MAX_REFUSALS or not self._authorizer.mend(
+                refusal, shown, refused, asking
+            ):
+                raise refusal
+            refused.append(refusal.http_status or 0)
+
+    def _send_once(self, trip: _Trip, headers: Headers, body: bytes | None) -> None:
+        url = trip.url
+        self._trace("-->", f"{trip.method} {url.path or '/'}")
+        seconds = EXIT_SECONDS if trip.method == "DELETE" else None
+        connection = self._pool.take(trip.key, seconds)
+        trip.connection = connection
+        # A thread that gives up after this look finds it in the pool, and shuts it.
+        if not self._is_open(trip.key):
+            raise ConnectionError("given up")
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         proxy = self._pool.proxy
         if proxy is not None and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
             headers = {**headers, **proxy.headers}
-        # Who refuses a large body may answer before it has read it.
+        # A server that refuses a large body may answer before it has read it.
         with suppress(BrokenPipeError, ConnectionResetError):
-            connection.request(method, target, body, headers)
-        return connection.getresponse()
+            connection.request(trip.method, target, body, headers)
+        trip.response = connection.getresponse()
+        kind = content_type(trip.response)
+        self._trace("<--", f"HTTP {trip.response.status} {kind}".strip())
 
-    def _refusal(
-        self, response: HTTPResponse, place: str, secrets: list[str]
-    ) -> AuthorizationError | None:
-        """What a 401 says; or a 403, if that is about scopes."""
-        challenge = challenge_in(response)
-        if response.status == 403 and challenge.get("error") != "insufficient_scope":
-            return None
-        told = describe_response(response, response.read(MAX_ERROR))
-        told = f"{place}: {hide(told, secrets)}; see Client(auth=), or headers="
-        return AuthorizationError(printable(told), place, response.status, challenge)
+    def _trace(self, direction: str, text: str) -> None:
+        trace = self.connection.trace
+        if trace is not None:
+            trace(direction, text.encode("utf-8"))
+
+    def _give_back(self, trip: _Trip) -> None:
+        connection = trip.connection
+        trip.connection = None
+        if connection is not None:
+            self._pool.give_back(connection, getattr(trip, "response", None))
 
     # One message
     def _send(self, post: _Post) -> None:
         """POST a message. A request's failure is its answer."""
+        timer = None
+        if post.request_id is None:
+            # Nobody waits for it, and so nobody would give it up.
+            timer = start_timer(self._timeout, self._pool.shut, post.key)
         try:
             self._post(post)
         except Exception as error:
             error.__context__ = None
             if not self.connection.fail(post.request_id, error):
-                self._log.debug(f"HTTP: {error_text(error)}")
+                log_line(DEBUG, f"HTTP: {error_text(error)}")
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def _cancel(self, post: _Post) -> None:
         # Modern: closing the response is the cancellation. Legacy: it is told, and we
@@ -8389,14 +8458,17 @@ class HttpTransport(Transport):
         headers = self._post_headers(post)
         if session.id is not None and not post.opens_session:
             headers["Mcp-Session-Id"] = session.id
-        with self._round_trip("POST", headers, post.line, post.request_id) as response:
-            status = response.status
-            if status >= 300:
-                told = self._read_rejection(response, post)
-                return status, response.headers.get("Location", ""), told
+        trip = _Trip("POST", post.url or self._url, post.key)
+        with self._round_trip(trip, headers, post.line) as response:
+            if response.status >= 300:
+                told = self._read_rejection(trip, post)
+                return response.status, response.headers.get("Location", ""), told
+            self._url = post.url or self._url
             if post.opens_session:
-                session.id = response.headers.get("Mcp-Session-Id")
-            body = self._read_answer(response, post.request_id, stream)
+                session.id = _session_id_in(response)
+            else:
+                self._losses = 0
+            body = self._read_answer(trip, post.request_id, stream)
         # Only now, when the next call may have the connection.
         if body:
             self._feed(body)
@@ -8404,12 +8476,11 @@ class HttpTransport(Transport):
             self._follow(stream, session, post.request_id)
         is_due = self._dialect == self.STREAMABLE_HTTP and post.request_id is not None
         if is_due and self._is_open(post.request_id):
-            told = describe_response(response, body[:MAX_ERROR])
-            place = show_url(self._url)
-            raise HttpFailure(f"{place}: no answer: {told}", place, status)
+            raise trip.failure(body, "no answer: ")
         return None
 
-    def _read_rejection(self, response: HTTPResponse, post: _Post) -> Exception:
+    def _read_rejection(self, trip: _Trip, post: _Post) -> Exception:
+        response = trip.response
         body = response.read(MAX_ERROR)
         answer: Json = {}
         with suppress(McpError):
@@ -8418,13 +8489,10 @@ class HttpTransport(Transport):
         # An error without our id is about the request that brought the message.
         is_ours = answer.get("id") == post.request_id or response.status == 400
         if "code" in error and is_ours and response.status not in (401, 403):
-            if self.connection.trace is not None:
-                self.connection.trace.received(body)
+            self._trace("<--", body.decode("utf-8", "replace"))
+            error["message"] = hide(str(error.get("message")), trip.secrets)
             return McpError.from_wire(error)
-        place = show_url(self._url)
-        told = printable(f"{place}: {describe_response(response, body)}")
-        challenge = challenge_in(response)
-        return HttpFailure(told, place, response.status, challenge)
+        return trip.failure(body)
 
     def _post_headers(self, post: _Post) -> Headers:
         """What a POST says besides its session. Raises InvalidParams for what must be
@@ -8457,34 +8525,39 @@ class HttpTransport(Transport):
     def _move(
         self, post: _Post, session: _ClientSession, status: int, place: str, told: Any
     ) -> bool:
-        target = follow_reference(self._url, place)
-        if status not in (307, 308) or target is None:
-            return False
-        self._url = target
-        return True
+        if status in (307, 308):
+            post.url = follow_reference(self._url, place)
+        return post.url is not None and status in (307, 308)
 
     def _replace_session(
         self, post: _Post, lost: _ClientSession, status: int, place: str, told: Any
     ) -> bool:
         # "When a client receives HTTP 404 in response to a request containing an
         # MCP-Session-Id, it MUST start a new session".
-        if lost.id is None or status != 404 or post.row.handshake:
+        is_lost = status == 404
+        if status == 400:
+            is_lost = re.search(_NO_SESSION, str(told)) is not None
+        if lost.id is None or not is_lost or post.row.handshake:
             return False
         with self._renewing:
             is_first = self._session is lost
             if is_first:
-                self._open_next_session()
+                if self._losses == MAX_FAILURES:
+                    return False
+                self._open_next_session(post.url)
         if is_first:
             self._on_new_session()
         # An answer is lost with its question's session.
         return not post.is_answer
 
-    def _open_next_session(self) -> None:
+    def _open_next_session(self, url: SplitResult | None) -> None:
         """Send `initialize` again, all of it on this thread: the workers may all be
         waiting. Raises what came in place of a result."""
+        self._losses += 1
         # Nobody waits for the answers to what was asked in the lost one.
         self.connection.cancel_all()
         post = _Post(self._opening)
+        post.url = url
         session = _ClientSession()
         waiter = Waiter("initialize")
         self.connection.hold(waiter, post.request_id)
@@ -8507,15 +8580,16 @@ class HttpTransport(Transport):
         self, post: _Post, session: _ClientSession, status: int, place: str, told: Any
     ) -> bool:
         """Take a server for one of 2024-11-05, which takes POSTs elsewhere."""
-        if not post.opens_session or status not in (400, 404, 405):
-            return False
         # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
-        # a GET request to the server URL".
-        if getattr(told, "code", None) in MODERN_ERRORS:
+        # a GET request to the server URL". The old transport refuses without JSON-RPC.
+        if not post.opens_session or isinstance(told, McpError):
+            return False
+        if status not in (400, 404, 405):
             return False
         self._dialect = self.HTTP_SSE
         before = self._url
         self._start_listening(self._timeout)
+        post.url = None
         return self._url is not before
 
     # Responses
@@ -8524,14 +8598,12 @@ class HttpTransport(Transport):
         self.connection.dispatch(self.connection.receive(line))
 
     def _read_answer(
-        self,
-        response: HTTPResponse,
-        request_id: RequestId | None,
-        stream: EventParser,
+        self, trip: _Trip, request_id: RequestId | None, stream: EventParser
     ) -> bytes:
         """Read what answers a request, and return it if it is JSON; events are fed."""
         if request_id is None:
             return b""
+        response = trip.response
         kind = content_type(response)
         if kind == EVENT_TYPE:
             self._read_events(response, request_id, stream)
@@ -8540,7 +8612,7 @@ class HttpTransport(Transport):
         elif kind == JSON_TYPE:
             return response.read(MAX_MESSAGE + 1)
         elif kind:
-            raise ConnectionError(describe_response(response, response.read(MAX_ERROR)))
+            raise trip.failure(response.read(MAX_ERROR), f"no answer, but {kind}: ")
         return b""
 
     def _read_events(
@@ -8552,7 +8624,7 @@ class HttpTransport(Transport):
             try:
                 line = response.readline(MAX_MESSAGE)
             except Exception as error:
-                self._log.debug(f"a stream broke: {error_text(error)}")
+                log_line(DEBUG, f"a stream broke: {error_text(error)}")
                 return
             if not line:
                 return
@@ -8589,7 +8661,7 @@ class HttpTransport(Transport):
             self._follow(EventParser(), session, None)
         except Exception as error:
             why = f"cannot hear the server: {error_text(error)}"
-            self._log.warning(why)
+            log_line(WARNING, why)
         finally:
             if self._dialect == self.HTTP_SSE and session.get_is_answered.is_set():
                 self.connection.close(ConnectionClosed(why))
@@ -8602,9 +8674,7 @@ class HttpTransport(Transport):
         as long as the session lasts. Raises what GET does, after MAX_FAILURES."""
         failures = 0
         delay = stream.retry if stream.last_id else 0.0
-        while not self._closed.wait(delay):
-            if self._session is not session or not self._is_open(request_id):
-                return
+        while self._pause(delay, session, request_id):
             try:
                 if not self._get_once(stream, session, request_id):
                     return
@@ -8617,6 +8687,18 @@ class HttpTransport(Transport):
                 return
             delay = stream.retry * 2**failures
 
+    def _pause(
+        self, seconds: float, session: _ClientSession, request_id: RequestId | None
+    ) -> bool:
+        """Wait as long as the server wishes. Returns whether the stream is wanted."""
+        until = time.monotonic() + seconds
+        while self._session is session and self._is_open(request_id):
+            left = until - time.monotonic()
+            if left <= 0:
+                return True
+            self._closed.wait(min(left, LOOK_SECONDS))
+        return False
+
     def _get_once(
         self, stream: EventParser, session: _ClientSession, request_id: RequestId | None
     ) -> bool:
@@ -8624,7 +8706,9 @@ class HttpTransport(Transport):
         headers = {**self._session_headers(), "Accept": EVENT_TYPE}
         if stream.last_id:
             headers["Last-Event-ID"] = stream.last_id.encode("utf-8")
-        with self._round_trip("GET", headers, None, request_id) as response:
+        key = session if request_id is None else request_id
+        trip = _Trip("GET", self._url, key)
+        with self._round_trip(trip, headers, None) as response:
             status = response.status
             is_stream = status == 200 and content_type(response) == EVENT_TYPE
             if is_stream:
@@ -8633,28 +8717,41 @@ class HttpTransport(Transport):
                 self._read_events(response, request_id, stream)
         if status >= 500 or status == 429:
             # A proxy says so while the server starts again.
-            raise HttpFailure(f"HTTP {status}", show_url(self._url), status)
+            raise HttpFailure(f"HTTP {status}", trip.place, status)
         if status == 404 and session.get_is_answered.is_set() and request_id is None:
             # A POST finds out whether the session is lost: then there is a new one.
             with suppress(Exception):
                 waiter = self.connection.request(Waiter("ping"), None)
                 self.connection.wait(waiter, self._timeout)
+        if not is_stream and request_id is None and stream.last_id:
+            # The server has forgotten the place, not the session: listen anew.
+            stream.last_id = ""
+            return True
         return is_stream
+
+
+def _session_id_in(response: HTTPResponse) -> str | None:
+    """The session's id that a server gives, or None. Raises InvalidRequest."""
+    given = response.headers.get("Mcp-Session-Id")
+    if given is not None and not re.fullmatch(_SESSION_ID, given):
+        raise InvalidRequest(
+            "Mcp-Session-Id: expected 1 to 4096 visible ASCII characters"
+        )
+    return given
 
 
 ###############################################################################
 # 18. Authorization ###########################################################
 ###############################################################################
+# How a client logs in, by OAuth 2.1 (basic/authorization/): discovery, registration,
+# PKCE, tokens, step-up, and the grants without a user. It stands behind the seam
+# Authorizer, fetches by urllib.request, and knows no message of the protocol.
 
-# Authorization.
 LOGIN_SECONDS = 300.0  # for a login: the user may have to look for a password
 AUTH_SECONDS = 20.0  # for each answer of an authorization server
 MAX_METADATA = 256 << 10  # bytes of what an authorization server answers
 MAX_TEXTS = 100  # scopes, methods and the like, in one list
 
-# How a client logs in, by OAuth 2.1 (basic/authorization/): what each request shows,
-# what is done when that is refused, how tokens are got. It knows HTTP, and no message
-# of the protocol.
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # OAuth(grant=), and what it is called on the wire.
 GRANTS = {
@@ -8665,16 +8762,29 @@ GRANTS = {
 JWT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 # How a client shows who it is, best first: a secret on this machine is none.
 AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
+# The members of a form that no text may show.
+SECRET_MEMBERS = (
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "client_secret",
+    "assertion",
+    "client_assertion",
+)
+# Where the user of redirect=fn(url) arrives, if no other place was registered.
+UNHEARD_URI = "http://127.0.0.1:33418/callback"
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _ARRIVED = b"<!doctype html><title>Thank you</title>You can close this window."
+_Reply = namedtuple("_Reply", "status document headers")
 
 
 def _check_url(name: str, url: Any) -> str:
     """A URL that may see secrets: over https, or on this machine."""
-    from urllib.parse import urlsplit
-
-    if isinstance(url, str) and re.fullmatch("https?://[!-~]+", url):
-        if url.startswith("https://") or urlsplit(url).hostname in _LOOPBACK:
-            return url
+    with suppress(ValueError):
+        if isinstance(url, str) and re.fullmatch("[!#-~]+", url):
+            parts = parse_url(url)
+            if parts.scheme == "https" or parts.hostname in _LOOPBACK:
+                return url
     raise AuthorizationError(f"{name}: expected an https URL, got {show(url)}")
 
 
@@ -8696,6 +8806,14 @@ def _texts_in(document: Json, member: str) -> list[str]:
     return [each for each in texts[:MAX_TEXTS] if isinstance(each, str)]
 
 
+def _text_in(place: str, document: Json, member: str) -> str:
+    """A string that must be there, and can be sent back. Raises AuthorizationError."""
+    text = document.get(member)
+    if not isinstance(text, str) or not re.fullmatch("[ -~]+", text):
+        raise AuthorizationError(f"{place}: {member}: expected visible ASCII text")
+    return text
+
+
 def _digest(text: str) -> str:
     """A SHA-256 as in PKCE."""
     from base64 import urlsafe_b64encode
@@ -8706,14 +8824,22 @@ def _digest(text: str) -> str:
 
 
 class OAuth:
-    """Logs a client in at a server that wants it, by OAuth 2.1.
+    """Logs a client in at a server that wants it, by OAuth 2.1: basic/authorization/.
 
         with Client("https://example.com/mcp", auth=OAuth(store="~/.tokens")) as client:
 
     Nothing happens until the server answers with 401. Then the user is sent to the
-    authorization server that the server names, in the browser, and calls wait. One
-    login serves all threads. Tokens go to that server alone, in headers.
+    authorization server that the server names, in the browser, and calls wait until the
+    answer comes back to a port of this machine; their time does not run while the user
+    is asked. One login serves all threads, and one OAuth may serve several clients, of
+    several servers. Tokens go to their own server alone, in a header.
+
+    A subclass may bind tokens to a key (DPoP, RFC 9449): headers() gives what a request
+    to the server shows, fetch() carries each request to an authorization server, and
+    token_types names what is taken there. examples/conformance_client.py has one.
     """
+
+    token_types = ("bearer",)
 
     def __init__(
         self,
@@ -8723,6 +8849,7 @@ class OAuth:
         client_id: str | None = None,
         client_secret: str | None = None,
         client_metadata_url: str | None = None,
+        issuer: str | None = None,
         store: Any = None,
         redirect: Callable[[str], str | None] | None = None,
         redirect_uri: str | None = None,
@@ -8733,17 +8860,41 @@ class OAuth:
         timeout: float = LOGIN_SECONDS,
         ssl_context: SSLContext | None = None,
     ) -> None:
-        if grant not in GRANTS:
-            raise ValueError(
-                f"grant: expected one of {list(GRANTS)}, got {show(grant)}"
-            )
-        if client_id is None and grant != "authorization_code":
-            raise ValueError(f"client_id: the grant {grant} needs it")
+        """Prepare to log in. Raises ValueError.
+
+        client_name: the name that the user is told
+        scopes: to ask for, in place of what the server says that it wants
+        client_id: as the authorization server knows us. Without it, the client is known
+            by client_metadata_url, or registers
+        client_secret: that belongs to client_id
+        client_metadata_url: an https URL with a document about this client, for
+            authorization servers that read one
+        issuer: the one authorization server to use. A client_secret needs it, as a
+            hostile server could have the secret sent to its own; "*": any will do
+        store: where tokens are kept: a path, of a file that only this user can read; a
+            dict; or two functions, load(url) -> dict or None, save(url, dict or None).
+            Without it, they are lost with this object
+        redirect: redirect(url) has the user visit a URL, and returns the URL that the
+            browser arrived at, or None: for machines without a browser
+        redirect_uri: where the browser comes back to, if that was registered; without a
+            port, any free one is taken
+        grant: "authorization_code", with a user; without one "client_credentials", or
+            "jwt-bearer", where somebody else vouches for us by an assertion
+        assertion: assertion(audience) returns a signed JWT for an authorization server:
+            the grant "jwt-bearer" itself; with the others, in place of a secret
+        send_resource: whether requests name the server that the token is for; some
+            authorization servers refuse that
+        may_log_in: whether to log in where no token in the store will do, nor can be
+            renewed; without it, nobody is asked, nor registered with, but that raises
+        timeout: seconds that the user may take
+        ssl_context: an ssl.SSLContext for the authorization server
+        """
         self._client_name = client_name
         self._scopes = scopes.split() if isinstance(scopes, str) else scopes
         self._client_id = client_id
         self._client_secret = client_secret
         self._client_metadata_url = client_metadata_url
+        self._issuer = issuer
         self._redirect = redirect
         self._redirect_uri = redirect_uri
         self._grant = grant
@@ -8752,60 +8903,106 @@ class OAuth:
         self._may_log_in = may_log_in
         self._timeout = timeout
         self._ssl_context = ssl_context
-        # A dict, or the path of a file: {the server's URL: what is kept for it}.
         self._store: Any = {} if store is None else store
         # Held through all of a login.
         self._turn = threading.Lock()
+        # How the last login failed, for the threads that waited for it; by _turn.
         self._failure: Exception | None = None
+        # The URL of a server -> what is known of it; each operation is atomic.
         self._records: Json = {}
+        self._check_options()
 
-    # The seam
+    def _check_options(self) -> None:
+        if self._grant not in GRANTS:
+            raise ValueError(
+                f"grant: expected one of {list(GRANTS)}, got {show(self._grant)}"
+            )
+        needs_user = self._grant == "authorization_code"
+        if self._client_id is None and (self._client_secret or not needs_user):
+            raise ValueError("client_id: a client_secret or another grant needs it")
+        if self._client_secret and self._issuer is None:
+            raise ValueError(
+                "issuer: a client_secret needs it: the one authorization server that "
+                'may see it, or "*" for any that a server names'
+            )
+        has_secret = self._client_secret and self._grant == "client_credentials"
+        if not needs_user and not (has_secret or self._assertion):
+            raise ValueError(f"assertion: the grant {self._grant} needs it")
+        # "MUST use the "https" scheme and contain a path component"
+        about = self._client_metadata_url
+        if about is not None and not re.fullmatch("https://[!#-~]+/[!#-~]+", about):
+            raise ValueError("client_metadata_url: expected an https URL with a path")
+        if self._redirect_uri is not None:
+            uri = parse_url(self._redirect_uri)
+            is_near = uri.hostname in _LOOPBACK
+            if not is_near and (uri.scheme != "https" or self._redirect is None):
+                raise ValueError(
+                    "redirect_uri: expected this machine; elsewhere, https and redirect="
+                )
+
+    # The seam: see Authorizer
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """The headers that a request to be let in has besides."""
+        """The headers that a request to this server has, to be let in."""
         if url not in self._records:
-            self._records[url] = self._load().get(url, {})
+            _check_url("auth", url)
+            self._records[url] = self._load(url)
         token = self._records[url].get("access_token")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def mend(
-        self, refusal: AuthorizationError, shown: dict[str, str], tries: int = 0
+        self,
+        refusal: AuthorizationError,
+        shown: dict[str, str],
+        refused: list[int],
+        asking: Callable[[], Any],
     ) -> bool:
         """Get another token. False if none would do; or raises AuthorizationError."""
         url = refusal.url
-        challenge = refusal.challenge
         failure = self._failure
         with self._turn:
-            record = self._load().get(url) or self._records.get(url, {})
+            record = self._load(url)
             self._records[url] = record
             used = shown.get("Authorization", "").partition(" ")[2]
             if used != record.get("access_token", ""):
                 return True  # another thread, or process, has got a new one
             if self._failure is not failure:
-                raise AuthorizationError(str(self._failure))  # of who had the turn
+                raise AuthorizationError(str(self._failure))  # of the thread before
             if refusal.http_status == 403:
-                # Asked for before, and not given: it would not be given now.
-                wanted = set(challenge.get("scope", "").split())
-                if wanted <= set(record.get("scopes", ())):
+                # One step up for one request; and what was asked for before, and not
+                # given, would not be given now.
+                wanted = set(refusal.challenge.get("scope", "").split())
+                if 403 in refused or wanted <= set(record.get("scopes", ())):
                     return False
-            elif tries == 0 and self._refresh(url, record):
+            elif 401 not in refused and self._refresh(url, record):
                 return True
-            elif tries > 1:
-                return False
-            self._log_in(url, challenge, record)
+            elif 401 in refused and not record.get("is_renewed"):
+                return False  # this token is from a login, just now
+            self._log_in(url, refusal.challenge, record, asking)
         return True
 
     def login(self, url: str) -> None:
-        """Log in at a server now, and keep the tokens. Blocks for the user."""
-        challenge = challenge_in(self._fetch(url, {}, b"{}")[2])
+        """Log in at a server now, and keep the tokens. Blocks for the user.
+
+        Raises AuthorizationError.
+        """
+        place = _check_url("url", show_url(parse_url(url)))
+        headers = {"Content-Type": JSON_TYPE, "Accept": f"{JSON_TYPE}, {EVENT_TYPE}"}
+        reply = self.fetch(url, headers, b"{}")
         with self._turn:
-            self._log_in(url, challenge, self._load().get(url, {}))
+            challenge = challenge_in(reply.headers)
+            self._log_in(place, challenge, self._load(place), nullcontext)
 
     def logout(self, url: str) -> None:
-        """Forget the tokens of a server."""
-        self._keep(url, {})
+        """Forget the tokens of a server. Raises AuthorizationError."""
+        self._keep(show_url(parse_url(url)), {})
 
-    # What is kept
-    def _load(self) -> Json:
+    # What is kept: by a server's URL its tokens, and how they were got
+    def _load(self, url: str) -> Json:
+        if isinstance(self._store, tuple):
+            return self._store[0](url) or {}
+        return object_or_empty(self._load_all().get(url))
+
+    def _load_all(self) -> Json:
         if isinstance(self._store, dict):
             return self._store
         try:
@@ -8813,52 +9010,77 @@ class OAuth:
                 return dict(json.load(file))
         except FileNotFoundError:
             return {}
-        except ValueError:
-            raise AuthorizationError(f"{self._store} is damaged: delete it") from None
+        except (ValueError, TypeError):
+            raise AuthorizationError(
+                f"store: {self._store} is damaged: delete it"
+            ) from None
+        except OSError as error:
+            raise AuthorizationError(f"store: {error_text(error)}") from error
 
     def _keep(self, url: str, record: Json) -> None:
+        """Keep a record, or forget it if it is empty."""
         self._records[url] = record
-        records = {**self._load(), url: record}
-        if isinstance(self._store, dict):
-            self._store[url] = record
+        if isinstance(self._store, tuple):
+            self._store[1](url, record or None)
             return
-        path = os.path.expanduser(self._store)
+        records = self._load_all()
+        records[url] = record
+        if not record:
+            del records[url]
+        if not isinstance(self._store, dict):
+            self._write_file(os.path.expanduser(self._store), records)
+
+    def _write_file(self, path: str, records: Json) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(os.open(f"{path}.new", flags, 0o600), "w") as file:
-            json.dump(records, file)
-        os.replace(f"{path}.new", path)
+        try:
+            with open(os.open(f"{path}.new", flags, 0o600), "w") as file:
+                json.dump(records, file)
+            os.replace(f"{path}.new", path)
+        except OSError as error:
+            raise AuthorizationError(f"store: {error_text(error)}") from error
 
     # Discovery: basic/authorization/authorization-server-discovery.md
-    def _fetch(
-        self, url: str, headers: Json, body: bytes | None = None
-    ) -> tuple[int, Json, Any]:
-        """GET a document, or POST a body: status, JSON object, response."""
+    def fetch(
+        self, url: str, headers: dict[str, str], body: bytes | None = None
+    ) -> Any:
+        """GET a document, or POST a body: (status, document, headers).
+
+        The document is a dict, {} if the answer has no JSON object. Raises
+        AuthorizationError for what gives no answer.
+        """
         import urllib.error
         import urllib.request
 
-        request = urllib.request.Request(url, body, {"Accept": JSON_TYPE, **headers})
         opener = urllib.request.build_opener(
             _same_host(), urllib.request.HTTPSHandler(context=self._ssl_context)
         )
+        headers = {"Accept": JSON_TYPE, **headers}
         try:
-            answer = opener.open(request, timeout=AUTH_SECONDS)
-        except urllib.error.HTTPError as error:
-            answer = error
-        except OSError as error:
-            raise AuthorizationError(f"{url}: {error_text(error)}") from error
-        with answer:
-            data = answer.read(MAX_METADATA)
+            request = urllib.request.Request(url, body, headers)
+            try:
+                answer = opener.open(request, timeout=AUTH_SECONDS)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
+                data = answer.read(MAX_METADATA)
+        except Exception as error:
+            # http.client has exceptions of its own, beside OSError.
+            place = url.partition("?")[0]
+            raise AuthorizationError(f"{place}: {error_text(error)}") from error
         document: Json = {}
         with suppress(ParseError):
             document = object_or_empty(parse_message(data))
-        return answer.status, document, answer
+        return _Reply(answer.status, document, answer.headers)
 
     def _read_first(self, name: str, places: Iterable[str | None]) -> Json:
         """The first document that there is at these places; or {}."""
         for place in filter(None, dict.fromkeys(places)):
-            status, document, _ = self._fetch(_check_url(name, place), {})
-            if status == 200 and document:
-                return document
+            reply = self.fetch(_check_url(name, place), {})
+            if reply.status >= 500:
+                # There is one, perhaps: no time to guess.
+                raise AuthorizationError(f"{place}: HTTP {reply.status}")
+            if reply.status == 200 and reply.document:
+                return object_or_empty(reply.document)
         return {}
 
     def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
@@ -8870,7 +9092,9 @@ class OAuth:
             _well_known(_origin_of(url), name),
         ]
         document = self._read_first("resource_metadata", places)
-        resource = document.get("resource", url)
+        # RFC 9728, section 3.3: "If these values are not identical, the data contained
+        # in the response MUST NOT be used". What the server is a part of will do, too.
+        resource = document.get("resource") if document else url
         if not f"{url}/".startswith(str(resource).rstrip("/") + "/"):
             raise AuthorizationError(f"resource: expected {url}, got {show(resource)}")
         return document
@@ -8878,8 +9102,19 @@ class OAuth:
     def _find_server(self, url: str, resource: Json) -> Json:
         """The metadata of the authorization server that the server names; or, in
         2025-03-26, that it is itself, at its root."""
-        named = _texts_in(resource, "authorization_servers") or [_origin_of(url)]
-        issuer = named[0]
+        named = _texts_in(resource, "authorization_servers")
+        if not resource:
+            named = [_origin_of(url)]
+        wanted = self._issuer
+        if wanted not in (None, "*"):
+            if wanted not in named:
+                raise AuthorizationError(
+                    f"issuer: expected {wanted}, the server names {show(named, 300)}"
+                )
+            named = [wanted]
+        if not named:
+            raise AuthorizationError("authorization_servers: the server names none")
+        issuer = _check_url("authorization_servers", named[0])
         places = [
             _well_known(issuer, "oauth-authorization-server"),
             _well_known(issuer, "openid-configuration"),
@@ -8894,6 +9129,8 @@ class OAuth:
                 "registration_endpoint": issuer + "/register",
                 "code_challenge_methods_supported": ["S256"],
             }
+        if not server:
+            raise AuthorizationError(f"{issuer}: no metadata of it were found")
         # "the `issuer` value in the document MUST be identical to the issuer".
         if server.get("issuer") not in (issuer, None if resource else issuer + "/"):
             raise AuthorizationError(
@@ -8917,7 +9154,7 @@ class OAuth:
             scopes = [*scopes, "offline_access"]
         return list(dict.fromkeys([*record.get("scopes", ()), *scopes]))
 
-    # Who we are there: basic/authorization/client-registration.md
+    # The client there: basic/authorization/client-registration.md
     def _identify(self, server: Json, record: Json, redirect_uri: str) -> Json:
         """A client: {"client_id", "client_secret", "method"}."""
         offered = _texts_in(server, "token_endpoint_auth_methods_supported")
@@ -8926,22 +9163,26 @@ class OAuth:
         if secret:
             is_post = offered and "client_secret_basic" not in offered
             method = "client_secret_post" if is_post else "client_secret_basic"
-        elif self._assertion and self._grant == "client_credentials":
+        elif self._assertion and self._grant != "jwt-bearer":
             method = "private_key_jwt"
         client_id = self._client_id
         if client_id is None and server.get("client_id_metadata_document_supported"):
             client_id = self._client_metadata_url
         if client_id is not None:
             return {"client_id": client_id, "client_secret": secret, "method": method}
-        known = record.get("client", {})
+        known = object_or_empty(record.get("client"))
         if known.get("redirect_uri") == redirect_uri:
-            return dict(known)
+            return known
         return self._register(server, redirect_uri, offered or ["client_secret_basic"])
 
     def _register(self, server: Json, redirect_uri: str, offered: list[str]) -> Json:
         """RFC 7591."""
+        if "registration_endpoint" not in server:
+            raise AuthorizationError(
+                f"{server['issuer']} registers no clients: give OAuth a client_id="
+            )
         wanted = [each for each in AUTH_METHODS if each in offered] or ["none"]
-        is_near = redirect_uri.partition("://")[2].startswith(_LOOPBACK)
+        is_near = parse_url(redirect_uri).hostname in _LOOPBACK
         about = {
             "client_name": self._client_name,
             "redirect_uris": [redirect_uri],
@@ -8950,40 +9191,43 @@ class OAuth:
             "response_types": ["code"],
             "token_endpoint_auth_method": wanted[0],
         }
-        place = _check_url("registration_endpoint", server.get("registration_endpoint"))
-        status, told, _ = self._fetch(place, _JSON, encode_message(about))
-        if status not in (200, 201) or "client_id" not in told:
-            raise AuthorizationError(f"{place}: HTTP {status}: {_error_words(told)}")
+        place = _check_url("registration_endpoint", server["registration_endpoint"])
+        headers = {"Content-Type": JSON_TYPE}
+        reply = self.fetch(place, headers, encode_message(about))
+        told = reply.document
+        if reply.status not in (200, 201):
+            raise AuthorizationError(
+                f"{place}: registration: HTTP {reply.status}: {_error_words(told)}"
+            )
         return {
-            "client_id": told["client_id"],
+            "client_id": _text_in(f"{place}: registration", told, "client_id"),
             "client_secret": told.get("client_secret"),
             "method": told.get("token_endpoint_auth_method", wanted[0]),
             "redirect_uri": redirect_uri,
         }
 
     # The ways to get tokens
-    def _log_in(self, url: str, challenge: dict[str, str], record: Json) -> None:
-        """Find out where, be known there, and get tokens. What fails is for all who
+    def _log_in(
+        self,
+        url: str,
+        challenge: dict[str, str],
+        record: Json,
+        asking: Callable[[], Any],
+    ) -> None:
+        """Find out where, be known there, and get tokens. A failure is for all that
         wait."""
         if not self._may_log_in:
-            raise AuthorizationError(f"{url}: no token will do", url, 401)
+            raise AuthorizationError(f"{url}: there is no token that will do", url, 401)
         try:
-            resource = self._find_resource(url, challenge)
-            server = self._find_server(url, resource)
-            if record.get("issuer") != server["issuer"]:
+            # A store that cannot be written fails before the user is asked.
+            self._keep(url, record)
+            plan, server = self._make_plan(url, challenge, record)
+            if record.get("issuer") != plan["issuer"]:
                 # "MUST NOT reuse client credentials from a different one".
                 record = {}
-            plan = {
-                "issuer": server["issuer"],
-                "token_endpoint": _check_url("token", server.get("token_endpoint")),
-                "scopes": self._choose_scopes(challenge, resource, server, record),
-                "resource": resource.get("resource", url),
-            }
-            if not self._send_resource:
-                plan["resource"] = None
             form: Json = {"grant_type": GRANTS[self._grant]}
             if self._grant == "authorization_code":
-                form.update(self._ask_user(server, plan, record))
+                form.update(self._ask_user(server, plan, record, asking))
             else:
                 plan["client"] = self._identify(server, record, "")
                 form["scope"] = " ".join(plan["scopes"]) or None
@@ -8992,21 +9236,49 @@ class OAuth:
             self._ask_tokens(url, plan, form)
         except Exception as error:
             self._failure = error
+            # The next login registers anew: this client may not be known any more.
+            record.pop("client", None)
             if isinstance(error, AuthorizationError):
                 raise
             raise AuthorizationError(f"login: {error_text(error)}") from error
 
+    def _make_plan(
+        self, url: str, challenge: dict[str, str], record: Json
+    ) -> tuple[Json, Json]:
+        """What a login is for, as it is kept with the tokens; and the metadata of the
+        authorization server."""
+        resource = self._find_resource(url, challenge)
+        server = self._find_server(url, resource)
+        issuer = server["issuer"]
+        if record.get("issuer") != issuer:
+            record = {}
+        endpoint = _check_url("token_endpoint", server.get("token_endpoint"))
+        plan = {
+            "issuer": issuer,
+            "token_endpoint": endpoint,
+            "scopes": self._choose_scopes(challenge, resource, server, record),
+            "resource": resource.get("resource", url) if self._send_resource else None,
+        }
+        return plan, server
+
     def _refresh(self, url: str, record: Json) -> bool:
+        """Get a token for the refresh token. False if the user must log in again."""
         token = record.get("refresh_token")
         if token is None:
             return False
         form = {"grant_type": "refresh_token", "refresh_token": token}
-        with suppress(AuthorizationError):
-            self._ask_tokens(url, record, form)
-            return True
-        return False
+        try:
+            self._ask_tokens(url, {**record, "is_renewed": True}, form)
+        except AuthorizationError as error:
+            # A server that is down is no reason to ask the user.
+            if error.http_status is None or error.http_status >= 500:
+                raise
+            return False
+        return True
 
-    def _ask_user(self, server: Json, plan: Json, record: Json) -> Json:
+    def _ask_user(
+        self, server: Json, plan: Json, record: Json, asking: Callable[[], Any]
+    ) -> Json:
         """Have the user agree, by RFC 6749, section 4.1, and RFC 7636: what the token
         endpoint is to be told then."""
         import secrets
@@ -9014,6 +9286,8 @@ class OAuth:
 
         if "S256" not in _texts_in(server, "code_challenge_methods_supported"):
             raise AuthorizationError(f"{server['issuer']} cannot do PKCE with S256")
+        page = server.get("authorization_endpoint")
+        page = _check_url("authorization_endpoint", page)
         verifier = secrets.token_urlsafe(48)
         state = secrets.token_urlsafe(32)
         with self._open_door(state) as (redirect_uri, visit):
@@ -9028,85 +9302,112 @@ class OAuth:
             }
             scope = " ".join(plan["scopes"]) or None
             add_given(query, scope=scope, resource=plan["resource"])
-            page = _check_url("authorization", server.get("authorization_endpoint"))
-            came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
-        if not came:
+            with asking():
+                came = visit(page + ("&" if "?" in page else "?") + urlencode(query))
+        if not isinstance(came, str):
             raise AuthorizationError("the login was given up")
         answer = dict(parse_qsl(came.partition("?")[2].partition("#")[0]))
-        if answer.get("state") != state:
-            raise AuthorizationError("state: this is the answer to another login")
-        issuer = answer.get("iss")
-        must_tell = server.get("authorization_response_iss_parameter_supported") is True
-        if issuer != server["issuer"] and (must_tell or issuer is not None):
-            raise AuthorizationError(
-                f"iss: expected {server['issuer']}, got {show(issuer)}"
-            )
-        if "code" not in answer:
-            raise AuthorizationError(f"the login failed: {_error_words(answer)}")
+        self._check_answer(server, state, answer)
         return {
             "code": answer["code"],
             "redirect_uri": redirect_uri,
             "code_verifier": verifier,
         }
 
+    def _check_answer(self, server: Json, state: str, answer: dict[str, str]) -> None:
+        """Raise AuthorizationError for an answer that is not to this login, or no."""
+        if answer.get("state") != state:
+            raise AuthorizationError("state: this is the answer to another login")
+        # "on mismatch the client MUST NOT act on or display `error`".
+        issuer = answer.get("iss")
+        must_tell = server.get("authorization_response_iss_parameter_supported") is True
+        if issuer != server["issuer"] and (must_tell or issuer is not None):
+            raise AuthorizationError(
+                f"iss: expected {server['issuer']}, got {show(issuer)}"
+            )
+        if "code" not in answer or "error" in answer:
+            said = _error_words(answer) or "there is no code"
+            raise AuthorizationError(f"the login failed: {said}")
+
     @contextmanager
     def _open_door(self, state: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
-        """Where the browser comes back to, and what sends it on its way."""
+        """Where the browser comes back to, and the function that sends it there."""
         if self._redirect is not None:
-            yield (
-                self._redirect_uri or "http://127.0.0.1:33418/callback",
-                self._redirect,
-            )
+            yield self._redirect_uri or UNHEARD_URI, self._redirect
             return
+
         import webbrowser
         from http.server import HTTPServer
-        from urllib.parse import urlsplit
 
-        uri = urlsplit(self._redirect_uri or "http://127.0.0.1/callback")
-        with HTTPServer((uri.hostname, uri.port or 0), _doorstep()) as door:
-            door.state = state
-            door.came = None
+        uri = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
+        address = (str(uri.hostname), uri.port or 0)
+        try:
+            server = HTTPServer(address, _doorstep(state))
+        except OSError as error:
+            raise AuthorizationError(f"port {uri.port}: {error_text(error)}") from error
+        with server as door:
             door.timeout = 1.0
+            arrived: list[str] = []
+            door.arrived = arrived  # type: ignore[attr-defined]
 
-            def visit(url: str) -> str | None:
+            def visit(url: str) -> str:
                 if not webbrowser.open(url):
                     raise AuthorizationError(
                         "no browser; give OAuth a redirect=fn(url)"
                     )
                 until = time.monotonic() + self._timeout
-                while door.came is None and time.monotonic() < until:
+                while not arrived and time.monotonic() < until:
+                    door.timeout = min(1.0, self._timeout)
                     door.handle_request()
-                return door.came
+                if not arrived:
+                    raise AuthorizationError("no answer came from the browser")
+                return arrived[0]
 
-            yield f"http://{uri.hostname}:{door.server_port}{uri.path}", visit
+            if uri.port is None:
+                uri = uri._replace(netloc=f"{uri.netloc}:{door.server_port}")
+            yield uri.geturl(), visit
 
     def _ask_tokens(self, url: str, plan: Json, form: Json) -> None:
         """POST to the token endpoint, and keep what comes."""
-        from urllib.parse import quote_plus, urlencode
+        from urllib.parse import urlencode
+
+        form["resource"] = plan["resource"]
+        headers = {**_FORM, **self._show_client(plan, form)}
+        given = {name: value for name, value in form.items() if value is not None}
+        place = plan["token_endpoint"]
+        reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
+        answer = reply.document
+        if reply.status != 200:
+            secrets = [str(given.get(name, "")) for name in SECRET_MEMBERS]
+            said = hide(_error_words(answer), secrets)
+            raise AuthorizationError(
+                f"{place}: HTTP {reply.status}: {said}", place, reply.status
+            )
+        kind = answer.get("token_type", "Bearer")
+        if str(kind).lower() not in self.token_types:
+            raise AuthorizationError(f"{place}: token_type: {show(kind)} is unknown")
+        tokens = {"access_token": _text_in(place, answer, "access_token")}
+        # A refresh answer without a new refresh token leaves the old.
+        if answer.get("refresh_token") is not None:
+            tokens["refresh_token"] = _text_in(place, answer, "refresh_token")
+        self._keep(url, {**plan, **tokens})
+
+    def _show_client(self, plan: Json, form: Json) -> dict[str, str]:
+        """Put into a form, or into headers, what shows the client."""
+        from urllib.parse import quote_plus
 
         client = plan["client"]
         secret = client["client_secret"] or ""
         form["client_id"] = client["client_id"]
-        form["resource"] = plan["resource"]
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
         if client["method"] == "client_secret_basic":
             login = f"{quote_plus(client['client_id'])}:{quote_plus(secret)}"
-            headers["Authorization"] = "Basic " + _base64(login.encode("ascii"))
-        elif client["method"] == "client_secret_post":
+            return {"Authorization": "Basic " + _base64(login.encode("ascii"))}
+        if client["method"] == "client_secret_post":
             form["client_secret"] = secret
         elif client["method"] == "private_key_jwt" and self._assertion is not None:
             form["client_assertion_type"] = JWT_ASSERTION
             form["client_assertion"] = self._assertion(plan["issuer"])
-        given = {name: value for name, value in form.items() if value is not None}
-        place = plan["token_endpoint"]
-        body = urlencode(given).encode("ascii")
-        status, answer, _ = self._fetch(place, headers, body)
-        if status != 200 or "access_token" not in answer:
-            raise AuthorizationError(f"{place}: HTTP {status}: {_error_words(answer)}")
-        tokens = {"access_token": answer["access_token"]}
-        # A refresh answer without a new refresh token leaves the old.
-        add_given(tokens, refresh_token=answer.get("refresh_token"))
-        self._keep(url, {**plan, **tokens})
+        return {}
 
 
 def _same_host() -> Any:
@@ -9114,24 +9415,29 @@ def _same_host() -> Any:
     import urllib.request
 
     class SameHost(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, request, fp, code, message, headers, url):
+        def redirect_request(
+            self, request: Any, fp: Any, code: int, said: str, headers: Any, url: str
+        ) -> Any:
             if request.data or _origin_of(url) != _origin_of(request.full_url):
                 return None
-            return super().redirect_request(request, fp, code, message, headers, url)
+            return super().redirect_request(request, fp, code, said, headers, url)
 
     return SameHost()
 
 
-def _doorstep() -> Any:
-    """Where the browser comes back to on this machine: RFC 8252, section 7.3. Who does
-    not know the `state` is shown to the door."""
+def _doorstep(state: str) -> Any:
+    """Where the browser comes back to on this machine: RFC 8252, section 7.3. A request
+    that does not know the `state` gets 404."""
     from http.server import BaseHTTPRequestHandler
 
     class Doorstep(BaseHTTPRequestHandler):
+        # Browsers open connections that they do not use.
+        timeout = 1.0
+
         def do_GET(self) -> None:
-            is_ours = f"state={self.server.state}" in self.path
+            is_ours = f"state={state}" in self.path
             if is_ours:
-                self.server.came = self.path
+                self.server.arrived.append(self.path)  # type: ignore[attr-defined]
             self.send_response(200 if is_ours else 404)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
@@ -9145,8 +9451,8 @@ def _doorstep() -> Any:
 
 def _error_words(said: Mapping[str, object]) -> str:
     """What a server says of an error by OAuth, on one line: RFC 6749, section 5.2."""
-    words = [str(said.get(name) or "") for name in ("error", "error_description")]
-    return show(": ".join(filter(None, words)), 500)
+    words = [said.get(name) for name in ("error", "error_description")]
+    return printable(": ".join(str(each)[:300] for each in words if each))
 
 
 ###############################################################################
@@ -10683,11 +10989,10 @@ class Client:
             return HttpTransport(
                 target.url,
                 partial(self._all_headers, target.headers),
-                authorizer_for(self._auth, target.url, self._ssl_context, self._log),
+                authorizer_for(self._auth),
                 self._ssl_context,
                 self.timeout,
-                self._log,
-                self._learn_server,
+                self._judge_session,
                 self._renew_session,
             )
         if isinstance(target, Program):
@@ -10697,6 +11002,13 @@ class Client:
         if isinstance(target, Transport):
             return target
         return StreamTransport(*target)
+
+    def _judge_session(self, words: Json) -> None:
+        """Take over what a server says that opens a session in place of a lost one."""
+        offered = [words.get("protocolVersion")]
+        version = self._choose_version(offered, LEGACY_VERSIONS)
+        self._require_connection().protocol.version = version
+        self._learn_server(words)
 
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
         more = self._headers() if callable(self._headers) else self._headers
