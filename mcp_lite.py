@@ -7846,6 +7846,15 @@ def secrets_in(url: SplitResult, *headers: Mapping[str, str | bytes]) -> list[st
     return secrets
 
 
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets, or the credentials in these headers."""
+    for secret in secrets:
+        for word in secret.split():
+            if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
+                text = text.replace(word, "***")
+    return text
+
+
 def show_url(url: SplitResult) -> str:
     """A URL for an error text: without its user and its query, which may be secrets."""
     netloc = url.netloc.rpartition("@")[2]
