@@ -11081,8 +11081,9 @@ class Client:
         except (McpError, HttpFailure) as error:
             if getattr(error, "code", None) in MODERN_ERRORS:
                 raise
-            if isinstance(error, HttpFailure) and not may_be_legacy(error):
-                raise
+            if isinstance(error, HttpFailure):
+                if wanted != "auto" or not may_be_legacy(error):
+                    raise
         if not isinstance(offered, list):
             # "any other error [...]: the server is legacy".
             offered = list(LEGACY_VERSIONS)

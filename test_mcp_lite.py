@@ -15215,7 +15215,7 @@ class TestHttpClient:
 
         with web_server(script) as (url, _):
             failure = http_failure_of(url)
-        assert "does not speak HTTP: " in str(failure) and "ESMTP" in str(failure)
+        assert "BadStatusLine" in str(failure) and "ESMTP" in str(failure)
 
     def test_failures_of_tls_are_told(self, server, certificate):
         """Each has its own text, with its remedy."""
