@@ -11084,6 +11084,10 @@ class Client:
             if isinstance(error, HttpFailure):
                 if wanted != "auto" or not may_be_legacy(error):
                     raise
+        # "A resultType of any value unrecognized [...] MUST be considered invalid."
+        kind = words.get("resultType", "complete")
+        if kind != "complete":
+            raise InternalError(f"server/discover: unknown resultType {show(kind)}")
         if not isinstance(offered, list):
             # "any other error [...]: the server is legacy".
             offered = list(LEGACY_VERSIONS)
