@@ -3863,17 +3863,19 @@ class Protocol:
 # 9. Threads ##################################################################
 ###############################################################################
 
+# Waits that end, threads that do jobs, lines that go out, and the ways to stderr: a
+# line of log, a line of trace. This room knows nothing of messages. Each class says
+# what guards its attributes; no lock here is held while a job runs.
 
-# Waits that end, threads that do jobs, lines that go out, and the way to Python's
-# logging. Knows nothing of messages.
+
 def do_nothing(*ignored: object) -> None:
-    """What is done where nothing is to be done."""
+    """Stand where a function is asked for, and nothing is to be done."""
 
 
-def get_within(inbox, seconds):
+def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
     """Block for the next item. Raises Empty after `seconds`; None waits without end.
 
-    It is done in slices, between which Python looks whether a signal has come.
+    The wait is cut into slices, between which Python looks whether a signal has come.
     """
     until = time.monotonic() + (float("inf") if seconds is None else seconds)
     while True:
@@ -3888,7 +3890,7 @@ def get_within(inbox, seconds):
             return inbox.get(timeout=min(left, WAIT_SLICE))
 
 
-def wait_until(condition, seconds):
+def wait_until(condition: Callable[[], object], seconds: float) -> bool:
     """Block until condition() is true, for `seconds` at most. Returns whether it is."""
     until = time.monotonic() + seconds
     while not condition():
@@ -3898,15 +3900,22 @@ def wait_until(condition, seconds):
     return True
 
 
-def start_thread(name, job, *arguments):
-    """Have a thread of its own call job(*arguments). It keeps nothing from ending."""
+def start_thread(
+    name: str, job: Callable[..., object], *arguments: Any
+) -> threading.Thread:
+    """Have a thread of its own call job(*arguments). It does not keep Python alive.
+
+    Raises RuntimeError if the system has no thread to give.
+    """
     thread = threading.Thread(target=job, args=arguments, name=name, daemon=True)
     thread.start()
     return thread
 
 
-def start_timer(seconds, job, *arguments):
-    """Have a thread call job(*arguments) in so many seconds, unless it is cancelled."""
+def start_timer(
+    seconds: float, job: Callable[..., object], *arguments: Any
+) -> threading.Timer:
+    """Have a thread call job(*arguments) after `seconds`, unless it is cancelled."""
     timer = threading.Timer(seconds, job, arguments)
     timer.name = "mcp-timer"
     timer.daemon = True
@@ -3914,22 +3923,36 @@ def start_timer(seconds, job, *arguments):
     return timer
 
 
-def is_ready(stream, writing=False):
-    """Whether a read (or, except on Windows, a write) would not block."""
+def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
+    """Block until these threads have ended, for `seconds` in all. Returns whether."""
+    return wait_until(lambda: not any(map(threading.Thread.is_alive, threads)), seconds)
+
+
+def is_ready(stream: Any, writing: bool = False) -> bool:
+    """Whether a read would not block; or, except on Windows, a write of 4 KiB."""
     import select
 
     try:
         if not hasattr(select, "poll"):
-            return bool(select.select([stream], [], [], 0)[0])
+            return writing or bool(select.select([stream], [], [], 0)[0])
         poll = select.poll()
         poll.register(stream, select.POLLOUT if writing else select.POLLIN)
         return bool(poll.poll(0))
     except (OSError, ValueError):
-        return True  # it is closed: the next call says so
+        # It is closed: the next call says so.
+        return True
+
+
+def shut(sock: Socket, how: int = 2) -> None:
+    """End a socket under a thread that reads from it (0), or writes (1), or both (2)."""
+    import socket
+
+    with suppress(OSError):
+        socket.socket.shutdown(sock, how)
 
 
 @contextmanager
-def stop_signals(inbox):
+def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
     """Inside, Ctrl-C and SIGTERM (Ctrl-Break) put their names into the inbox.
 
     Only on the main thread, and only those that the program has left as they were.
@@ -3951,55 +3974,60 @@ def stop_signals(inbox):
             signal.signal(number, handler)
 
 
-def _take_signal(inbox, name, number, frame):
+def _take_signal(
+    inbox: SimpleQueue[Any], name: str, number: int, frame: object
+) -> None:
     inbox.put(name)
 
 
 class Workers:
-    """Threads that do jobs: `limit` at most, started when needed.
+    """Threads that do jobs: `limit` at most, each started when it is needed.
 
         started, or woken --> CALLED --> running --no job is left--> idle --> woken ...
 
-    Few threads work off a burst, as its answers then share a write: so no second one is
-    called while one is on its way, and that one calls the next if there are more jobs.
-    An idle one waits for its bell, a lock; the latest is woken first.
+    Few threads work off a burst, so that its answers share a write: while one worker is
+    called, no second one is, and the called one calls the next if there are more jobs.
+    An idle worker waits for its bell, a lock; the latest is woken first.
 
-    `between()` writes what jobs have queued: after each, unless one is on its way.
+    `between()` writes what jobs have queued: after each job, unless a worker is called.
     """
 
-    def __init__(self, name, limit, between=do_nothing):
+    def __init__(self, name: str, limit: int, between: Job = do_nothing) -> None:
         self._name = name
         self._limit = limit
         self._between = between
-        # What follows is guarded by _lock.
+        # It guards what follows.
         self._lock = threading.Lock()
-        self._jobs = deque()
-        self._threads = set()
-        self._idle = []
+        self._jobs: deque[Job] = deque()
+        self._threads: set[threading.Thread] = set()
+        # The bells of those who wait.
+        self._idle: list[threading.Lock] = []
         self._is_called = False
         self._closed = False
 
-    def __len__(self):
+    def __len__(self) -> int:
         """How many jobs wait."""
         return len(self._jobs)
 
-    def submit(self, *jobs):
-        """Have them done. Never blocks. After close() they are dropped."""
+    def submit(self, *jobs: Job) -> bool:
+        """Have them done. Never blocks. After close() they are dropped.
+
+        False if no thread can be had: then none of them will be done.
+        """
         with self._lock:
             if not self._closed:
                 self._jobs.extend(jobs)
             newcomer = self._call_locked()
-        if newcomer is None:
-            return
-        try:
-            newcomer.start()
-        except RuntimeError as error:
-            # There is no thread to be had: the next submit() tries again.
-            self._threads.discard(newcomer)
-            self._is_called = False
-            log_line(ERROR, f"{self._name}: {error}")
+        if self._start(newcomer):
+            return True
+        with self._lock:
+            # Those that there are will do them, sooner or later.
+            if self._threads:
+                return True
+            self._jobs.clear()
+            return False
 
-    def _call_locked(self):
+    def _call_locked(self) -> threading.Thread | None:
         """Wake a worker for what waits; or make one, to be started without the lock."""
         if self._is_called or not self._jobs:
             return None
@@ -4017,12 +4045,26 @@ class Workers:
         self._threads.add(newcomer)
         return newcomer
 
-    def _run(self, kept):
+    def _start(self, newcomer: threading.Thread | None) -> bool:
+        """Start a worker, if there is one to start. False if that cannot be done."""
+        if newcomer is None:
+            return True
+        try:
+            newcomer.start()
+        except RuntimeError as error:
+            self._threads.discard(newcomer)
+            self._is_called = False
+            log_line(ERROR, f"{self._name}: {error}")
+            return False
+        return True
+
+    def _run(self, kept: object) -> None:
         # It rings at first: to be started is to be called.
         bell = threading.Lock()
         while True:
             bell.acquire()
             self._is_called = False
+            # Another worker may have left the answer of its job to this one.
             self._do(self._between)
             while (job := self._next(bell)) is not None:
                 self._do(job)
@@ -4034,7 +4076,7 @@ class Workers:
                 self._threads.discard(threading.current_thread())
                 return
 
-    def _next(self, bell):
+    def _next(self, bell: threading.Lock) -> Job | None:
         """The next job. None when there is none: this worker is among the idle then."""
         with self._lock:
             if not self._jobs:
@@ -4043,19 +4085,20 @@ class Workers:
                 return None
             job = self._jobs.popleft()
             newcomer = self._call_locked()
-        if newcomer is not None:
-            newcomer.start()
+        self._start(newcomer)
         return job
 
-    def _do(self, job):
+    def _do(self, job: Job) -> None:
         try:
             job()
         except BaseException as error:
             log_line(ERROR, f"{self._name}: a job failed", error)
 
-    def close(self, seconds):
+    def close(self, seconds: float) -> bool:
         """Take no more jobs, and block until those that wait are done, for so long.
-        Returns whether. Idempotent; a worker does not wait for itself."""
+
+        Returns whether they are. Idempotent; a worker does not wait for itself.
+        """
         with self._lock:
             self._closed = True
             while self._idle:
@@ -4064,35 +4107,39 @@ class Workers:
         return wait_until(lambda: not others & self._threads, seconds)
 
 
-# Lines that wait for a slow reader, before who writes waits for it, too.
+# Lines that wait for a slow reader, before whoever writes waits for it, too.
 MAX_LINES = 100
 
 
 class Outbox:
-    """Lines that wait to be written, by one thread at a time, all that wait in one.
+    """Lines that wait to be written. One thread at a time writes all that wait at once.
 
-    Who may block calls flush(), who must not flush_soon(): then a thread of its own
-    writes. What a thread adds while another one writes that one takes along; but when
-    MAX_LINES lines wait, who has come to write waits for its turn.
+    A thread that may block calls flush(). Any other calls flush_soon(), which leaves it
+    to a writer thread. While one thread writes, others add lines and go: the writing
+    one takes these along. Only when MAX_LINES wait does flush() wait for its turn, and
+    so a slow reader slows the handlers that write to it.
     """
 
-    def __init__(self, write):
+    def __init__(self, write: Callable[[list[bytes]], object]) -> None:
         self._write = write
         # To add a line is one step of Python: no lock, and no signal, comes between.
-        self._lines = deque()
+        self._lines: deque[bytes] = deque()
         self._writing = threading.Lock()
-        self._told = SimpleQueue()
-        self._thread = None
+        # True tells the writer thread to flush, False to end.
+        self._told: SimpleQueue[bool] = SimpleQueue()
+        self._thread: threading.Thread | None = None
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._lines)
 
-    def add(self, line):
+    def add(self, line: bytes) -> None:
         """Queue a line."""
         self._lines.append(line)
 
-    def flush(self):
+    def flush(self) -> None:
         """Write what waits, or leave it to the thread that is writing."""
+        # A writer releases _writing before it looks for more lines: so what was added
+        # while it wrote is seen by one of the two.
         while self._lines and self._writing.acquire(len(self._lines) > MAX_LINES):
             try:
                 lines = []
@@ -4103,68 +4150,67 @@ class Outbox:
             finally:
                 self._writing.release()
 
-    def flush_soon(self):
-        """Have it written, without blocking; unless Python ends, and starts no thread."""
+    def flush_soon(self) -> None:
+        """Have it written, without blocking; by this thread, if no other can be had."""
+        # When Python ends, it starts no thread.
         if sys.is_finalizing():
             self.flush()
             return
         self._told.put(True)
-        if self._thread is None:
+        if self._thread is not None:
+            return
+        try:
             self._thread = start_thread("mcp-writer", self._run)
+        except RuntimeError:
+            self.flush()
 
-    def _run(self):
+    def _run(self) -> None:
         while self._told.get():
             self.flush()
 
-    def is_idle(self):
+    def is_idle(self) -> bool:
         """Whether all is written."""
         return not (self._lines or self._writing.locked())
 
-    def close(self):
-        """End its thread, when that has written what waits."""
+    def close(self) -> None:
+        """End the writer thread, when it has written what waits."""
         self._told.put(False)
 
 
-def shut(sock, how=2):
-    """End a socket under who reads from it (0), or uses it at all (2)."""
-    import socket
-
-    with suppress(OSError):
-        socket.socket.shutdown(sock, how)
-
-
-def join_all(threads, seconds):
-    """Block until these threads have ended, for `seconds` in all. Returns whether."""
-    return wait_until(lambda: not any(map(threading.Thread.is_alive, threads)), seconds)
-
-
-class _Log:
-    """STAND-IN: what the HTTP, server and client studies call instead of log_line."""
-
-    def debug(self, text, error=None):
-        log_line(DEBUG, text, error)
-
-    def warning(self, text, error=None):
-        log_line(WARNING, text, error)
-
-    def error(self, text, error=None):
-        log_line(ERROR, text, error)
-
-
-# Characters of a message that trace=True prints.
-MAX_TRACE = 160
-
-# Lines for Python's logging: the levels by their numbers, as it is slow to import.
+# Levels of Python's logging, which is slow to import.
 DEBUG = 10
 WARNING = 30
 ERROR = 40
 
+# Bytes of a line for stderr: so much can be written to a pipe that is ready.
+MAX_STDERR = 4_000
+# Characters of a message that trace=True prints.
+MAX_TRACE = 160
+# One thread at a time looks whether stderr is ready, and prints.
+_PRINTING = threading.Lock()
 
-def log_line(level, text, error=None, logger="mcp_lite"):
-    """A line for one of Python's loggers; with the traceback of an error.
 
-    A stderr that nobody reads must hold up nobody: where no handler was set up, and
-    stderr is full, the line is dropped.
+def print_to_stderr(text: str) -> None:
+    """Print lines to stderr. They are dropped if that is full: a stderr that nobody
+    reads must not hold up anybody."""
+    if sys.stderr is None:
+        return
+    data = text.encode("utf-8", "backslashreplace")[:MAX_STDERR]
+    # It may be closed.
+    with _PRINTING, suppress(OSError, ValueError):
+        if is_ready(2, writing=True):
+            print(data.decode("utf-8", "ignore"), file=sys.stderr, flush=True)
+
+
+def log_line(
+    level: int,
+    text: str,
+    error: BaseException | None = None,
+    logger: str = "mcp_lite",
+) -> None:
+    """Give a line to one of Python's loggers, with the traceback of an error.
+
+    Where the program has set up no handler, warnings and errors are printed to stderr.
     """
     if level < WARNING and "logging" not in sys.modules:
         return
@@ -4173,15 +4219,22 @@ def log_line(level, text, error=None, logger="mcp_lite"):
     log = logging.getLogger(logger)
     if not log.isEnabledFor(level):
         return
-    if not log.hasHandlers() and not is_ready(2, writing=True):
-        return
-    trace = None
+    text = printable(text)
+    trace: Any = None
     if error is not None:
         trace = (type(error), error, _users_frames(error))
-    log.log(level, "%s", printable(text), exc_info=trace)
+    if log.hasHandlers():
+        log.log(level, "%s", text, exc_info=trace)
+    elif level >= WARNING:
+        if trace is not None:
+            import traceback
+
+            # The last frames: these say most.
+            text += "\n" + "".join(traceback.format_exception(*trace, limit=-6))
+        print_to_stderr(text.rstrip())
 
 
-def _users_frames(error):
+def _users_frames(error: BaseException) -> Any:
     """Its traceback, from the first frame on that is not of this file."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
@@ -4222,10 +4275,7 @@ def _call_trace(told: Trace, direction: str, line: bytes) -> None:
 def _print_trace(direction: str, line: bytes) -> None:
     clock = time.strftime("%H:%M:%S")
     text = line[: 4 * MAX_TRACE].decode("utf-8", "replace")[:MAX_TRACE]
-    told = f"{clock} {direction} {printable(text)} ({len(line)} bytes)"
-    # A stderr that nobody reads must hold up nobody.
-    if sys.stderr is not None and is_ready(2, writing=True):
-        print(told, file=sys.stderr, flush=True)
+    print_to_stderr(f"{clock} {direction} {printable(text)} ({len(line)} bytes)")
 
 
 def _append_trace(path: str, direction: str, line: bytes) -> None:
@@ -4237,43 +4287,84 @@ def _append_trace(path: str, direction: str, line: bytes) -> None:
             file.write(b"%s %s\n" % (direction.encode(), line))
 
 
+class _Log:
+    """STAND-IN: what the HTTP, server and client studies call instead of log_line."""
+
+    def debug(self, text, error=None):
+        log_line(DEBUG, text, error)
+
+    def warning(self, text, error=None):
+        log_line(WARNING, text, error)
+
+    def error(self, text, error=None):
+        log_line(ERROR, text, error)
+
+
 ###############################################################################
 # 10. Connection ##############################################################
 ###############################################################################
 
-# Requests that wait for a worker: beyond, they are refused. Answers that wait for a
-# reader: beyond, it is taken for dead.
+# A Protocol with threads around it. Bytes come in by feed(), on whichever thread reads;
+# workers serve the requests; lines go out by an Outbox. There are two seams: a
+# Transport carries the bytes, an Endpoint knows what the messages mean. This room
+# opens no file and no socket, and runs no user code but through its Endpoint.
+
+# Requests that wait for a worker; a request beyond is refused.
 MAX_BACKLOG = 10_000
 
 
-# A Protocol with threads around it. Bytes come in by `feed`, on whichever thread reads;
-# requests are served by workers; lines go out by an Outbox. Two seams: a Transport
-# carries the bytes, an Endpoint knows what the messages mean.
 class Transport:
-    """What carries the bytes of a Connection: each message is a line of them. ..."""
+    """What carries the bytes of a Connection: each message is a line of them.
+
+    To write another one, derive from this class, and give an instance to Client as its
+    target; it carries one conversation (basic/transports.md#custom-transports). Write
+    `write`, `close`, and `read` unless it `feeds`. The library calls
+        start(connection)  once, on the thread of connect(), before all else. What it
+                           raises, connect() raises, and nothing else is called
+        read()             to block for the next bytes, any number of them; b"" is the
+                           end. One thread of the client's own calls it, in a loop
+        write(data)        to send all of it, whole lines; it may block. One thread at a
+                           time calls it, while another one reads
+        details()          to tell what else is known of the other end, behind the text
+                           of a Timeout
+        describe_end(why)  to make the exception for those who still wait at the end; it
+                           may take a moment
+        close()            to end it, so that read() and write() return or raise soon.
+                           Any thread calls it, once, even if it has ended by itself
+    read() and write() raise OSError, or ValueError, as closed files do, when the other
+    end is gone: from then on, nothing more is read, or written.
+
+    A transport that `feeds` is not asked to read. It hands over what comes by itself,
+    on one thread at a time, by connection.dispatch(connection.feed(data)), and tells of
+    the end by connection.close(self.describe_end(why)).
+
+    For a server it is easier to call Server.serve.
+    """
 
     feeds = False
+    # Headers mirror arguments of tools. The client then reads the list of tools, which
+    # says of which, before the first call.
     mirrors = False
 
-    def start(self, connection):
+    def start(self, connection: Connection) -> None:
         """Know the connection that this carries."""
 
-    def read(self):
+    def read(self) -> bytes:
         """Block for the next bytes; b"" is the end. Raises OSError or ValueError."""
         raise NotImplementedError
 
-    def write(self, data):
+    def write(self, data: bytes) -> None:
         """Send lines. Raises OSError, or ValueError, when the other end is gone."""
         raise NotImplementedError
 
-    def close(self):
+    def close(self) -> None:
         """End it. Called once, from any thread."""
 
-    def details(self):
+    def details(self) -> str:
         """What else is known of the other end: " (its name)", say."""
         return ""
 
-    def describe_end(self, why):
+    def describe_end(self, why: str) -> ConnectionClosed:
         """The exception that tells how this ended, with all that is known of it."""
         return ConnectionClosed(why)
 
@@ -4283,35 +4374,34 @@ class Endpoint:
 
     A server has one, a client has one. To write another, derive from this class, and
     give an instance to a Connection, with Protocol(role, endpoint.capabilities) before
-    it. To be written is `serve_request`. What the other end may say now is the
-    Protocol's business: all that comes here was admitted, and has the members that its
-    row of METHODS says. The Connection calls, and expects none of them to raise:
+    it. Only `serve_request` must be written. The Protocol judges what the other end may
+    say now: each message that comes here was admitted, and has the members that its row
+    of METHODS says. The Connection calls, and expects none of them to raise:
         capabilities        whenever it must know them
         serve_request       once for each request, on a thread that is free to take its
                             time; but on the reading thread, so it must not block, where
                             the row of the method says `inline`. If it `may_block` there
                             all the same, only a handshake is served so
         serve_notification  on the reading thread, in order, so it must not block; not
-                            for what is about an open request: it knows that by itself
+                            for one about an open request, which the Connection serves
         output_lost         once, when a write has failed: nobody hears of us any more.
                             On the thread that wrote, so it must not block
-    Who reads for the connection calls:
+    Whoever reads for the connection calls:
         connected           before the first message
         input_ended         when the other end says no more, but may still listen
         disconnected        at the end; any number of times
     HTTP also asks for header_parameters, and for the extension_row of methods.
 
-    To answer is to call connection.respond(request, result_message(request.id, {...})),
-    or with an error_message(), from any thread, now or later. That queues it. A worker
-    writes what is queued when its job is done; any other thread calls
-    connection.flush(). Who never answers leaves the request open, until it is
+    To answer, call connection.respond(request, result_message(request.id, {...})), or
+    the same with an error_message(), from any thread, now or later. That queues it. A
+    worker writes what is queued when its job is done; any other thread calls
+    connection.flush(). A request that is never answered stays open, until it is
     cancelled.
     """
 
     # The user's code may run for any request.
     may_block = False
-    # What shows its conversations, if they are to be shown.
-    transcript = None
+    transcript: Any = None
 
     def capabilities(self) -> Json:
         """What this side declares: {"tools": {}}, say."""
@@ -4348,55 +4438,63 @@ class Endpoint:
 
 
 class Connection:
-    """One conversation: a Protocol, its Endpoint, and the Transport that carries it."""
+    """One conversation: a Protocol, its Endpoint, and the Transport that carries it.
 
-    session_id = None
+        feed() --> receive() --> dispatch() --> a worker: serve_request()
+                                                  --> respond() --> flush() --> write
+        request() --> wait() <-- receive(): the answer
+
+    `trace` is called with each message that passes: see tracer(). Whoever takes a
+    request out of `protocol.in_flight`, or a waiter out of `_waiters`, has ended it, and
+    is the only one who may still speak about it.
+    """
+
+    session_id: str | None = None
     # The peer takes one answer, and nothing besides: see Server.handle.
     answers_only = False
     # Why nothing is written any more.
-    reason = None
+    reason: BaseException | None = None
 
     def __init__(
         self,
-        protocol,
-        endpoint,
-        transport,
+        protocol: Protocol,
+        endpoint: Endpoint,
+        transport: Transport,
         *,
-        name,
-        max_workers=MAX_WORKERS,
-        max_message=MAX_MESSAGE,
-        trace=None,
-    ):
+        name: str,
+        max_workers: int = MAX_WORKERS,
+        max_message: int = MAX_MESSAGE,
+        trace: Trace | None = None,
+    ) -> None:
         self.protocol = protocol
         self.endpoint = endpoint
         self.transport = transport
-        # Called with each message, see tracer(); "-->" goes to the server on both sides.
         self.trace = trace
-        self._sends = "-->"
-        self._receives = "<--"
-        if protocol.role == "server":
-            self._sends = "<--"
-            self._receives = "-->"
+        # Directions of a trace: "-->" goes to the server, on both sides.
+        is_client = protocol.role == "client"
+        self._sends = "-->" if is_client else "<--"
+        self._receives = "<--" if is_client else "-->"
         self._max_message = max_message
         self._framer = LineFramer(max_message)
         self._outbox = Outbox(self._write)
         self.workers = Workers(name, max_workers, self.flush)
-        # Guards the end of the peer's requests, and what is said about them before.
-        self._lock = threading.RLock()
-        # Who waits, the oldest first. Who takes one out of here has ended it.
-        self._waiters = {}
+        # Held while a request of the peer's ends and its answer is queued; and while
+        # something is said about it before.
+        self._lock = threading.Lock()
+        # Our open requests, the oldest first. Each step is one operation on a dict.
+        self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions, and what brought these.
-        self.answerers = {}
+        self.answerers: dict[int, Any] = {}
 
     # Reading: feed() and receive() run no user code, but see `inline`.
-    def feed(self, data):
+    def feed(self, data: bytes) -> list[Request]:
         """Take bytes that came in, b"" at their end. Returns the requests to serve."""
         ready = []
         for line in self._framer.feed(data):
             ready += self.receive(line)
         return ready
 
-    def receive(self, line):
+    def receive(self, line: bytes | None) -> list[Request]:
         """Take one line; None is one that was too long. Returns requests to serve."""
         try:
             if line is None:
@@ -4412,31 +4510,38 @@ class Connection:
             return self._receive_batch(message)
         return self._act(self.protocol.receive(message, len(line)))
 
-    def _judge_nonsense(self, line, error):
-        """What to make of a line that is no message: a client may know whose answer it
-        should have been, and then nobody waits for that any longer."""
+    def _judge_nonsense(self, line: bytes, error: McpError) -> Answer | Refusal:
+        """What to make of a line that is no message. A client may know whose answer it
+        should have been: that request fails, so that nobody waits for it any longer."""
         if self.protocol.role == "server":
             return Refusal(str(error), error_message(None, error))
         log_line(WARNING, f"not a message, skipped: {error}: {line[:200]!r}")
         return self.protocol.refuse(unread_answer(line), error)
 
-    def _receive_batch(self, messages):
+    def _receive_batch(self, messages: list[Any]) -> list[Request]:
         """Have a worker serve the messages of a batch, one after the other."""
+        error: McpError
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
             error = InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
-            return self._act(Refusal(str(error), error_message(None, error)))
-        self.workers.submit(partial(self.serve_batch, messages))
-        return []
+        elif self.workers.submit(partial(self._serve_batch, messages)):
+            return []
+        else:
+            error = InternalError(_NO_THREAD)
+        return self._act(Refusal(str(error), error_message(None, error)))
 
-    def serve_batch(self, messages):
-        """Serve them, and answer all at once."""
+    def _serve_batch(self, messages: list[Any]) -> None:
         answer = self.answer_batch(messages, do_nothing)
         if answer:
             self._queue(answer)
 
-    def answer_batch(self, messages, prepare):
-        """Serve them, each request when prepare(request) was called; their answers."""
-        answers = []
+    def answer_batch(
+        self, messages: list[Any], prepare: Callable[[Request], object]
+    ) -> bytes:
+        """Serve them in order; prepare(request) is called before each request.
+
+        Returns their answers, as one array; b"" if there are none.
+        """
+        answers: list[bytes] = []
         for message in messages:
             event = self.protocol.receive(message)
             if isinstance(event, Request):
@@ -4449,12 +4554,11 @@ class Connection:
                 self._act(event)
         return b"[" + b",".join(answers) + b"]" if answers else b""
 
-    def _act(self, event):
+    def _act(self, event: Request | Notification | Answer | Refusal) -> list[Request]:
         """Act on what the Protocol made of a message; returns a request to serve."""
         if isinstance(event, Request):
-            if not event.row.inline or (
-                self.endpoint.may_block and not event.row.handshake
-            ):
+            may_block = self.endpoint.may_block and not event.row.handshake
+            if may_block or not event.row.inline:
                 return [event]
             # Here and now, so that what follows in the stream finds it done.
             self.endpoint.serve_request(self, event)
@@ -4472,22 +4576,24 @@ class Connection:
                 self.flush_soon()
         return []
 
-    def dispatch(self, requests):
+    def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve these requests. Never blocks."""
         for request in requests:
-            if len(self.workers) >= MAX_BACKLOG:
-                busy = InternalError("too many requests wait")
-                self.cut_short(request, request.failure(busy))
-            else:
-                self.workers.submit(partial(self._serve, request))
+            why = "too many requests wait"
+            if len(self.workers) < MAX_BACKLOG:
+                if self.workers.submit(partial(self._serve, request)):
+                    continue
+                why = _NO_THREAD
+            self.cut_short(request, request.failure(InternalError(why)))
 
-    def _serve(self, request):
-        # Nobody runs what was cancelled while it was queued.
+    def _serve(self, request: Request) -> None:
+        # It may have been cancelled while it was queued.
         if not request.cancelled:
             self.endpoint.serve_request(self, request)
 
-    # Notifications about what is open here: whether it was, each returns.
-    def _cancelled(self, notification):
+    # Notifications about what is open here, by their rows of METHODS. Each returns
+    # whether it was open.
+    def _cancelled(self, notification: Notification) -> bool:
         params = notification.params
         row = notification.row
         request = find_by_id(self.protocol.in_flight, params.get(row.subject))
@@ -4501,7 +4607,7 @@ class Connection:
         log_line(DEBUG, f"{request.method} is cancelled, the reason: {reason}")
         return self.cut_short(request, answer)
 
-    def _progress(self, notification):
+    def _progress(self, notification: Notification) -> bool:
         params = notification.params
         waiter = find_by_id(self.protocol.pending, params.get("progressToken"))
         is_number = type(params.get("progress")) in (int, float)
@@ -4510,14 +4616,14 @@ class Connection:
         return True
 
     # Ending the peer's requests
-    def respond(self, request, message):
+    def respond(self, request: Request, message: Json | None) -> bool:
         """Queue the answer to the peer's request; False if that has ended before.
 
-        None ends a notification. Who has served the request writes it.
+        None ends a notification. The thread that has served the request writes it.
         """
         return self._end(request, message, cancelled=False)
 
-    def cut_short(self, request, message=None):
+    def cut_short(self, request: Request, message: Json | None = None) -> bool:
         """End a request whose work may still run, and is told to stop.
 
         With this answer, if there is one. False if it has ended before. Never blocks.
@@ -4528,27 +4634,27 @@ class Connection:
         self.tell_cancelled(request)
         return True
 
-    def tell_cancelled(self, request):
-        """Call what is to be called on a cancellation. Who pops one calls it."""
+    def tell_cancelled(self, request: Request) -> None:
+        """Call each of its callbacks once: whichever thread pops one calls it."""
         with suppress(IndexError):
             while True:
                 request.callbacks.pop()()
 
-    def _is_ended(self, request):
+    def _is_ended(self, request: Request) -> bool:
         return self.protocol.in_flight.get(request.id) is not request
 
-    def cancel_all(self):
+    def cancel_all(self) -> None:
         """Cancel every request of the peer's that is in flight."""
         for request in list(self.protocol.in_flight.values()):
             self.cut_short(request)
 
-    def _end(self, request, message, cancelled):
+    def _end(self, request: Request, message: Json | None, cancelled: bool) -> bool:
         """Take a request out of flight, and queue its answer. False if it was not."""
-        # cancellation: "MUST NOT send any further messages for it"
         answer = None
         if message is not None:
             answer = encode_answer(message, about=request.about)
         with self._lock:
+            # cancellation: "MUST NOT send any further messages for it"
             if not self.protocol.end(request):
                 return False
             request.cancelled = cancelled
@@ -4557,20 +4663,34 @@ class Connection:
             if request.answers is not None:
                 request.answers.append(answer)
             else:
-                self._queue(answer, request, is_answer=True)
+                self._queue_locked(answer, request, is_answer=True)
         return True
 
     # Writing
-    def _queue(self, line, request=None, is_answer=False):
-        """Queue a line; over HTTP, to the stream of this request."""
+    def _queue(self, line: bytes, about: Request | None = None) -> None:
+        """Queue a line that no answer can overtake. To add it is one step of Python:
+        Ctrl-C on a client's main thread finds no lock held."""
+        self._outbox.add(line)
+
+    def _queue_locked(
+        self, line: bytes, request: Request, is_answer: bool = False
+    ) -> None:
+        """Queue a line about a request that is in flight, while _lock is held."""
         self._outbox.add(line)
 
     def notify(
-        self, method, params, request=None, *, block=True, progress=None, register=None
-    ):
+        self,
+        method: str,
+        params: Json | None,
+        request: Request | None = None,
+        *,
+        block: bool = True,
+        progress: float | None = None,
+        register: Callable[[], object] | None = None,
+    ) -> None:
         """Send a notification; one about a `request`, only while that is in flight, and
         if its `progress` increases. Unless `block`, another thread writes it.
-        `register()` is called just before it is queued."""
+        `register()` is called just before it is queued; it must not block."""
         row = method_row(method)
         if request is not None and not row.is_in(request.version):
             return
@@ -4578,22 +4698,22 @@ class Connection:
             return
         line = encode_message(call_message(method, params))
         if request is None:
-            self._queue_own(row, line)
+            # A peer that reads nothing: what the next one says again is dropped.
+            is_full = len(self._outbox) >= MAX_QUEUED
+            if is_full and (row.droppable or row.tells_change):
+                return
+            self._queue(line)
         elif not self._queue_about(request, line, progress, register):
             return
         self._flush_own(block)
 
-    def _flush_own(self, block):
-        if block and self.protocol.role == "server":
-            self.flush()
-        else:
-            self.flush_soon()
-
-    def _queue_own(self, row, line):
-        if len(self._outbox) < MAX_QUEUED or not (row.droppable or row.tells_change):
-            self._queue(line)
-
-    def _queue_about(self, request, line, progress, register):
+    def _queue_about(
+        self,
+        request: Request,
+        line: bytes,
+        progress: float | None,
+        register: Callable[[], object] | None,
+    ) -> bool:
         with self._lock:
             # progress: "MUST stop after completion".
             if self._is_ended(request):
@@ -4603,27 +4723,34 @@ class Connection:
                 return False
             if register is not None:
                 register()
-            self._queue(line, request)
+            self._queue_locked(line, request)
         return True
 
-    def flush(self):
+    def _flush_own(self, block: bool) -> None:
+        """Write what this side has to say: a server's handler waits for it."""
+        if block and self.protocol.role == "server":
+            self.flush()
+        else:
+            self.flush_soon()
+
+    def flush(self) -> None:
         """Write what is queued, or leave it to the thread that is writing."""
         self._outbox.flush()
 
-    def flush_soon(self):
+    def flush_soon(self) -> None:
         """Have it written, without blocking."""
         self._outbox.flush_soon()
 
-    def write_out(self, seconds):
+    def write_out(self, seconds: float) -> None:
         """Block until it is written, for so long."""
         self.flush_soon()
         wait_until(self._outbox.is_idle, seconds)
 
-    def carries_changes(self, request):
+    def carries_changes(self, request: Request) -> bool:
         """Whether the peer can be told of changes, after the answer to this request."""
         return not self.answers_only
 
-    def _write(self, lines):
+    def _write(self, lines: list[bytes]) -> None:
         if self.reason is not None:
             return
         try:
@@ -4636,7 +4763,9 @@ class Connection:
             self.endpoint.output_lost(self)
 
     # Our own requests
-    def request(self, waiter, params, about=None):
+    def request(
+        self, waiter: Waiter, params: Json | None, about: Request | None = None
+    ) -> Waiter:
         """Send a request, and register `waiter` for its answer.
 
         `about` is the peer's request that it serves. Raises ConnectionClosed, Cancelled
@@ -4657,13 +4786,14 @@ class Connection:
         self._flush_own(True)
         return waiter
 
-    def hold(self, waiter, request_id=None):
+    def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
         """Register who waits for the answer to what is sent in another way; or without
         an id, for nothing but the end. Raises ConnectionClosed, Cancelled."""
         if waiter.begun and waiter not in self._waiters:
             raise Cancelled("the request was cancelled")
         waiter.begun = True
-        # First this, then the looks whether it is over: who ends all looks here later.
+        # It is registered before the looks whether all is over: close(), which ends
+        # what is registered, says so before.
         self._waiters[waiter] = None
         if request_id is not None:
             waiter.id = request_id
@@ -4675,11 +4805,17 @@ class Connection:
             self._release(waiter)
             raise self.reason.with_traceback(None)
 
-    def is_open(self, waiter):
+    def is_open(self, waiter: Waiter) -> bool:
         """Whether a request of ours has begun, and not ended."""
         return waiter in self._waiters
 
-    def wait(self, waiter, seconds, on_progress=None, deadline=float("inf")):
+    def wait(
+        self,
+        waiter: Waiter,
+        seconds: float,
+        on_progress: Callback = None,
+        deadline: float = float("inf"),
+    ) -> Json:
         """Block for the result; on_progress(progress, total, message) runs here.
 
         Raises McpError, Cancelled, ConnectionClosed, and Timeout after `seconds`. These
@@ -4690,42 +4826,42 @@ class Connection:
         try:
             return self._take_result(waiter, seconds, on_progress, deadline)
         except BaseException as error:
-            # Ctrl-C, too, or what on_progress raised: it cancels the request.
-            # What else is known of a peer is none of its business.
+            # Ctrl-C, too, or what on_progress raised: it cancels the request. The
+            # details of a Timeout are none of the peer's business.
             reason = error.message if isinstance(error, Timeout) else str(error)
             self.abandon(waiter, reason or type(error).__name__)
             raise
 
-    def _take_result(self, waiter, seconds, on_progress, deadline):
+    def _take_result(
+        self, waiter: Waiter, seconds: float, on_progress: Callback, deadline: float
+    ) -> Json:
         until = time.monotonic() + seconds
         while True:
-            try:
+            kind: str = ""
+            item: Any = None
+            with suppress(Empty):
                 left = min(until, deadline) - time.monotonic()
                 kind, item = get_within(waiter.inbox, left)
-            except Empty:
-                is_overdue = time.monotonic() >= deadline
-                if is_overdue or not self.is_asked_elsewhere():
-                    details = self.transport.details()
-                    raise _no_answer(waiter, seconds, is_overdue, details) from None
-                until = time.monotonic() + seconds
-                continue
             if kind == "answer":
                 if item.error is not None:
                     raise item.error
                 return item.result or {}
             if kind == "cancelled":
                 raise Cancelled("the request was cancelled")
-            if time.monotonic() >= deadline:
-                raise _no_answer(waiter, seconds, True, self.transport.details())
-            if on_progress is not None:
+
+            is_overdue = time.monotonic() >= deadline
+            if is_overdue or not (kind or self.is_asked_elsewhere()):
+                details = self.transport.details()
+                raise _no_answer(waiter, seconds, is_overdue, details)
+            if kind and on_progress is not None:
                 on_progress(*map(item.get, ("progress", "total", "message")))
             until = time.monotonic() + seconds
 
-    def is_asked_elsewhere(self):
+    def is_asked_elsewhere(self) -> bool:
         """Whether another thread answers a question of the peer's: it waits for us."""
         return bool(self.answerers) and threading.get_ident() not in self.answerers
 
-    def abandon(self, waiter, reason):
+    def abandon(self, waiter: Waiter, reason: str | None) -> bool:
         """Give up a request of ours, and tell the peer: basic/patterns/cancellation.md.
 
         False if it has ended before.
@@ -4734,35 +4870,37 @@ class Connection:
             return False
         # "The `initialize` request MUST NOT be cancelled by clients".
         if waiter.sent and not method_row(waiter.method).handshake:
+            # It may quote what cannot be said in UTF-8.
             told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
             params = add_given({"requestId": waiter.id}, reason=told or None)
             self.notify("notifications/cancelled", params)
         return True
 
-    def _release(self, waiter):
-        """End a request of ours. Only who gets True may still speak about it."""
-        if self._waiters.pop(waiter, self) is self:
+    def _release(self, waiter: Waiter) -> bool:
+        """End a request of ours. Whoever gets True may still speak about it."""
+        # It is registered with the value None.
+        if self._waiters.pop(waiter, waiter) is waiter:
             return False
         waiter.goes_on = None
         self.protocol.pending.pop(waiter.id, None)
         return True
 
-    def finish(self, answer):
+    def finish(self, answer: Answer) -> bool:
         """End a request of ours with this answer; False if it has ended before."""
         if not self._release(answer.pending):
             return False
         answer.pending.finish(answer)
         return True
 
-    def _hand_over(self, answer):
-        """Give an answer to who waits. By whoever took them out of `pending`."""
+    def _hand_over(self, answer: Answer) -> None:
+        """Give an answer, whose waiter is out of `pending` already, to that waiter."""
         waiter = answer.pending
         waiter.sent = False
         goes_on = waiter.goes_on
         if goes_on is None or not goes_on(answer):
             self.finish(answer)
 
-    def fail(self, request_id, error):
+    def fail(self, request_id: RequestId, error: BaseException) -> bool:
         """Answer a request of ours with `error`. False if nobody waits for that."""
         waiter = self.protocol.pending.pop(request_id, None)
         if waiter is None:
@@ -4770,7 +4908,7 @@ class Connection:
         self._hand_over(Answer(waiter, None, error))
         return True
 
-    def fail_pending(self, error, *, tell=False):
+    def fail_pending(self, error: BaseException, *, tell: bool = False) -> None:
         """End every request of ours with `error`; if asked to, `tell` the peer."""
         for waiter in list(self._waiters):
             ended = self.abandon(waiter, str(error)) if tell else self._release(waiter)
@@ -4778,16 +4916,14 @@ class Connection:
                 waiter.finish(Answer(waiter, None, error))
 
     # Ending
-    def is_drained(self):
+    def is_drained(self) -> bool:
         """Whether all is answered and written, or nobody is there to hear it."""
         is_written = self.reason is not None or self._outbox.is_idle()
         return is_written and not self.protocol.in_flight
 
-    def close(self, error, seconds=0.0):
-        """End the conversation; who waits gets `error`. Idempotent, from any thread.
-
-        Blocks until the workers have ended, `seconds` at most.
-        """
+    def close(self, error: BaseException, seconds: float = 0.0) -> None:
+        """End the conversation; our own requests fail with `error`. Idempotent, from
+        any thread. Blocks until the workers have ended, `seconds` at most."""
         self.reason = error
         self.cancel_all()
         self.fail_pending(error)
@@ -4795,7 +4931,10 @@ class Connection:
         self._outbox.close()
 
 
-def put_bounded(inbox, item):
+_NO_THREAD = "the system has no thread for it"
+
+
+def put_bounded(inbox: SimpleQueue[Any], item: object) -> None:
     """Put an item; of MAX_QUEUED that wait, the oldest goes."""
     if inbox.qsize() >= MAX_QUEUED:
         with suppress(Empty):
@@ -4804,7 +4943,7 @@ def put_bounded(inbox, item):
 
 
 @contextmanager
-def answering(connection, asked_in=None):
+def answering(connection: Connection, asked_in: object = None) -> Iterator[None]:
     """Inside, this thread answers a question of the peer's."""
     thread = threading.get_ident()
     connection.answerers[thread] = asked_in
@@ -6765,21 +6904,24 @@ class HttpConnection(Connection):
             self._sent_size -= len(event[2])
         return [event[1:] for event in again]
 
-    def _queue(
-        self, line: bytes, request: Request | None = None, is_answer: bool = False
+    def _queue(self, line: bytes, about: Request | None = None) -> None:
+        with self._lock:
+            self._queue_locked(line, about)
+
+    def _queue_locked(
+        self, line: bytes, request: Request | None, is_answer: bool = False
     ) -> None:
         stream = self.listening
         if request is not None and request.stream is not None:
             stream = request.stream
         if stream is not None:
-            self._queue_in(stream, line, is_answer)
+            self._queue_in_locked(stream, line, is_answer)
 
-    def _queue_in(self, stream: Stream, line: bytes, is_last: bool) -> None:
-        with self._lock:
-            if is_last and stream is not self.listening:
-                stream.state = stream.COMPLETE
-            self._dirty.append(stream)
-            stream.add_locked(line)
+    def _queue_in_locked(self, stream: Stream, line: bytes, is_last: bool) -> None:
+        if is_last and stream is not self.listening:
+            stream.state = stream.COMPLETE
+        self._dirty.append(stream)
+        stream.add_locked(line)
 
     def flush(self) -> None:
         """Write what is queued, in any stream."""
@@ -6874,7 +7016,8 @@ class HttpConnection(Connection):
 
         answer = self.answer_batch(messages, prepare)
         if answer and (stream or self.listening):
-            self._queue_in(stream or self.listening, answer, True)
+            with self._lock:
+                self._queue_in_locked(stream or self.listening, answer, True)
         elif stream is not None:
             stream.end()  # it has cancelled what it asked for
         self.flush()
