@@ -1748,6 +1748,10 @@ class TestSignatures:
             fn.__defaults__ = (default,)
         return mcp_lite.Signature(fn, Context)
 
+    @staticmethod
+    def output(fn, schema, structured):
+        return mcp_lite.Output(mcp_lite.Signature(fn, Context), schema, structured)
+
     @pytest.mark.parametrize(
         "hint, schema, wire, value",
         [
@@ -1911,7 +1915,7 @@ class TestSignatures:
 
     def test_what_is_not_to_be_structured(self):
         """With structured=False: blocks as they are, anything else as text."""
-        output = mcp_lite.Output(lambda: 0, None, False, "x")
+        output = self.output(lambda: 0, None, False)
         for value, text in (
             (7, "7"),
             ({"a": 1}, '{"a":1}'),
@@ -1923,7 +1927,7 @@ class TestSignatures:
         image = Image(PNG)
         text = {"type": "text", "text": "a"}
         for structured in (False, None):
-            output = mcp_lite.Output(lambda: 0, None, structured, "x")
+            output = self.output(lambda: 0, None, structured)
             assert output.result(["a", image, 7])["content"] == [
                 text,
                 image,
@@ -2150,7 +2154,7 @@ class TestSignatures:
         mcp_lite.Schema(found.schema)
         assert json.loads(mcp_lite.encode_json(found.schema)) == found.schema
         assert "title" not in str(found.schema)
-        output = mcp_lite.Output(function_returning(hint), None, True, "x")
+        output = self.output(function_returning(hint), None, True)
         for wire in accepted:
             bound = found.bind({"x": wire})["x"]
             plain = mcp_lite.to_plain(bound)
@@ -2320,7 +2324,7 @@ class TestSignatures:
         assert found["properties"]["x"]["items"] == {"$ref": "#/$defs/Tree"}
         assert list(found["$defs"]) == ["Tree"]
         assert "$defs" not in self.schema(Team).schema
-        output = mcp_lite.Output(function_returning(Tree), None, None, "x")
+        output = self.output(function_returning(Tree), None, None)
         assert output.schema["type"] == "object"
         assert output.schema["$defs"]["Tree"]["type"] == "object"
         tree = output.result(Tree(1, [Tree(2, [])]))["structuredContent"]
@@ -2636,7 +2640,7 @@ class TestSignatures:
             "items": [{"$ref": "#/definitions/a"}],
             "definitions": {"a": {"type": "integer"}},
         }
-        output = mcp_lite.Output(lambda: 1, older, None, "t")
+        output = self.output(lambda: 1, older, None)
         assert output.schema["$schema"] == DRAFT_7
         assert output.result([1, "x"])["structuredContent"] == {"result": [1, "x"]}
         with pytest.raises(ValueError, match="expected integer"):
