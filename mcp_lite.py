@@ -6461,12 +6461,12 @@ _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
 def inherited_environment() -> dict[str, str]:
-    """The variables of this process that a child gets."""
+    """The variables of this process that a child gets. None is a function of a shell."""
     return {
         name: value
         for name, value in os.environ.items()
-        if name.upper() in _INHERITED_NAMES
-        or name.upper().startswith(_INHERITED_PREFIXES)
+        if (name in _INHERITED_NAMES or name.startswith(_INHERITED_PREFIXES))
+        and not value.startswith("()")
     }
 
 
@@ -6575,8 +6575,10 @@ class Child(StreamTransport):
             self._begun = begun[-CHUNK:]
             for line in lines:
                 self._hear(line)
-        if self._begun:
-            self._hear(self._begun)
+        # The last line may have no line break.
+        last, self._begun = self._begun, b""
+        if last:
+            self._hear(last)
         stderr.close()
 
     def _hear(self, line: bytes) -> None:
@@ -6591,7 +6593,7 @@ class Child(StreamTransport):
                 told = f"[{self._label}] {printable(text[:MAX_STDERR_LINE])}"
                 print(told.rstrip(), file=sys.stderr, flush=True)
         except Exception as error:
-            log_line(DEBUG, f"stderr: {error_text(error)}")
+            log_line(WARNING, f"stderr: {error_text(error)}")
 
     def _last_words(self) -> str:
         lines = [*self._lines, self._begun.decode("utf-8", "replace")]
