@@ -4462,6 +4462,13 @@ class Outbox:
         """Queue a line."""
         self._lines.append(line)
 
+    def is_last(self, line: bytes) -> bool:
+        """Whether the same line waits already, and none behind it."""
+        try:
+            return self._lines[-1] == line
+        except IndexError:
+            return False
+
     def flush(self) -> None:
         """Write what waits, or leave it to the thread that is writing."""
         # A writer releases _writing before it looks for more lines: so what was added
@@ -5024,14 +5031,18 @@ class Connection:
             return
         line = encode_message(call_message(method, params))
         if request is None:
-            # A peer that reads nothing: what the next one says again is dropped.
-            is_full = len(self._outbox) >= MAX_QUEUED
-            if is_full and (row.droppable or row.tells_change):
+            if not self._has_room(row, line):
                 return
             self._queue(line)
         elif not self._queue_about(request, line, progress, register):
             return
         self._flush_own(block)
+
+    def _has_room(self, row: Method, line: bytes) -> bool:
+        """Whether a peer that reads nothing is still to be told this."""
+        if row.tells_change and self._outbox.is_last(line):
+            return False
+        return len(self._outbox) < MAX_QUEUED or not (row.droppable or row.tells_change)
 
     def _queue_about(
         self,
@@ -10767,6 +10778,9 @@ class Server:
             return event.reply if isinstance(event, Refusal) else None
         self._endpoint.serve_request(connection, event)
         connection.flush()
+        # A timer may have answered, and may be writing that.
+        wait_until(connection.is_drained, TIDY_SECONDS)
+        connection.close(ConnectionClosed("answered"))
         answer = wire.getvalue()
         return dict(json.loads(answer)) if answer else None
 
