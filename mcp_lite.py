@@ -10798,20 +10798,30 @@ def _decorate(noun: str, fn: Any, register: Callable[[Any], Any]) -> Any:
 # 20. Client ##################################################################
 ###############################################################################
 
+# The client's side: a call and its rounds of questions, a subscription to changes, the
+# endpoint that hears the server and answers its questions, the targets, and Client, the
+# public face. All that blocks here blocks the thread that asked for it: that thread
+# waits for the answer, runs the callbacks that answer a modern server's questions, and
+# sends the call again. The room sends nothing by itself but the handshake.
+
 MAX_ROUNDS = 10  # times that a server may ask before it answers one call
 MAX_PAGES = 1_000  # pages of a list that a client follows
-MAX_ITEMS = 100_000  # items of a list, of all its pages; in bytes, a MAX_MESSAGE
+MAX_ITEMS = 100_000  # items of a list, on all its pages
+NOT_YET_SECONDS = 1.0  # until a call is sent again whose answer is "not yet"
 
 
-# What a Client is made of: a call, round after round until its last answer; a
-# subscription; and the endpoint, which hears what the server says by itself and answers
-# its questions by the user's callbacks.
+# Calls
 class Call:
     """A call in flight, as `Client.start_call` returns it.
 
     result() is for one thread; cancel() and done() are for any. A modern server may
-    answer with questions (basic/patterns/mrtr.md): who waits in result() answers them,
-    by the client's callbacks, and sends the request again.
+    answer with questions (basic/patterns/mrtr.md). The thread that waits in result()
+    answers them by the client's callbacks, and sends the request again:
+
+        sent --the last answer--> over
+         ^ |
+         | `--questions--> answering --cancel(), close(), its time is over--> over
+         '-----------------'
     """
 
     def __init__(
@@ -10822,9 +10832,12 @@ class Call:
         self._method = method
         self._params = params
         self._on_progress = on_progress
+        # For all rounds, by time.monotonic().
         self._deadline = float("inf")
         if client.total_timeout is not None:
             self._deadline = time.monotonic() + client.total_timeout
+        # Whether a list that is read anew may still tell other headers.
+        self._may_read_list = method == "tools/call"
         self._is_cancelled = False
         # The result, or why there is none, once result() has it.
         self._outcome: Json | BaseException | None = None
@@ -10832,12 +10845,23 @@ class Call:
 
     def _send(self, more: Json) -> None:
         """Send the request, or send it again with what is new."""
+        self._check_open()
         has_deadline = self._deadline < float("inf")
         waiter = Waiter(self._method, self._on_progress is not None or has_deadline)
         self._waiter = waiter
         self._connection.request(waiter, {**self._params, **more})
         if self._is_cancelled:
+            # Meanwhile: cancel() has found the waiter of the round before.
             self.cancel()
+
+    def _check_open(self) -> None:
+        """Raise what has ended this call while no request of it was on its way."""
+        if self._is_cancelled:
+            raise Cancelled(f"{self._method}: the call was cancelled")
+        if self._connection.reason is not None:
+            raise self._connection.reason.with_traceback(None)
+        if time.monotonic() >= self._deadline:
+            raise Timeout(f"{self._method}: no answer by the deadline for all of it")
 
     def result(self, timeout: float | None = None) -> Json:
         """Block until the last answer is here. Returns the result, as on the wire.
@@ -10846,9 +10870,9 @@ class Call:
             progress notification
 
         Callbacks that answer questions, and the progress callback, run in this thread;
-        what they raise ends the call. Raises McpError, Timeout (and the call is
-        cancelled), Cancelled, ConnectionClosed. Asked again, it returns or raises the
-        same.
+        what the progress callback raises ends the call. Raises McpError, Timeout (and
+        the call is cancelled), Cancelled, ConnectionClosed. A second result() returns
+        or raises the same.
         """
         if self._outcome is None:
             try:
@@ -10868,62 +10892,117 @@ class Call:
                 )
             except HeaderMismatch:
                 # "the client SHOULD call tools/list [...], then retry".
-                if not self._client._read_mirrors_again(self._method):
+                if not self._may_read_list:
                     raise
+                self._may_read_list = False
+                self._client.list_tools()
                 more: Json | None = {}
             else:
-                more = self._client._endpoint.answer_result(self._method, result)
+                more = self._answers_to(result)
             if more is None:
                 return result
             self._send(more)
         raise InternalError(f"{self._method}: asked more than {MAX_ROUNDS} times")
 
+    def _answers_to(self, result: Json) -> Json | None:
+        """The members that answer what a modern result asks; None for the last result.
+        Raises McpError."""
+        # "clients MUST treat an absent resultType as 'complete'"
+        kind = str(result.get("resultType", "complete"))
+        version = self._client.protocol_version
+        if version < FIRST_MODERN or kind == "complete":
+            return None
+        if kind != "input_required" or not method_row(self._method).asks:
+            if self._client._endpoint.extensions:
+                return None
+            # "A resultType of any value unrecognized [...] MUST be considered invalid."
+            raise InternalError(f"the server's result has an unknown resultType {kind}")
+
+        more = add_given({}, requestState=result.get("requestState"))
+        questions = result.get("inputRequests")
+        if questions is None:
+            # It says "not yet".
+            time.sleep(NOT_YET_SECONDS)
+            return more
+        if not _is_object_of_objects(questions):
+            raise InternalError(
+                f"inputRequests: expected requests, got {show(questions)}"
+            )
+        answers = {}
+        for key, question in questions.items():
+            self._check_open()
+            method = str(question.get("method"))
+            params = question.get("params") or {}
+            answers[key] = self._client._endpoint.answer(method, params, version)
+        more["inputResponses"] = answers
+        return more
+
     def value(self, timeout: float | None = None) -> Any:
-        """Block until the tool's value is here, as Client.call() gives it."""
+        """Block until the tool's value is here, as Client.call() gives it.
+
+        timeout: as result() has it
+        """
         return value_of(self.checked_result(timeout))
 
     def checked_result(self, timeout: float | None = None) -> Json:
-        """The result, checked as Client.call_tool() gives it."""
+        """Block for the result, checked as Client.call_tool() checks it.
+
+        timeout: as result() has it
+        """
         result = _with_objects(self.result(timeout), "content")
         self._client._check_result(str(self._params.get("name")), result)
         return result
 
     def cancel(self, reason: str | None = None) -> None:
-        """Tell the server to stop; result() raises Cancelled. No effect if too late."""
+        """Tell the server to stop; result() raises Cancelled. No effect if too late.
+
+        A callback that answers a question of this call is not interrupted, but its
+        answer is not sent.
+
+        reason: for the server's log
+        """
         self._is_cancelled = True
         if self._connection.abandon(self._waiter, reason):
             self._waiter.inbox.put(("cancelled", None))
 
     def done(self) -> bool:
-        """Whether the server has answered: result() waits for it no longer, unless that
-        was a question."""
+        """Whether the server has answered: result() does not wait for it any longer,
+        unless that answer is a question."""
         if self._outcome is not None:
             return True
         is_open = self._connection.is_open(self._waiter)
         return not is_open and not self._waiter.inbox.empty()
 
 
+def _with_objects(result: Json, member: str) -> Json:
+    """The result, when that member is an array of objects, else InternalError."""
+    value = result.get(member)
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return result
+    raise InternalError(f"{member}: expected an array of objects, got {show(value)}")
+
+
 class Listening:
     """A server's notifications of changes, as `Client.listen` returns it.
 
     An iterator over {"method", "params"}, which blocks for the next one, and a context
-    manager. It stops when it is closed, or the server ends it; and raises why the
-    conversation has ended.
+    manager. It stops when it is closed, or the server ends it. When the conversation
+    ends, it raises the reason.
 
-    The modern era has a request for it, whose id all that belongs to it carries
-    (basic/patterns/subscriptions.md). In a legacy session each of these is passed every
-    notification, and takes what it was opened for.
+    The modern era has a request for it, and all that belongs to it carries the id of
+    that request (basic/patterns/subscriptions.md). A legacy session has no such request:
+    there, each of these is passed every notification, and picks its own.
     """
 
     def __init__(self, client: Client, kinds: list[str], uris: list[str]) -> None:
         self._client = client
         self._connection = client._require_connection()
-        self.uris = uris
+        self._uris = uris
         self._methods = [LIST_CHANGES[kind].method for kind in kinds]
         # Notifications; then None, or an exception.
         self._events: SimpleQueue[Any] = SimpleQueue()
         self._waiter = Waiter("subscriptions/listen", on_end=self._end)
-        # Before anything is sent: nothing that comes is missed.
+        # Before anything is sent, so that nothing is missed.
         client._endpoint.listenings.append(self)
         try:
             if client.protocol_version < FIRST_MODERN:
@@ -10933,25 +11012,29 @@ class Listening:
             else:
                 self._open_modern(kinds)
         except BaseException:
-            self._connection.abandon(self._waiter, None)
-            self._end(Answer(self._waiter, None, None))
+            self.close()
+            self._leave()
             raise
 
     def subscribe(self) -> None:
-        """Have a session's server tell of the resources."""
-        for uri in self.uris:
+        """Have a session's server tell of the resources. Raises McpError."""
+        for uri in self._uris:
             self._client.request("resources/subscribe", {"uri": uri})
 
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
-        params = {"notifications": {**lists, "resourceSubscriptions": self.uris}}
+        params = {"notifications": {**lists, "resourceSubscriptions": self._uris}}
         params = self._client._endpoint.add_meta(params, NEWEST)
         self._connection.request(self._waiter, params)
         # For the acknowledgement, which hear() passes on.
         self._connection.wait(self._waiter, self._client.timeout)
 
     def hear(self, subscription: object, notification: Notification) -> None:
-        """Take a notification if it belongs to this one, on the reading thread."""
+        """Take a notification if it belongs to this one. Called on the reading thread.
+
+        subscription: the id that the notification carries, if it has one
+        notification: as the Connection has it
+        """
         method, params, row, _ = notification
         waiter = self._waiter
         is_ours = waiter.sent and is_id(subscription) and waiter.id == subscription
@@ -10966,13 +11049,16 @@ class Listening:
     def _wants(self, method: str, params: Json) -> bool:
         # It "might be a sub-resource of the one that the client actually subscribed to".
         uri = f"{params.get('uri')}/"
-        parts = any(uri.startswith(f"{each}/") for each in self.uris)
-        return method in self._methods or parts
+        is_inside = any(uri.startswith(f"{each}/") for each in self._uris)
+        return method in self._methods or is_inside
 
     def _end(self, answer: Answer) -> None:
+        self._leave()
+        self._events.put(answer.error)
+
+    def _leave(self) -> None:
         with suppress(ValueError):
             self._client._endpoint.listenings.remove(self)
-        self._events.put(answer.error)
 
     def __iter__(self) -> Iterator[Json]:
         return self
@@ -10981,7 +11067,7 @@ class Listening:
         event = get_within(self._events, None)
         if isinstance(event, dict):
             return event
-        # Put back, for whoever asks again: it is over.
+        # Put back for the next call: it is over for that one, too.
         self._events.put(event)
         raise event or StopIteration
 
@@ -10991,12 +11077,14 @@ class Listening:
         if not self._connection.abandon(self._waiter, None):
             return
         self._end(Answer(self._waiter, None, None))
-        others = {
-            uri for each in self._client._endpoint.listenings for uri in each.uris
-        }
-        for uri in self.uris if is_session else ():
-            if uri not in others:
-                # Who leaves has no use for a refusal.
+        if not is_session:
+            return
+        kept: set[str] = set()
+        for other in list(self._client._endpoint.listenings):
+            kept.update(other._uris)
+        for uri in self._uris:
+            if uri not in kept:
+                # A refusal is of no use here: nothing is heard of the URI anyway.
                 with suppress(ConnectionError, McpError, Timeout):
                     self._client.request("resources/unsubscribe", {"uri": uri})
 
@@ -11007,28 +11095,30 @@ class Listening:
         self.close()
 
 
+# The endpoint
 class ClientEndpoint(Endpoint):
-    """A client's end of its conversations: hears notifications, answers questions.
+    """A client's end of its conversations: it hears notifications and answers questions.
 
-    The callbacks, which Client describes, answer questions: of a modern server, in the
-    thread that waits for the call; of a session's, on workers. Those that only hear run
-    in order on a thread of their own.
+    Client describes the callbacks. Questions of a modern server are answered on the
+    thread that waits for the call, those of a session on workers. Callbacks that only
+    hear run in order on a thread of their own.
     """
 
     def __init__(
-        self, client: Client, callbacks: Json, extensions: Json | None
+        self, client: Client, roots: Any, callbacks: Json, extensions: Json | None
     ) -> None:
         self._client = client
         self._callbacks = callbacks
-        self.roots = callbacks.pop("roots")
+        self.roots = check_roots(roots)
         self.extensions = check_extensions(extensions)
-        # What set_log_level() has asked for; modern requests carry it.
+        # As set_log_level() was told; modern requests carry it.
         self.log_level = ""
         # Those that are open. Each adds and removes itself, on any thread.
         self.listenings: list[Listening] = []
         self._hearers: Workers | None = None
-        # By name; None before a list was read, and when it has changed.
+        # Tools by name; None before a list was read, and when it has changed.
         self.tools: dict[str, Json] | None = None
+        # Their compiled output schemas.
         self.schemas: dict[str, Schema] = {}
 
     def connected(self, connection: Connection) -> None:
@@ -11042,7 +11132,7 @@ class ClientEndpoint(Endpoint):
             self._hearers.close(EXIT_SECONDS)
 
     def output_lost(self, connection: Connection) -> None:
-        """The server reads no more: nothing that waits will be answered."""
+        """Fail what waits, as the server reads no more."""
         end = connection.transport.describe_end
         start_thread(
             "mcp-end",
@@ -11058,11 +11148,11 @@ class ClientEndpoint(Endpoint):
         """What this client declares in a revision: a capability for each callback."""
         declared: Json = {}
         # Since 2025-11-25, a capability says what it includes.
-        detailed = version >= "2025-11-25"
+        is_detailed = version >= "2025-11-25"
         if self._callbacks["on_elicit"] and version >= "2025-06-18":
-            declared["elicitation"] = {"form": {}, "url": {}} if detailed else {}
+            declared["elicitation"] = {"form": {}, "url": {}} if is_detailed else {}
         if self._callbacks["on_sample"]:
-            declared["sampling"] = {"tools": {}} if detailed else {}
+            declared["sampling"] = {"tools": {}} if is_detailed else {}
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
         if self.extensions:
@@ -11087,13 +11177,15 @@ class ClientEndpoint(Endpoint):
     def serve_notification(
         self, connection: Connection, notification: Notification
     ) -> None:
-        """Pass a notification on: to who listens for it, and to the callbacks."""
+        """Pass a notification on, to the Listenings and to the callbacks."""
         method, params, row, _ = notification
         for kind, change in LIST_CHANGES.items():
             if method == change.method:
                 # A session's server that started without any has some now.
                 self._client.server_capabilities.setdefault(kind, {})
-                self.tools = None
+        if method == LIST_CHANGES["tools"].method:
+            self.tools = None
+
         meta = object_or_empty(params.get("_meta"))
         # A server may end a subscription by cancelling the request that opened it.
         ended = params.get("requestId") if row.cancels else None
@@ -11103,21 +11195,23 @@ class ClientEndpoint(Endpoint):
             notification = notification._replace(params=params)
         for listening in list(self.listenings):
             listening.hear(subscription, notification)
+
         if row.logs and self._callbacks["on_log"]:
             told = [params.get(name) for name in ("level", "data", "logger")]
-            self._call_soon(partial(self._callbacks["on_log"], *told))
+            self.call_soon(partial(self._callbacks["on_log"], *told))
         elif self._callbacks["on_notification"] and not row.acknowledges:
-            self._call_soon(partial(self._callbacks["on_notification"], method, params))
+            self.call_soon(partial(self._callbacks["on_notification"], method, params))
 
-    def _call_soon(self, job: Job) -> None:
+    def call_soon(self, job: Job) -> None:
+        """Have the thread for callbacks do a job, in turn."""
         if self._hearers is not None and len(self._hearers) < MAX_QUEUED:
             self._hearers.submit(job)
         else:
-            self._client._log.warning("a notification was dropped: too many wait")
+            log_line(WARNING, "a notification was dropped: too many wait")
 
     # Answering
     def serve_request(self, connection: Connection, request: Request) -> None:
-        """Answer a ping; have a worker answer a legacy server's question."""
+        """Answer a ping; have a worker answer a session's question."""
         if not request.row.capability:
             connection.respond(request, result_message(request.id, {}))
         else:
@@ -11128,61 +11222,35 @@ class ClientEndpoint(Endpoint):
     def _answer_request(self, connection: Connection, request: Request) -> None:
         try:
             with answering(connection, request):
-                answer = self._answer(request.method, request.params, request.version)
+                answer = self.answer(request.method, request.params, request.version)
             message = result_message(request.id, answer)
         except McpError as error:
             message = error_message(request.id, error)
         connection.respond(request, message)
 
-    def answer_result(self, method: str, result: Json) -> Json | None:
-        """What a request is sent again with, to answer what a modern result asks; None
-        for the last result. Raises McpError."""
-        # "clients MUST treat an absent resultType as 'complete'"
-        kind = str(result.get("resultType", "complete"))
-        version = self._client.protocol_version
-        if version < FIRST_MODERN or kind == "complete":
-            return None
-        if kind != "input_required" or not method_row(method).asks:
-            if self.extensions:
-                return None
-            # "A resultType of any value unrecognized [...] MUST be considered invalid."
-            raise InternalError(f"the server's result has an unknown resultType {kind}")
-        more = add_given({}, requestState=result.get("requestState"))
-        questions = result.get("inputRequests")
-        if questions is None:
-            # It says "not yet".
-            time.sleep(1.0)
-            return more
-        if not _is_object_of_objects(questions):
-            raise InternalError(
-                f"inputRequests: expected requests, got {show(questions)}"
-            )
-        more["inputResponses"] = {
-            key: self._answer(
-                str(each.get("method")), each.get("params") or {}, version
-            )
-            for key, each in questions.items()
-        }
-        return more
+    def answer(self, method: str, params: Json, version: str) -> Json:
+        """Have a callback answer a question, and check its answer.
 
-    def _answer(self, method: str, params: Json, version: str) -> Json:
-        """What a callback answers, checked. Raises McpError, whatever has failed."""
-        row = method_row(method)
+        Raises McpError, whatever has failed.
+        """
         declared = self.capabilities(version)
-        is_question = row.kind == "request" and row.sender == "server"
-        if not is_question or not has_capability(declared, row.capability):
-            raise MethodNotFound(f"{show(method)} is no question that was declared")
+        try:
+            needed, _ = needed_capability(method, params, declared)
+        except ValueError as error:
+            raise MethodNotFound(str(error)) from None
+        if not has_capability(declared, needed):
+            raise InvalidParams(f"{method}: {'.'.join(needed)} was not declared")
         try:
             check_question(method, params)
         except (ValueError, TypeError) as error:
             raise InvalidParams(f"{method}: {error}") from None
         try:
-            answer: Json = getattr(self, row.handler)(params)
+            answer: Json = getattr(self, method_row(method).handler)(params)
             return check_answer("a callback", method, params, answer)
         except McpError:
             raise
         except Exception as error:
-            self._client._log.error(f"answering {method}: {error_text(error)}", error)
+            log_line(ERROR, f"answering {method}: {error_text(error)}", error)
             raise InternalError(
                 f"{method}: the client's callback raised {type(error).__name__}"
             ) from error
@@ -11192,10 +11260,11 @@ class ClientEndpoint(Endpoint):
         roots = self.roots() if callable(self.roots) else self.roots
         return {"roots": encode_roots(roots)}
 
-    def _sampling_create_message(self, params: Json) -> Any:
+    def _sampling_create_message(self, params: Json) -> Json:
         answer = self._callbacks["on_sample"](params)
         if not isinstance(answer, str):
-            return answer
+            _check_since(_kind_of(answer["content"]), self._client.protocol_version)
+            return {"model": "unknown", **answer}
         return {
             "role": "assistant",
             "content": {"type": "text", "text": answer},
@@ -11203,28 +11272,25 @@ class ClientEndpoint(Endpoint):
             "stopReason": "endTurn",
         }
 
-    def _elicitation_create(self, params: Json) -> Any:
+    def _elicitation_create(self, params: Json) -> Json:
         answer = self._callbacks["on_elicit"](params) or {"action": "cancel"}
         schema = params.get("requestedSchema")
         if schema is None or answer.get("action") != "accept":
             return {"action": answer.get("action")}
-        defaults = {
-            name: field["default"]
-            for name, field in schema["properties"].items()
-            if "default" in field
-        }
-        return {**answer, "content": {**defaults, **(answer.get("content") or {})}}
+        content = {}
+        for name, field in schema["properties"].items():
+            if "default" in field:
+                content[name] = field["default"]
+        content.update(answer.get("content") or {})
+        return {**answer, "content": content}
 
 
-def _with_objects(result: Json, member: str) -> Json:
-    """The result, when that member is an array of objects, else InternalError."""
-    value = result.get(member)
-    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
-        return result
-    raise InternalError(f"{member}: expected an array of objects, got {show(value)}")
+def check_roots(roots: Any) -> Any:
+    """Roots as Client has them: a function as it is, all else as on the wire."""
+    return roots if callable(roots) else encode_roots(roots)
 
 
-# What Client may be given for a server, and what that means.
+# Targets
 class _Handover(Transport):
     """Carries messages to a connection in this process: it is fed what is written."""
 
@@ -11256,35 +11322,37 @@ Program = namedtuple("Program", "command env cwd")
 
 
 def read_target(target: Any) -> Any:
-    """What Client is given for a server: a Site or a Program; or as it came, what
+    """What Client is given for a server: a Site or a Program; and as it came, what
     carries messages by itself. Raises TypeError and ValueError."""
-    if isinstance(target, Mapping) and "url" in target:
+    if isinstance(target, Mapping) and target.get("url"):
         return Site(str(target["url"]), dict(target.get("headers") or {}))
     if isinstance(target, Mapping) and "command" in target:
         command = [target["command"], *(target.get("args") or [])]
-        env = {name: str(each) for name, each in (target.get("env") or {}).items()}
+        env = dict(target.get("env") or {})
         return Program(_words(command), env, target.get("cwd"))
     if isinstance(target, (str, os.PathLike)):
         text = os.fspath(target).strip()
-        if re.match("(?i)https?://", text):
+        if re.match("(?i)https?:", text):
             return Site(text, {})
         return Program(split_command(text), {}, None)
-    is_pair = isinstance(target, tuple) and len(target) == 2
-    if isinstance(target, (Transport, Server)) or (
-        is_pair and hasattr(target[0], "read")
-    ):
+    if isinstance(target, (Transport, Server)):
+        return target
+    if isinstance(target, tuple) and len(target) == 2 and hasattr(target[0], "read"):
         return target
     if isinstance(target, (list, tuple)):
         return Program(_words(target), {}, None)
     raise TypeError(
-        "target: expected a URL, a command, a script, a dict with one of these, a "
-        f"Server or (reader, writer), got {type(target).__name__}"
+        "target: expected a URL, a command, a script, a dict with a url or a command, "
+        f"a Server or (reader, writer), got {type(target).__name__}"
     )
 
 
 def _words(command: Iterable[Any]) -> list[str]:
     """The words of a command, where ~/ is the home folder; a script has Python."""
-    words = [os.path.expanduser(os.fsdecode(each)) for each in map(_text, command)]
+    words = []
+    for word in command:
+        text = str(word) if isinstance(word, (int, float)) else os.fsdecode(word)
+        words.append(os.path.expanduser(text))
     if not words or not words[0]:
         raise ValueError("target: expected a URL, a script or a command, got nothing")
     if words[0].endswith(".py"):
@@ -11292,13 +11360,9 @@ def _words(command: Iterable[Any]) -> list[str]:
     return words
 
 
-def _text(word: Any) -> Any:
-    return str(word) if isinstance(word, (int, float)) else word
-
-
 def split_command(text: str) -> list[str]:
     """A script, a program, or a command line, as the command that runs it."""
-    if os.path.exists(os.path.expanduser(text)) or text.endswith(".py"):
+    if os.path.exists(os.path.expanduser(text)):
         return _words([text])
     import shlex
 
@@ -11308,7 +11372,10 @@ def split_command(text: str) -> list[str]:
     if os.name == "nt":
         # There, a backslash is part of a path.
         words.escape = ""
-    return _words(words)
+    try:
+        return _words(words)
+    except ValueError as error:
+        raise ValueError(f"target: expected a command line: {error}") from None
 
 
 def _python() -> str:
@@ -11318,16 +11385,30 @@ def _python() -> str:
     return "python3"
 
 
-# Connects to a server wherever it is, finds out which era and revision it speaks, and
-# turns each of its features into a blocking call.
+# The public face
 class Client:
-    """An MCP client with blocking calls: `with Client("server.py") as client: ...`."""
+    """An MCP client with blocking calls: `with Client("server.py") as client: ...`.
+
+    It speaks every revision; "auto" finds out which one the server wants. Its calls
+    block their thread, and may be made from any. They raise McpError, ToolError,
+    Timeout, Cancelled, ConnectionClosed and HttpFailure, and for arguments that have no
+    form in JSON TypeError or ValueError. `timeout` and `total_timeout` may be changed
+    at any time.
+
+    A server says of itself, unverified: `server_info`, `server_capabilities` and
+    `instructions`.
+    """
+
+    server_info: Json
+    server_capabilities: Json
+    instructions: str | None
 
     def __init__(
         self,
         target: Any,
         *,
         timeout: float = 60.0,
+        total_timeout: float | None = None,
         headers: dict[str, str] | Callable[[], dict[str, str]] | None = None,
         auth: OAuth | Callback = None,
         env: dict[str, str] | None = None,
@@ -11341,22 +11422,73 @@ class Client:
         on_log: Callback = None,
         on_progress: Callback = None,
         on_notification: Callback = None,
-        trace: _Trace = None,
-        ssl_context: SSLContext | None = None,
         validate: bool = True,
-        stderr: Callable[[str], Any] | TextIO | bool | None = True,
-        total_timeout: float | None = None,
+        trace: _Trace = None,
+        stderr: Callable[[str], Any] | bool | None = True,
+        ssl_context: SSLContext | None = None,
         extensions: Json | None = None,
     ) -> None:
-        """Prepare to reach a server."""
+        """Prepare to reach a server, by `with` or connect(). Raises TypeError and
+        ValueError for what is no target, revision or list of roots.
+
+        target: where the server is: a URL; "server.py" or a command line; a command as
+            a list; {"url":, "headers":} or {"command":, "args":, "env":, "cwd":}; a
+            Server in this process; (reader, writer), two binary streams; or an instance
+            of Transport, for any other way. A leading ~/ is the home folder
+        timeout: seconds for connecting, and for each request or list; those of a
+            request start anew with each progress notification, and while a session's
+            question is answered
+        total_timeout: seconds that a call may take all the same: its rounds, questions
+            and progress; None for no such limit
+        headers: of every HTTP request: a dict, or a function that returns one, and is
+            called for each of them
+        auth: how to log in over HTTP: an OAuth; or auth(challenge), which is called
+            when the server wants it. It gets the parameters of WWW-Authenticate, and
+            returns headers for the requests from then on, or None
+        env: variables of a child process, a key that it needs, say. Of this process's
+            own it gets those that tell where things are, and the language: HOME, PATH,
+            LANG, and so on, but no keys or tokens; env=dict(os.environ) gives all
+        cwd: the folder in which a child process runs. The path of a script that is the
+            target begins here, though; other relative paths begin there
+        version: the one revision to speak, or "auto"
+        name: what the server is told of this client
+        client_version: what the server is told of its version
+        roots: what the server may work on: a list of paths, URIs of files, or {"uri":,
+            "name":}, or a function that returns one; see set_roots()
+        on_elicit: on_elicit(params) answers a question to the user by {"action":,
+            "content":}, where the form's defaults are filled in, or None for "cancel"
+        on_sample: on_sample(params) has a model answer: the wire's result, or its text
+        on_log: on_log(level, data, logger) hears log messages
+        on_progress: on_progress(progress, total, message) hears of the calls without
+            one of their own
+        on_notification: on_notification(method, params) hears what on_log does not
+        validate: whether a tool's structured results must match its outputSchema
+        trace: shows every message: a function (direction, line) gets "-->", from the
+            client to the server, or "<--", and bytes; True prints a line each to
+            stderr, a path appends them to that file. Without it the variable
+            MCP_LITE_TRACE says it, "1" for True; False is none in any case
+        stderr: what becomes of the lines that a child process writes to its stderr.
+            True: they go to this process's, each behind the name of its script,
+            "[server.py] ". A function stderr(line), called on a thread of its own, gets
+            them without that; None drops them. In any case the last ones are in the
+            text of ConnectionClosed and Timeout
+        ssl_context: an ssl.SSLContext, for https
+        extensions: what to declare of extensions: {"com.example/thing": {}}, with their
+            settings; request() and notify() speak them
+
+        `roots`, `on_elicit` and `on_sample` are declared as capabilities when given.
+        In a session they run on workers, while a call to a modern server waits in the
+        thread that waits; so they may call the client. What they raise is an error that
+        the server gets. on_log and on_notification run in order on a thread of their
+        own, on_progress in the thread that waits for the result.
+        """
         versions = ("auto",) + LEGACY_VERSIONS + MODERN_VERSIONS
         if version not in versions:
-            raise ValueError(
-                f"version: expected one of {versions}, got {show(version)}"
-            )
-        self.timeout = timeout
+            told = ", ".join(versions)
+            raise ValueError(f"version: expected one of {told}, got {show(version)}")
+        # No clock of the system knows an endless time.
+        self.timeout = min(timeout, threading.TIMEOUT_MAX)
         self.total_timeout = total_timeout
-        self._trace = tracer(trace)
         self._target = read_target(target)
         self._headers = headers
         self._auth = auth
@@ -11368,55 +11500,72 @@ class Client:
         self._on_progress = on_progress
         self._ssl_context = ssl_context
         self._validate = validate
-        self._log = _Log()
+        self._trace = tracer(trace)
         callbacks = {
-            "roots": roots,
             "on_elicit": on_elicit,
             "on_sample": on_sample,
             "on_log": on_log,
             "on_notification": on_notification,
         }
-        self._endpoint = ClientEndpoint(self, callbacks, extensions)
-        # What subscribe() has opened, by URI.
-        self._subscriptions: dict[str, Listening] = {}
-        # Who takes it, under _lock, ends it.
+        self._endpoint = ClientEndpoint(self, roots, callbacks, extensions)
+        # What subscribe() has opened, by URI. Two threads that subscribe at once have
+        # one each, and unsubscribe() ends both.
+        self._subscriptions: dict[str, list[Listening]] = {}
+        # The thread that takes the connection under the lock ends it.
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._learn_server({})
 
     def _learn_server(self, words: Json) -> None:
-        """Remember what a server says of itself, in either era. It is not verified."""
+        """Remember what a server says of itself, in either era."""
         meta = object_or_empty(words.get("_meta"))
         info = words.get("serverInfo", meta.get(META_SERVER_INFO))
         self.server_info = object_or_empty(info)
         self.server_capabilities = object_or_empty(words.get("capabilities"))
-        self.instructions: str | None = words.get("instructions")
+        self.instructions = words.get("instructions")
 
     # Connecting and ending
     def connect(self) -> Client:
-        """Reach the server, agree on a revision. Blocks, for some `timeout`s at most."""
+        """Reach the server, and agree on a revision. Returns this client.
+
+        Blocks, for `timeout` at most, and a moment more to end a child that does not
+        answer. After close(), or when the server has gone, it connects again. Raises
+        RuntimeError when connected, ConnectionClosed, Timeout, HttpFailure, and
+        UnsupportedVersion.
+        """
         former = self._connection
         if former is not None and former.reason is None:
             raise RuntimeError("the client is connected already")
         self.close()
+        until = time.monotonic() + self.timeout
         try:
-            try:
-                self._open(self._version)
-            except ConnectionClosed:
-                # Some old servers end when anything comes before `initialize`.
-                if self._version != "auto" or not isinstance(self._target, Program):
-                    raise
-                self.close()
-                self._open(LAST_LEGACY)
+            self._open_either_way(until)
         except BaseException:
             self.close()
             raise
         return self
 
+    def _open_either_way(self, until: float) -> None:
+        try:
+            self._open(self._version, until)
+        except ConnectionClosed:
+            is_program = isinstance(self._target, Program)
+            has_started = self._connection is not None
+            if not (is_program and has_started and self._version == "auto"):
+                raise
+            # Some old servers end when anything comes before `initialize`.
+            self.close()
+            self._open(LAST_LEGACY, until)
+
     def close(self) -> None:
-        """End the conversation: who waits gets ConnectionClosed; a child is ended."""
+        """End the conversation. What waits raises ConnectionClosed; a child is ended.
+
+        Idempotent, from any thread. Blocks until requests in flight are cancelled and
+        callbacks have ended, for some seconds at most.
+        """
         with self._lock:
-            connection, self._connection = self._connection, None
+            connection = self._connection
+            self._connection = None
         if connection is None:
             return
         closed = ConnectionClosed("the client is closed")
@@ -11432,20 +11581,25 @@ class Client:
     def flush_callbacks(self, timeout: float | None = None) -> bool:
         """Block until on_log and on_notification were told of all that has come so far.
 
-        Returns whether they were, within `timeout` seconds. It must not be called by
-        one of them.
+        Returns whether they were. It must not be called by one of them.
+
+        timeout: in seconds; None waits without end
         """
         told = threading.Event()
-        self._endpoint._call_soon(told.set)
+        self._endpoint.call_soon(told.set)
         return told.wait(timeout)
 
     def __enter__(self) -> Client:
-        return self if self._connection is not None else self.connect()
+        connection = self._connection
+        if connection is not None and connection.reason is None:
+            return self
+        return self.connect()
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _open(self, version: str) -> None:
+    def _open(self, version: str, until: float) -> None:
+        """Begin a conversation. Where it fails, close() ends what there is of it."""
         transport = self._open_transport()
         connection = Connection(
             Protocol("client", self._endpoint.capabilities),
@@ -11454,14 +11608,12 @@ class Client:
             name="mcp-client",
             trace=self._trace,
         )
+        self._connection = connection
         transport.start(connection)
         self._endpoint.connected(connection)
-        self._connection = connection
         if not transport.feeds:
-            threading.Thread(
-                target=self._read, args=(connection,), name="mcp-reader", daemon=True
-            ).start()
-        words = self._negotiate(connection, version)
+            start_thread("mcp-reader", self._read, connection)
+        words = self._negotiate(connection, version, until)
         self._learn_server(words)
         connection.protocol.initialized = True
         if connection.protocol.version < FIRST_MODERN:
@@ -11483,31 +11635,39 @@ class Client:
                 self._renew_session,
             )
         if isinstance(target, Program):
-            env = {**inherited_environment(), **target.env, **self._env}
+            env = inherited_environment()
+            for name, value in {**target.env, **self._env}.items():
+                env[name] = str(value)
             cwd = self._cwd or target.cwd
+            if cwd is not None:
+                cwd = os.path.expanduser(cwd)
             return Child(target.command, env, cwd, self._stderr)
         if isinstance(target, Transport):
             return target
         return StreamTransport(*target)
 
-    def _judge_session(self, words: Json) -> None:
-        """Take over what a server says that opens a session in place of a lost one."""
-        offered = [words.get("protocolVersion")]
-        version = self._choose_version(offered, LEGACY_VERSIONS)
-        self._require_connection().protocol.version = version
-        self._learn_server(words)
-
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
         more = self._headers() if callable(self._headers) else self._headers
         return {**headers, **(more or {})}
 
+    def _judge_session(self, words: Json) -> None:
+        """Take what the server says that opens a session in place of a lost one. Raises
+        UnsupportedVersion."""
+        version = self._choose_version([words.get("protocolVersion")], LEGACY_VERSIONS)
+        connection = self._connection
+        if connection is not None:
+            connection.protocol.version = version
+        self._learn_server(words)
+
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
-        # What is refused is no fault of who has found the old one lost.
-        with suppress(McpError, ConnectionError, Timeout):
-            if self._endpoint.log_level:
+        # A refusal is no fault of the call that has found the old session lost.
+        refusals = (McpError, ConnectionError, Timeout)
+        if self._endpoint.log_level:
+            with suppress(*refusals):
                 self.set_log_level(self._endpoint.log_level)
-            for listening in list(self._endpoint.listenings):
+        for listening in list(self._endpoint.listenings):
+            with suppress(*refusals):
                 listening.subscribe()
 
     def _read(self, connection: Connection) -> None:
@@ -11518,41 +11678,46 @@ class Client:
                 connection.dispatch(connection.feed(data))
         except (OSError, ValueError) as error:
             # ValueError: the file was closed.
-            self._log.debug(f"the server's output ended: {error_text(error)}")
+            log_line(DEBUG, f"the server's output ended: {error_text(error)}")
         finally:
             end = transport.describe_end("the server closed the connection")
             connection.close(end)
 
     # Agreeing on a revision: basic/versioning.md, basic/lifecycle.md of the legacy ones
-    def _negotiate(self, connection: Connection, wanted: str) -> Json:
+    def _negotiate(self, connection: Connection, wanted: str, until: float) -> Json:
         """Agree on a revision. Returns what the server says of itself."""
         if wanted in LEGACY_VERSIONS:
-            return self._shake_hands(connection, wanted)
-        seconds = self.timeout
+            return self._shake_hands(connection, wanted, until)
+        now = time.monotonic()
+        soon = until
         if wanted == "auto":
-            seconds = min(PROBE_SECONDS, seconds / 2)
+            soon = now + min(PROBE_SECONDS, (until - now) / 2)
         try:
-            return self._probe(connection, wanted, seconds)
+            version, words = self._probe(connection, wanted, soon)
         except Timeout:
             if wanted != "auto":
                 raise
-        try:
-            # "If the server does not respond [...], the server is legacy".
-            return self._shake_hands(connection, LAST_LEGACY)
-        except UnsupportedVersion:
-            # It was only slow to start.
-            return self._probe(connection, wanted, self.timeout)
+            try:
+                # "If the server does not respond [...], the server is legacy".
+                return self._shake_hands(connection, LAST_LEGACY, until)
+            except UnsupportedVersion:
+                # It was only slow to start.
+                version, words = self._probe(connection, wanted, until)
+        if version in LEGACY_VERSIONS:
+            return self._shake_hands(connection, version, until)
+        connection.protocol.version = version
+        return words
 
-    def _probe(self, connection: Connection, wanted: str, seconds: float) -> Json:
-        """Ask by server/discover; shake hands if the answer says so."""
+    def _probe(
+        self, connection: Connection, wanted: str, until: float
+    ) -> tuple[str, Json]:
+        """Ask by server/discover. Returns the revision to speak, and the answer."""
         version = NEWEST if wanted == "auto" else wanted
         params = self._endpoint.add_meta({}, version)
         words: Json = {}
         offered: Any = None
         try:
-            words = connection.wait(
-                connection.request(Waiter("server/discover"), params), seconds
-            )
+            words = self._ask(connection, "server/discover", params, until)
             offered = words.get("supportedVersions")
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported")
@@ -11562,30 +11727,30 @@ class Client:
             if isinstance(error, HttpFailure):
                 if wanted != "auto" or not may_be_legacy(error):
                     raise
-        # "A resultType of any value unrecognized [...] MUST be considered invalid."
         kind = words.get("resultType", "complete")
         if kind != "complete":
             raise InternalError(f"server/discover: unknown resultType {show(kind)}")
         if not isinstance(offered, list):
             # "any other error [...]: the server is legacy".
             offered = list(LEGACY_VERSIONS)
-        version = self._choose_version(offered, LEGACY_VERSIONS + MODERN_VERSIONS)
-        if version in LEGACY_VERSIONS:
-            return self._shake_hands(connection, version)
-        connection.protocol.version = version
-        return words
+        spoken = LEGACY_VERSIONS + MODERN_VERSIONS
+        return self._choose_version(offered, spoken), words
 
-    def _shake_hands(self, connection: Connection, version: str) -> Json:
+    def _shake_hands(self, connection: Connection, version: str, until: float) -> Json:
         """Ask by `initialize`."""
         params = {
             "protocolVersion": version,
             "clientInfo": self._info,
             "capabilities": self._endpoint.capabilities(version),
         }
-        waiter = connection.request(Waiter("initialize"), params)
         try:
-            words = connection.wait(waiter, self.timeout)
-        except (MethodNotFound, InvalidParams, HeaderMismatch) as error:
+            words = self._ask(connection, "initialize", params, until)
+        except (
+            MethodNotFound,
+            InvalidParams,
+            HeaderMismatch,
+            UnsupportedVersion,
+        ) as error:
             # A modern server does not know `initialize`, or wants `_meta` with it.
             raise UnsupportedVersion(
                 f"the server does not speak {version}: {error.message}", error.data
@@ -11593,6 +11758,20 @@ class Client:
         offered = [words.get("protocolVersion")]
         connection.protocol.version = self._choose_version(offered, LEGACY_VERSIONS)
         return words
+
+    def _ask(
+        self, connection: Connection, method: str, params: Json, until: float
+    ) -> Json:
+        """Send a request that opens a conversation, and block for its result."""
+        waiter = connection.request(Waiter(method), params)
+        seconds = max(0.0, until - time.monotonic())
+        try:
+            return connection.wait(waiter, seconds)
+        except Timeout:
+            raise Timeout(
+                f"connecting: no answer to {method} within {self.timeout:g} seconds",
+                connection.transport.details(),
+            ) from None
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """The newest revision offered, spoken and wanted. Raises UnsupportedVersion."""
@@ -11624,11 +11803,24 @@ class Client:
     def request(
         self, method: str, params: Json | None = None, timeout: float | None = None
     ) -> Json:
-        """Send any request, and block for its result, as on the wire."""
+        """Send any request, and block for its result, as on the wire.
+
+        method: of this protocol, or an extension's. Its results may have a resultType
+            that this protocol does not know if the client declares extensions
+        params: as on the wire; what every request carries is added
+        timeout: in seconds, else the client's
+
+        Raises MethodNotFound for what this server cannot be asked, the McpError that it
+        answers, InternalError for a resultType that is new, Timeout, ConnectionClosed.
+        """
         return self._start(method, params).result(timeout)
 
     def notify(self, method: str, params: Json | None = None) -> None:
-        """Send any notification."""
+        """Send any notification.
+
+        method: of this protocol, or an extension's
+        params: as on the wire; of an extension's, what every request carries is added
+        """
         connection = self._require_connection()
         if method not in METHODS:
             version = connection.protocol.version
@@ -11636,12 +11828,18 @@ class Client:
         connection.notify(method, params)
 
     def ping(self, timeout: float | None = None) -> None:
-        """Raise unless the server answers."""
-        modern = self.protocol_version >= FIRST_MODERN
-        self.request("server/discover" if modern else "ping", timeout=timeout)
+        """Raise unless the server answers.
+
+        timeout: in seconds, else the client's
+        """
+        is_modern = self.protocol_version >= FIRST_MODERN
+        self.request("server/discover" if is_modern else "ping", timeout=timeout)
 
     def set_log_level(self, level: str) -> None:
-        """Ask for log messages, which on_log hears. Raises ValueError."""
+        """Ask for log messages, which on_log hears. Raises ValueError.
+
+        level: the least that matters: one of LOG_LEVELS, "debug" to "emergency"
+        """
         if level not in LOG_LEVELS:
             raise ValueError(f"level: {LEVELS_TEXT}, got {show(level)}")
         if self.protocol_version < FIRST_MODERN:
@@ -11650,8 +11848,16 @@ class Client:
         self._endpoint.log_level = level
 
     def set_roots(self, roots: Any) -> None:
-        """Change what the server may work on; in a legacy session, it is told so."""
-        self._endpoint.roots = roots
+        """Change what the server may work on; in a legacy session, it is told so.
+
+        roots: as Client has them
+
+        Raises ValueError for what is no root, and for a client without roots: its
+        server was told that there are none.
+        """
+        if self._endpoint.roots is None:
+            raise ValueError("roots: the client was made without any; give it roots=[]")
+        self._endpoint.roots = check_roots(roots)
         if self.protocol_version < FIRST_MODERN:
             self.notify("notifications/roots/list_changed")
 
@@ -11661,10 +11867,13 @@ class Client:
         """Send a request that this server may be sent."""
         version = self.protocol_version
         row = METHODS.get(method)
-        # What is not in the table may be an extension's: the server is to judge it.
+        # Of an extension's method there is no row: the server is to judge it.
         if row is not None:
-            if not row.is_in(version) or not self._is_offered(row):
-                raise MethodNotFound(f"{method}: not in {version}, or not declared")
+            if not row.is_in(version):
+                raise MethodNotFound(f"{method}: {version} does not have it")
+            if not self._is_offered(row):
+                needed = ".".join(row.capability)
+                raise MethodNotFound(f"{method}: the server did not declare {needed}")
             if row.asks and on_progress is None:
                 on_progress = self._on_progress
         params = self._endpoint.add_meta(params or {}, version)
@@ -11678,9 +11887,19 @@ class Client:
         return has_capability(self.server_capabilities, row.capability)
 
     # The server's features
-    def call(self, name: str, /, **arguments: object) -> Any:
-        """Call a tool for its value: structured content, else text, else blocks."""
-        return self.start_call(name, arguments).value()
+    def call(self, name: str, given: Json | None = None, /, **arguments: object) -> Any:
+        """Call a tool for its value: structured content, else text, else blocks.
+
+        name: the tool's
+        given: arguments as a dict, for names that Python cannot write
+        arguments: as JSON has them
+
+        It takes the client's `timeout`. For another one, or progress: call_tool(), or
+        start_call(name, arguments).value(timeout).
+
+        Raises ToolError when the tool failed, with its text, and as call_tool does.
+        """
+        return self.start_call(name, {**(given or {}), **arguments}).value()
 
     def call_tool(
         self,
@@ -11690,7 +11909,19 @@ class Client:
         on_progress: Callback = None,
         meta: Json | None = None,
     ) -> Json:
-        """Call a tool for its result: {"content", "structuredContent", "isError"}."""
+        """Call a tool for its result: {"content", "structuredContent", "isError"}.
+
+        name: the tool's
+        arguments: as JSON has them
+        timeout: in seconds, else the client's
+        on_progress: on_progress(progress, total, message) runs in this thread; else the
+            client's
+        meta: the request's `_meta`, with what every request carries added
+
+        See server/tools.md. Raises NotFound, InvalidParams, Timeout, and InternalError
+        for a structured result that the tool's outputSchema forbids, or that would take
+        too much work to check, and for an outputSchema that cannot be used.
+        """
         call = self.start_call(name, arguments, on_progress=on_progress, meta=meta)
         return call.checked_result(timeout)
 
@@ -11702,28 +11933,32 @@ class Client:
         on_progress: Callback = None,
         meta: Json | None = None,
     ) -> Call:
-        """Start a tool call and return at once."""
+        """Start a tool call and return at once. Its result() is not checked against the
+        tool's outputSchema, as its value() is. A modern server's questions are answered
+        while a thread waits in one of these.
+
+        name: the tool's
+        arguments: as JSON has them
+        on_progress: on_progress(progress, total, message) runs in result(), else the
+            client's
+        meta: the request's `_meta`, with what every request carries added
+        """
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
-        modern = self.protocol_version >= FIRST_MODERN
+        transport = self._require_connection().transport
+        is_modern = self.protocol_version >= FIRST_MODERN
         is_unknown = self._endpoint.tools is None
-        if is_unknown and arguments and modern and self._mirrors():
-            # What headers mirror of the arguments stands in the list.
+        if transport.mirrors and is_modern and is_unknown and arguments:
+            # The list tells which arguments HTTP headers mirror.
             with suppress(McpError, Timeout):
                 self.list_tools()
         return self._start("tools/call", params, on_progress)
 
-    def _mirrors(self) -> bool:
-        return self._require_connection().transport.mirrors
-
-    def _read_mirrors_again(self, method: str) -> bool:
-        """Whether there may be a new list of what headers mirror. It is read once."""
-        if method != "tools/call" or self._endpoint.tools is None:
-            return False
-        self.list_tools()
-        return True
-
     def list_tools(self) -> list[Json]:
-        """Every tool, of all pages: [{"name", "inputSchema", ...}]."""
+        """Every tool, of all pages: [{"name", "inputSchema", ...}].
+
+        Empty where the server does not declare tools. Raises InternalError when they
+        are too many, and Timeout when the pages do not end in time.
+        """
         tools = []
         for tool in self._read_list("tools/list"):
             try:
@@ -11732,7 +11967,7 @@ class Client:
             except ValueError as error:
                 # Over HTTP "MUST exclude the invalid tool"; elsewhere we may.
                 name = show(tool.get("name"))
-                self._log.warning(f"the tool {name} is left out: {error}")
+                log_line(WARNING, f"the tool {name} is left out: {error}")
         self._endpoint.tools = {str(tool.get("name")): tool for tool in tools}
         # Compiled when they are used.
         self._endpoint.schemas = {}
@@ -11751,11 +11986,23 @@ class Client:
         return self._read_list("prompts/list")
 
     def read_resource(self, uri: str) -> Json:
-        """Read a resource: {"contents": [{"uri", "mimeType", "text" or "blob"}]}."""
+        """Read a resource: {"contents": [{"uri", "mimeType", "text" or "blob"}]}.
+
+        uri: the resource's, as listed, or made from a template
+
+        Raises NotFound.
+        """
         return _with_objects(self.request("resources/read", {"uri": uri}), "contents")
 
     def read(self, uri: str) -> str | bytes:
-        """A resource's text, or its bytes."""
+        """A resource's text, or its bytes.
+
+        Of several contents, the texts joined; without any text, the bytes of the first.
+
+        uri: the resource's, as listed, or made from a template
+
+        Raises NotFound.
+        """
         contents: list[Json] = self.read_resource(uri)["contents"]
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents:
@@ -11768,7 +12015,13 @@ class Client:
             raise InternalError(f"{uri}: blob: not base64: {error}") from None
 
     def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> Json:
-        """Have a prompt filled in: {"description", "messages": [{"role", "content"}]}."""
+        """Have a prompt filled in: {"description", "messages": [{"role", "content"}]}.
+
+        name: the prompt's
+        arguments: its arguments, all texts
+
+        Raises NotFound, InvalidParams.
+        """
         params = {"name": name, "arguments": arguments or {}}
         return _with_objects(self.request("prompts/get", params), "messages")
 
@@ -11779,7 +12032,13 @@ class Client:
         value: str,
         context: dict[str, str] | None = None,
     ) -> list[str]:
-        """What an argument could become: server/utilities/completion.md."""
+        """What an argument could become: server/utilities/completion.md.
+
+        ref: a prompt's name, a template of URIs, or {"type":, ...} as on the wire
+        argument: the name of the argument
+        value: what is written of it so far
+        context: the other arguments, as far as they are known
+        """
         reference = ref
         if isinstance(ref, str) and ":" in ref:
             reference = {"type": "ref/resource", "uri": ref}
@@ -11793,68 +12052,90 @@ class Client:
             params["context"] = {"arguments": context}
         result = self.request("completion/complete", params)
         values = object_or_empty(result.get("completion")).get("values")
-        if isinstance(values, list):
+        if isinstance(values, list) and all(isinstance(each, str) for each in values):
             return values
-        raise InternalError(f"completion.values: expected a list, got {show(values)}")
+        told = show(values)
+        raise InternalError(f"completion.values: expected a list of texts, got {told}")
 
     def _read_list(self, method: str) -> list[Json]:
-        """All pages of a list: server/utilities/pagination.md. None where the server
+        """All pages of a list: server/utilities/pagination.md. Empty where the server
         does not declare that it has one."""
         row = METHODS[method]
         if not self._is_offered(row):
             return []
         until = time.monotonic() + self.timeout
         items: list[Json] = []
-        cursors: list[str] = []
-        while time.monotonic() < until and len(items) < MAX_ITEMS:
-            params = {"cursor": cursors[-1]} if cursors else {}
+        params: Json = {}
+        cursors: set[str] = set()
+        while len(items) <= MAX_ITEMS and len(cursors) < MAX_PAGES:
             result = self.request(method, params)
             items += _with_objects(result, row.paged)[row.paged]
             # "an empty string is a valid cursor"
             cursor = result.get("nextCursor")
             if cursor is None:
                 return items
-            if cursor in cursors or len(cursors) == MAX_PAGES:
-                raise InternalError(f"{method}: nextCursor: no end in sight")
-            cursors.append(cursor)
-        raise Timeout(f"{method}: more than {MAX_ITEMS} items, or pages without end")
+            if not isinstance(cursor, str) or cursor in cursors:
+                told = show(cursor)
+                raise InternalError(f"{method}: nextCursor: expected new, got {told}")
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+            if time.monotonic() >= until:
+                raise Timeout(f"{method}: no end within {self.timeout:g} seconds")
+        raise InternalError(f"{method}: more than {MAX_ITEMS} items, {MAX_PAGES} pages")
 
     def _check_result(self, tool: str, result: Json) -> None:
         """Raise InternalError for a result that the tool's outputSchema forbids."""
         if not self._validate or result.get("isError"):
             return
-        endpoint = self._endpoint
-        if endpoint.tools is None and "structuredContent" in result:
-            try:
-                self.list_tools()
-            except (McpError, ConnectionError, Timeout) as error:
-                # The tool has run: its result is worth more than the check.
-                self._log.warning(f"a result is not checked: {error_text(error)}")
-        known = (endpoint.tools or {}).get(tool, {})
-        if known.get("outputSchema") is None:
-            return
+        was_known = self._endpoint.tools is not None
         try:
-            schema = endpoint.schemas.get(tool)
-            if schema is None:
-                schema = endpoint.schemas[tool] = Schema(known["outputSchema"])
-            errors = schema.errors(result["structuredContent"])
-        except (KeyError, ValueError) as error:
-            errors = [error_text(error)]
+            if not was_known and "structuredContent" in result:
+                self.list_tools()
+            errors = self._errors_of(tool, result)
+            if errors and was_known:
+                # The server may have changed the schema since.
+                self.list_tools()
+                errors = self._errors_of(tool, result)
+        except (McpError, ConnectionError, Timeout) as error:
+            # The tool has run: its result is worth more than the check.
+            log_line(WARNING, f"a result is not checked: {error_text(error)}")
+            return
         if errors:
-            told = "; ".join(errors[:5])
+            told = "; ".join(errors[:MAX_ERRORS])
             raise InternalError(f"{tool}: its outputSchema is not met: {told}")
+
+    def _errors_of(self, tool: str, result: Json) -> list[str]:
+        """What the tool's outputSchema, as it is known, has against a result."""
+        known = (self._endpoint.tools or {}).get(tool, {})
+        if known.get("outputSchema") is None:
+            return []
+        if "structuredContent" not in result:
+            return ["structuredContent: expected, but missing"]
+        schemas = self._endpoint.schemas
+        try:
+            if tool not in schemas:
+                schemas[tool] = Schema(known["outputSchema"])
+            return schemas[tool].errors(result["structuredContent"])
+        except ValueError as error:
+            return [str(error)]
 
     # Hearing of changes
     def subscribe(self, uri: str) -> None:
-        """Have on_notification hear of a resource's changes."""
-        if self._subscriptions.get(uri) not in self._endpoint.listenings:
+        """Have on_notification hear of a resource's changes. Blocks until it is agreed.
+
+        uri: the resource's
+        """
+        begun = self._subscriptions.setdefault(uri, [])
+        if not any(each in self._endpoint.listenings for each in list(begun)):
             # on_notification hears all that comes.
-            self._subscriptions[uri] = Listening(self, [], [uri])
+            begun.append(Listening(self, [], [uri]))
 
     def unsubscribe(self, uri: str) -> None:
-        """Stop what subscribe() began."""
-        begun = self._subscriptions.pop(uri, None)
-        if begun is not None:
+        """Stop what subscribe() began.
+
+        uri: the resource's
+        """
+        for begun in self._subscriptions.pop(uri, []):
             begun.close()
 
     def listen(
@@ -11864,7 +12145,13 @@ class Client:
         resources: bool = True,
         uris: Iterable[str] = (),
     ) -> Listening:
-        """Hear of changes: {"method", "params"} each. Blocks until that is agreed."""
+        """Hear of changes: {"method", "params"} each. Blocks until that is agreed.
+
+        tools: whether to hear that the list of tools has changed
+        prompts: the same for the list of prompts
+        resources: the same for the list of resources
+        uris: the resources to hear of when their contents change
+        """
         wanted = {"tools": tools, "prompts": prompts, "resources": resources}
         return Listening(self, [kind for kind in LIST_CHANGES if wanted[kind]], [*uris])
 
