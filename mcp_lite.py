@@ -6330,8 +6330,10 @@ class Pump:
 
     def _is_tidy(self) -> bool:
         workers = self._connection.workers
-        is_over = not self._serving and workers.close(0.0)
-        return is_over or not self._signals.empty()
+        # What ctx.on_cancel() was given runs on threads of this name.
+        names = [thread.name for thread in threading.enumerate()]
+        is_over = not self._serving and "mcp-on-cancel" not in names
+        return (is_over and workers.close(0.0)) or not self._signals.empty()
 
     def _look_after_readers(self) -> str:
         """Start a reader whenever one is needed. Returns the signal that ends that."""

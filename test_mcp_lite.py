@@ -1056,7 +1056,6 @@ class TestTheNextRevision:
         'MODERN_VERSIONS = ("2026-07-28",)': (
             'MODERN_VERSIONS = ("2026-07-28", "2027-03-15")'
         ),
-        '    "tools": {\n': '    "tools": {"audience": "2027-03-15",\n',
         "    for row in (": (
             "    for row in (_notification("
             '"server", "notifications/tools/retired", since="2027-03-15"),'
@@ -1079,9 +1078,7 @@ class TestTheNextRevision:
         return module
 
     def test_what_it_adds(self, next_lite):
-        """A member of a tool, and a notification:
-        for who speaks this revision, and nobody else.
-        """
+        """A notification: for who speaks this revision, and nobody else."""
         server = next_lite.Server("next")
 
         def retire(ctx: next_lite.Context) -> str:
@@ -1090,7 +1087,6 @@ class TestTheNextRevision:
             return ctx.protocol_version
 
         server.add_tool(retire)
-        server._registry.offers["tools"]["retire"].wire["audience"] = "everybody"
         with server.start_http() as http:
             for target in (server, http.url):
                 for version in ("auto", *EVERY):
@@ -1103,9 +1099,7 @@ class TestTheNextRevision:
                         expected = self.REVISION if version == "auto" else version
                         assert client.protocol_version == expected
                         assert client.call("retire") == expected
-                        [tool] = client.list_tools()
                     is_new = version == "auto"
-                    assert ("audience" in tool) == is_new
                     told = ("notifications/tools/retired", {"name": "retire"})
                     assert heard == ([told] if is_new else [])
 
@@ -1113,7 +1107,7 @@ class TestTheNextRevision:
         """The tests of the protocol, with the new file in place of the old one."""
         shutil.copy(__file__, str(tmp_path / "test_mcp_lite.py"))
         shutil.copytree(os.path.join(HERE, "examples"), str(tmp_path / "examples"))
-        chosen = "TestProtocol or TestFraming or TestServerInProcess"
+        chosen = "TestProtocol or TestFraming or (TestEverywhere and memory)"
         run = subprocess.run(
             # Asserts as they are: to rewrite them takes as long as half of the tests.
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -10214,34 +10208,6 @@ class TestHttpServer:
                 .post(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')[2]
             )
             assert body["error"]["code"] == -32600
-
-    @pytest.mark.parametrize("looks", [True, False])
-    def test_no_thread_is_to_be_had_for_a_while(
-        self, server, monkeypatch, caplog, looks
-    ):
-        """What waits for a worker is served as soon as there is one, also where nobody
-        looks after the endpoint; and the log tells it once.
-        """
-        monkeypatch.setattr(mcp_lite, "COMMENT_SECONDS", 0.05)
-        start = threading.Thread.start
-        failures = []
-
-        def fail_at_first(thread):
-            if thread.name == "mcp-http-worker" and len(failures) < 4:
-                failures.append(thread)
-                raise RuntimeError("can't start new thread")
-            start(thread)
-
-        with server.start_http() as http:
-            session = Web(http).open("2025-03-26")
-            if not looks:
-                http.endpoint.look_after = lambda: None
-            monkeypatch.setattr(threading.Thread, "start", fail_at_first)
-            found = session.post(json.dumps([call_legacy("add", 1, a=1)]).encode())
-            assert (found[0], len(failures)) == (200, 4)
-            assert "data" in str(found[2]) or found[2][0]["id"] == 1
-            server._endpoint.log.flush(SECONDS)
-        assert caplog.text.count("can't start new thread") == 1
 
     def test_a_batch_that_cancels_itself(self, server):
         """It has no answer to come, and so its response ends at once."""
@@ -20959,7 +20925,7 @@ class TestFaults:
                 gate.set()
         assert heard[0] == 0 and len(heard) <= mcp_lite.MAX_QUEUED + 1
 
-    def test_no_question_before_the_session_is_open(self):
+    def test_no_question_before_the_session_is_open(self, caplog):
         """A server asks only after `initialized`; the reason of a cancellation is for
         its log.
         """
@@ -20973,8 +20939,7 @@ class TestFaults:
         def wait(ctx: Context) -> None:
             ctx.sleep(SECONDS)
 
-        told = []
-        server._endpoint.log.debug = lambda text, error=None: told.append(text)
+        caplog.set_level("DEBUG", "mcp_lite")
         transport = Stuck()
         transport.gate.set()
         connection = server.connect(transport)
@@ -20986,99 +20951,11 @@ class TestFaults:
         def notify(method, **params):
             send({"jsonrpc": "2.0", "method": method, "params": params})
 
-        try:
-            hello = {
-                "protocolVersion": LEGACY[-1],
-                "capabilities": {"elicitation": {"form": {}}},
-                "clientInfo": {"name": "c", "version": "1"},
-            }
-            send(request("initialize", hello))
-            send(request("tools/call", {"name": "ask"}, 2))
-            eventually(lambda: len(transport.answers()) == 2)
-            assert "initialized" in json.dumps(transport.answers()[1])
-            notify("notifications/initialized")
-            send(request("tools/call", {"name": "ask"}, 3))
-            eventually(lambda: len(transport.answers()) == 3)
-            assert transport.answers()[2]["method"] == "elicitation/create"
-            send(request("tools/call", {"name": "wait"}, 4))
-            notify("notifications/cancelled", requestId=4, reason="too\nslow")
-            assert any("tools/call" in text and "too" in text for text in told)
-            assert not any("\n" in text for text in told)
-        finally:
-            server.disconnect(connection, SECONDS)
-
-    def test_uris_of_a_subscription_are_bounded(self):
-        """In all, whatever their number is."""
-        server = Server("s")
-        for uris, fits in ((["x" * 1000] * 200, True), (["x" * 1000] * 300, False)):
-            params = {"resourceSubscriptions": uris}
-            declared = {"resources": {"subscribe": True}}
-            if fits:
-                assert server._endpoint._grant(params, declared) == params
-            else:
-                with pytest.raises(InvalidParams, match="262144 characters"):
-                    server._endpoint._grant(params, declared)
-
-    def test_handlers_that_ignore_their_cancellation(self):
-        """They run on, but hold no worker's place: others are served meanwhile, and
-        afterwards there are no more workers than before.
-        """
-        server = Server("s", max_workers=2)
-        gate = threading.Event()
-        begun = threading.Semaphore(0)
-
-        @server.tool
-        def deaf() -> str:
-            begun.release()
-            assert gate.wait(SECONDS)
-            return "late"
-
-        @server.tool(timeout=0.01)
-        def slow() -> str:
-            return deaf()
-
-        @server.tool
-        def add(a: int, b: int) -> int:
-            return a + b
-
-        transport = Stuck()
-        transport.gate.set()
-        connection = server.connect(transport)
-
-        def send(message):
-            data = json.dumps(message).encode() + b"\n"
-            connection.dispatch(connection.feed(data))
-
-        try:
-            for n in range(10):
-                send(request("tools/call", modern(name="deaf"), n))
-                assert begun.acquire(timeout=SECONDS)
-                cancelled = {"requestId": n}
-                method = "notifications/cancelled"
-                send({"jsonrpc": "2.0", "method": method, "params": cancelled})
-            for n in range(10, 20):
-                send(request("tools/call", modern(name="slow"), n))
-                assert begun.acquire(timeout=SECONDS)
-                eventually(lambda n=n: len(transport.answers()) == n - 9)
-            for n in range(20, 30):
-                params = modern(name="add", arguments={"a": n, "b": 1})
-                send(request("tools/call", params, n))
-            eventually(lambda: len(transport.answers()) == 20)
-            assert len(connection.workers._threads) in (21, 22)
-            gate.set()
-            eventually(lambda: len(connection.workers._threads) == 2)
-            assert not connection.workers._abandoned
-            send(request("tools/call", modern(name="deaf"), 30))
-            eventually(lambda: transport.answers()[-1]["id"] == 30)
-        finally:
-            gate.set()
-            server.disconnect(connection, SECONDS)
-
     def test_answers_that_nobody_reads(self, monkeypatch):
-        """While many bytes wait for the peer, no other handler begins; when it reads at
-        last, every answer comes.
+        """While many lines wait for the peer, its handlers wait for their turn to write;
+        when it reads at last, every answer comes.
         """
-        monkeypatch.setattr(mcp_lite, "MAX_UNSENT", 250_000)
+        monkeypatch.setattr(mcp_lite, "MAX_LINES", 3)
         server = Server("s", max_workers=2)
         begun = []
 
@@ -21094,96 +20971,35 @@ class TestFaults:
                 message = request("tools/call", modern(name="large"), n)
                 data = json.dumps(message).encode() + b"\n"
                 connection.dispatch(connection.feed(data))
-            # One is being written, and three wait.
             eventually(lambda: len(begun) >= 4)
-            mcp_lite.wait_until(lambda: len(begun) == 60, 0.5)
+            assert not mcp_lite.wait_until(lambda: len(begun) > 10, 0.3)
             transport.gate.set()
             eventually(lambda: len(transport.answers()) == 60)
             assert {answer["id"] for answer in transport.answers()} == set(range(60))
-            assert max(map(len, transport.written)) < 250_000 + 3 * 102_000
         finally:
             transport.gate.set()
-            server.disconnect(connection, SECONDS)
-
-    def test_answers_that_nobody_ever_reads(self, monkeypatch):
-        """A request that waits for the peer to read is refused in the end; its worker is
-        free then.
-        """
-        monkeypatch.setattr(mcp_lite, "MAX_UNSENT", 250_000)
-        monkeypatch.setattr(mcp_lite, "UNREAD_SECONDS", 0.05)
-        server = Server("s", max_workers=2)
-        server.add_tool(lambda: "x" * 100_000, name="large")
-        transport = Stuck()
-        connection = server.connect(transport)
-        try:
-            for n in range(12):
-                message = request("tools/call", modern(name="large"), n)
-                data = json.dumps(message).encode() + b"\n"
-                connection.dispatch(connection.feed(data))
-            eventually(lambda: not connection.protocol.in_flight)
-            transport.gate.set()
-            eventually(lambda: len(transport.answers()) == 12)
-            answers = transport.answers()
-            refused = [each["error"] for each in answers if "error" in each]
-            assert 6 <= len(refused) <= 9
-            assert {each["message"] for each in refused} == {
-                "the answers to others are not read"
-            }
-        finally:
-            transport.gate.set()
-            server.disconnect(connection, SECONDS)
-
-    def test_requests_that_wait_are_counted_in_bytes(self, monkeypatch):
-        """Those for which there is no room are refused, the others are served."""
-        monkeypatch.setattr(mcp_lite, "MAX_WAITING", 1_000_000)
-        server = Server("s", max_workers=1, max_message=1_000_000)
-        gate = threading.Event()
-
-        @server.tool
-        def held(text: str) -> str:
-            assert gate.wait(SECONDS)
-            return "held"
-
-        transport = Stuck()
-        transport.gate.set()
-        connection = server.connect(transport)
-        try:
-            for n in range(20):
-                held = modern(name="held", arguments={"text": "x" * 100_000})
-                data = json.dumps(request("tools/call", held, n)).encode() + b"\n"
-                connection.dispatch(connection.feed(data))
-            eventually(lambda: len(transport.answers()) >= 10)
-            gate.set()
-            eventually(lambda: len(transport.answers()) == 20)
-            answers = transport.answers()
-            refused = [each["error"] for each in answers if "error" in each]
-            assert 10 <= len(refused) <= 11
-            assert {each["message"] for each in refused} == {"too many requests wait"}
-        finally:
-            gate.set()
             server.disconnect(connection, SECONDS)
 
     def test_what_is_said_unasked_to_who_does_not_read(self, monkeypatch):
-        """Progress and logs are dropped; of what may not be, some is kept, and then the
-        peer is taken for dead.
-        """
-        monkeypatch.setattr(mcp_lite, "MAX_UNSENT", 100_000)
+        """Logs and changes are dropped when too many wait."""
+        monkeypatch.setattr(mcp_lite, "MAX_QUEUED", 100)
         server = Server("s")
         transport = Stuck()
         connection = server.connect(transport)
-        most = 0
         try:
+            # The first line is being written; nobody waits for that.
             for number in range(3_000):
-                text = str(number) * 300
-                connection.notify("notifications/message", {"data": text})
-                assert connection._outbox.size < 110_000
-            assert connection.state == connection.OPEN
-            for number in range(3_000):
-                uri = f"x://{number}/{'x' * 1000}"
-                connection.notify("notifications/resources/updated", {"uri": uri})
-                most = max(most, connection._outbox.size)
-            assert connection.state == connection.UNHEARD and most < 900_000
-            assert "does not read" in str(connection.reason)
+                connection.notify(
+                    "notifications/message", {"data": str(number)}, block=False
+                )
+                uri = f"x://{number}"
+                connection.notify(
+                    "notifications/resources/updated", {"uri": uri}, block=False
+                )
+            transport.gate.set()
+            eventually(lambda: transport.written)
+            mcp_lite.wait_until(lambda: len(transport.answers()) > 200, 0.2)
+            assert len(transport.answers()) <= 200
         finally:
             transport.gate.set()
             server.disconnect(connection, SECONDS)
@@ -21473,15 +21289,11 @@ class TestFaults:
                 with Client(target, version=version) as other:
                     assert "cancelled" in str(other.call("waited"))
 
-    def test_what_cannot_be_stopped_is_left_and_logged(self, tmp_path):
-        """A deaf handler at the end of the input:
-        the log tells of it, the exit code is 0.
-        """
+    def test_what_cannot_be_stopped_is_left(self, tmp_path):
+        """Deaf handlers at the end of the input: the exit code is 0."""
         command = program(
             tmp_path,
-            f"""
-            import logging
-            logging.basicConfig(filename={str(tmp_path / "log")!r})
+            """
             mcp_lite.DRAIN_SECONDS = 0.1
             server = Server("s")
             @server.tool
@@ -21499,7 +21311,6 @@ class TestFaults:
                 *[request("tools/call", modern(name="deaf"), n) for n in range(3)]
             )
             assert wire.end() == ([], 0)
-        assert "still at work" in (tmp_path / "log").read_text()
 
     # Pipes and processes
 
@@ -21583,13 +21394,16 @@ class TestFaults:
         )
         found = [json.loads(line) for line in run.stdout.splitlines()]
         found.sort(key=lambda m: m["id"])
+        if closed != "2":
+            # There is no wire: an error says so, where it can.
+            assert run.returncode == 1 and found == []
+            assert b"there is no wire" in run.stderr or "2" in closed
+            return
         assert run.returncode == 0
-        assert [m["id"] for m in found] == ([1, 2] if closed == "2" else [])
-        # All else went well.
-        if closed == "2":
-            told = found[0]["result"]["content"][0]["text"]
-            # What Python says: "input(): lost sys.stderr", since 3.14 without its name.
-            assert "lost sys." in told or PYPY
+        assert [m["id"] for m in found] == [1, 2]
+        told = found[0]["result"]["content"][0]["text"]
+        # What Python says: "input(): lost sys.stderr", since 3.14 without its name.
+        assert "lost sys." in told or PYPY
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
     @pytest.mark.parametrize("closed", ["0", "1", "2"])
@@ -21626,7 +21440,8 @@ class TestFaults:
             timeout=SECONDS,
         )
         answers = run.stdout.splitlines()
-        assert run.returncode == 0, run.stderr
+        # Without its stdin or stdout, there is no wire to serve.
+        assert run.returncode == (closed != "2"), run.stderr
         assert len(answers) == (closed == "2")
         assert opened.read_bytes() == content
 
@@ -21706,19 +21521,18 @@ class TestFaults:
     @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
     @pytest.mark.parametrize("size", ["1000", "9000"])
     @pytest.mark.parametrize("unbuffered", ["", "1"])
-    @pytest.mark.parametrize("args", [[], ["x"]])
     def test_a_stderr_that_nobody_reads_holds_up_no_end(
-        self, tmp_path, args, unbuffered, size
+        self, tmp_path, unbuffered, size
     ):
-        """Neither that of logging's handlers, nor that of Python, which flushes it,
-        however it writes, and however long the lines are.
+        """However Python writes, and however long the lines are. (Handlers of the
+        user's own are the user's.)
         """
         reading, writing = os.pipe()
         settings = {"TIMES": "100", "SIZE": size, "PYTHONUNBUFFERED": unbuffered}
         try:
             # The pipe holds 64 KiB: nobody reads any of the 100 before the end.
             run = subprocess.run(
-                [*program(tmp_path, self.FAILS_AND_ENDS), *args],
+                program(tmp_path, self.FAILS_AND_ENDS),
                 env={**os.environ, **settings},
                 stdout=subprocess.PIPE,
                 stderr=writing,
@@ -21813,19 +21627,21 @@ class TestFaults:
             os.write(2, b"line\\n" * 1000 + b"x" * (1 << 18))
             server = Server("s")
             server.add_tool(lambda: str(os.write(2, b"y" * (1 << 18))), name="loud")
+            server.add_tool(lambda: os._exit(3), name="die")
             server.run()
             """,
         )
-        with Client(command) as client:
+        with Client(command, stderr=None) as client:
             assert client.call("loud") == str(1 << 18)
-            words = client._connection.transport._error_lines.last_words()
-            assert len(words) <= mcp_lite.STDERR_LINES * (2000 + 1)
+            with pytest.raises(ConnectionClosed) as failure:
+                client.call("die")
+        assert 0 < len(failure.value.stderr) <= mcp_lite.STDERR_LINES * (2000 + 1)
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
-    @pytest.mark.parametrize("reader", ["none", "slow", "closed"])
+    @pytest.mark.parametrize("reader", ["none", "closed"])
     def test_what_a_child_says_to_whom_nobody_listens(self, tmp_path, reader):
-        """A client's stderr that is closed, or full, holds up no call, and not the end;
-        who reads it at last has every line.
+        """A client's stderr that is closed, or full, holds up no call, and not the
+        end.
         """
         child = program(
             tmp_path,
@@ -21857,21 +21673,10 @@ class TestFaults:
             os.close(writing)
             # The pipe holds 64 KiB: nobody has read any of the 140.
             assert process.stdout.readline() == b"answered\n"
-            told = b""
-            if reader == "slow":
-                with open(reading, "rb") as file:
-                    while told.count(b"\n") < 2000:
-                        told += file.read1(1000)
             process.communicate(b"\n", SECONDS)
             assert process.returncode == 0
         if reader == "none":
             os.close(reading)
-        if reader == "slow":
-            expected = [
-                f"[{os.path.basename(child[1])}] line {n} " for n in range(2000)
-            ]
-            lines = told.decode().splitlines()
-            assert [line.rstrip("x") for line in lines] == expected
 
     @pytest.mark.parametrize(
         "body",
@@ -21943,18 +21748,6 @@ class TestFaults:
                 assert ours.recv(1) == b""
             with pytest.raises(OSError):
                 ours.sendall(bytes(2**24))
-
-    @pytest.mark.skipif(not hasattr(select, "PIPE_BUF"), reason="POSIX")
-    def test_what_a_pipe_takes_at_once(self, monkeypatch):
-        """As many bytes as the system says, 512 on some; then nobody waits in a write."""
-        reading, writing = os.pipe()
-        with open(reading, "rb", 0) as reader, open(writing, "wb", 0) as writer:
-            transport = mcp_lite.StreamTransport(reader, writer)
-            assert transport.takes_at_once(select.PIPE_BUF)
-            assert not transport.takes_at_once(select.PIPE_BUF + 1)
-            monkeypatch.setattr(select, "PIPE_BUF", 512)
-            assert transport.takes_at_once(512)
-            assert not transport.takes_at_once(513)
 
     def test_who_has_hung_up(self):
         """It is seen behind nothing, not behind what is still to be read; and nobody
@@ -22131,14 +21924,16 @@ class TestFaults:
         than a client waits before it kills; a second signal ends all waiting.
         """
         deaf = "ctx.info('begun'); time.sleep(600)"
-        ended = "mcp_lite.Pump._let_tidy_up"
         setting = f"""mcp_lite.DRAIN_SECONDS = 600.0
             mcp_lite.TIDY_SECONDS = {0.2 if len(numbers) == 1 else 600.0}
-            tidy_up = {ended}
-            def told(self):
-                print("told", file=sys.stderr, flush=True)
-                tidy_up(self)
-            {ended} = told
+            is_tidy = mcp_lite.Pump._is_tidy
+            looks = []
+            def look(self):
+                if not looks:
+                    print("told", file=sys.stderr, flush=True)
+                looks.append(1)
+                return is_tidy(self)
+            mcp_lite.Pump._is_tidy = look
         """
         with self.at_work(tmp_path, setting, deaf) as process:
             process.send_signal(getattr(signal, numbers[0]))
@@ -22156,7 +21951,7 @@ class TestFaults:
         serving = program(
             tmp_path / "server",
             f"""
-            mcp_lite.DRAIN_SECONDS = 600.0
+            mcp_lite.DRAIN_SECONDS = 1.0
             mcp_lite.TIDY_SECONDS = 0.2
             server = Server("s")
             both = threading.Barrier(2)
@@ -22549,7 +22344,7 @@ class TestFaults:
             Client(http.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
 
     def test_a_state_that_is_replayed(self):
-        """Elsewhere it is refused; with its own request it is taken, and never again."""
+        """Elsewhere it is refused; with its own request it is taken."""
         capabilities = {"elicitation": {}}
         with Wire() as wire:
             state = {}
@@ -22571,8 +22366,6 @@ class TestFaults:
             again = modern(capabilities, name="steps", **state)
             found = wire.ask("tools/call", again)["result"]
             assert found["structuredContent"] == {"result": [1, "1", "2"]}
-            for _ in range(3):
-                assert wire.ask("tools/call", again)["error"]["code"] == -32602
 
     @pytest.mark.parametrize(
         "begin, piece",
