@@ -4512,6 +4512,7 @@ class Outbox:
 
 # Levels of Python's logging, which is slow to import.
 DEBUG = 10
+INFO = 20
 WARNING = 30
 ERROR = 40
 
@@ -4734,7 +4735,8 @@ class Endpoint:
 
     # The user's code may run for any request.
     may_block = False
-    transcript: Any = None
+    # Called with what comes and goes, see tracer().
+    trace: Trace | None = None
 
     def capabilities(self) -> Json:
         """What this side declares: {"tools": {}}, say."""
@@ -6872,13 +6874,14 @@ def parse_trailer(line: bytes) -> bool:
 # 14. HTTP streams ############################################################
 ###############################################################################
 
-SEND_SECONDS = 30.0  # for a client to take what is written
-MAX_STREAMS = 100  # of a session that are over, kept for a client that comes back
-MAX_EVENTS = 1_000  # of a stream that were sent, kept for the same
-MAX_REPLAY = 4 << 20  # bytes of those, of a session
+# One HTTP request with its answer, an Exchange; the events that an answer may be, a
+# Stream; and a conversation over HTTP, an HttpConnection: that of a session, or of one
+# request. Nothing here knows of sockets, or of WSGI.
 
-# One HTTP request with its answer, an Exchange; what an answer is made of, a Stream;
-# and a conversation over HTTP: a session, or one request.
+MAX_STREAMS = 100  # of a session that are over, kept for a client that comes back
+MAX_EVENTS = 1_000  # of a session that were sent, kept for the same
+MAX_REPLAY = 4 << 20  # bytes of those
+
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
 _JSON = {"Content-Type": JSON_TYPE}
@@ -6887,7 +6890,6 @@ _EVENTS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-ACCESS_LOGGER = "mcp_lite.http"
 
 
 class Exchange:
@@ -6896,8 +6898,9 @@ class Exchange:
         OPENING --write--> STREAMING --write, ending--> OVER
            +------------------- send -------------------^
 
-    The names of `headers` are in lower case. What carries it derives from this class;
-    its methods raise OSError when the client is gone:
+    The names of `headers` are in lower case. The class that carries it derives from
+    this one, and has these methods. All raise OSError when the client is gone:
+        read_body()                   the whole body; HttpError for one that is too long
         start(status, headers, body)  the answer; with None, the head before events
         put(events, ending)           events, without delay
         hung_up()                     whether the client is gone; must not block
@@ -6908,27 +6911,29 @@ class Exchange:
     OVER = "over"
     # Whether the response may end while its thread still runs the handler.
     can_leave = False
-    # Headers have lost the difference of "-" and "_".
-    is_cgi = False
+    # The client's address.
     peer = ""
     state = OPENING
+    # 0 until there is an answer.
     status = 0
-    # The claims of its token; the id in its body; what it says of its body.
+    # Why it was refused, if its head says that.
+    reason = ""
+    # The claims of its token.
     auth: Json | None = None
     request_id: RequestId | None = None
-    told: Json = {}
-    session_id = ""
-    trace: Talk | None = None
-    stream: Stream | None = None
+    # What its headers mirror of its message.
+    mirrored: Json = {}
+    trace: Trace | None = None
+    # What its answer is made of; None for an answer without events.
+    stream: Any = None
 
-    def __init__(
-        self, method: str, target: str, headers: dict[str, str], body: bytes = b""
-    ) -> None:
+    def __init__(self, method: str, target: str, headers: dict[str, str]) -> None:
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
-        self.body = body
+        self.body = b""
         self.thread = threading.get_ident()
+        self.began = time.monotonic()
         # Headers of the answer, whichever it will be.
         self.extra: dict[str, str] = {}
         # Gets an item when there is something to do for the thread that waits.
@@ -6942,15 +6947,17 @@ class Exchange:
             if not any(each in accept for each in ways_to_say_it):
                 raise HttpError(406, f"Accept: expected {kind}, got {show(accept)}")
 
-    def parse_body(self) -> Any:
-        """The message, or batch, in the body. Raises HttpError, ParseError."""
+    def take_body(self) -> None:
+        """Read the body. Raises HttpError, OSError."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE:
             raise HttpError(
                 415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
             )
-        if self.trace is not None:
-            self.trace.received(self.body)
+        self.body = self.read_body()
+
+    def parse_body(self) -> Any:
+        """The message, or batch, in the body. Raises ParseError."""
         message = parse_message(self.body)
         envelope = object_or_empty(message)
         is_answer = "method" not in envelope and (
@@ -6960,15 +6967,24 @@ class Exchange:
             self.request_id = envelope["id"]
         return message
 
+    def tell(self, direction: str, line: bytes) -> None:
+        """Tell the trace, if there is one."""
+        if self.trace is not None:
+            self.trace(direction, line)
+
+    def _tell_status(self, headers: dict[str, str]) -> None:
+        if self.trace is not None:
+            told = f"HTTP {self.status} {headers.get('Content-Type', '')}"
+            self.trace("<--", told.strip().encode("ascii"))
+
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""
         self.state = self.OVER
         self.status = status
         headers = {**headers, **self.extra, "Content-Length": str(len(body))}
-        if self.trace is not None:
-            self.trace.answered(status, headers)
-            if body and self.method == "POST":
-                self.trace.sent(body)
+        self._tell_status(headers)
+        if body and self.method == "POST":
+            self.tell("<--", body)
         self.start(status, headers, b"" if self.method == "HEAD" else body)
         self.ring()
 
@@ -6976,12 +6992,9 @@ class Exchange:
         """Write events; before the first, the head; if `ending`, the end as well."""
         if self.state == self.OPENING:
             self.status = 200
-            if self.trace is not None:
-                self.trace.answered(200, _EVENTS)
+            self._tell_status(_EVENTS)
             self.start(200, {**_EVENTS, **self.extra}, None)
         self.state = self.OVER if ending else self.STREAMING
-        if self.trace is not None:
-            self.trace.sent_events(events, ending)
         self.put(events, ending)
         if ending:
             self.ring()
@@ -6997,6 +7010,10 @@ class Exchange:
         except Empty:
             return False
 
+    # What a carrier does
+    def read_body(self) -> bytes:
+        raise NotImplementedError
+
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         raise NotImplementedError
 
@@ -7007,15 +7024,63 @@ class Exchange:
         return False
 
 
+ACCESS_LOGGER = "mcp_lite.http"
+
+
+def log_access(exchange: Exchange) -> None:
+    """A line for a request that is over, for the logger "mcp_lite.http":
+
+        127.0.0.1 POST /mcp 200 3.1 tools/call forecast
+        127.0.0.1 POST /mcp 403 0.1 - -: host "vm" is not allowed; see allowed_hosts
+
+    That is peer, method, path, status, milliseconds, and the method and name of the
+    message. The level is INFO, or WARNING for a request that was refused. "-" stands for
+    what there is none of: a status, if the client has left before. It tells no query,
+    body or token.
+    """
+    logging = sys.modules.get("logging")
+    if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
+        return
+    name = exchange.mirrored.get("Mcp-Name")
+    if isinstance(name, str):
+        # Of a URI, the rest may be secret.
+        name = re.split("[?#]", name[:MAX_SHOWN_NAME])[0]
+    milliseconds = (time.monotonic() - exchange.began) * 1000
+    columns = [
+        # A socket for both families tells an address of IPv4 so.
+        exchange.peer.rpartition("::ffff:")[2],
+        exchange.method,
+        exchange.path,
+        exchange.status or "",
+        f"{milliseconds:.1f}",
+        exchange.mirrored.get("Mcp-Method"),
+        name,
+    ]
+    line = " ".join(map(_column, columns))
+    if exchange.reason:
+        line += ": " + exchange.reason
+    is_refused = exchange.status >= 400
+    log_line(WARNING if is_refused else INFO, line, logger=ACCESS_LOGGER)
+
+
+MAX_SHOWN_NAME = 200
+
+
+def _column(value: object) -> str:
+    """A value without spaces, or quoted."""
+    text = str(value or "-")
+    return text if re.fullmatch("[!#-~]+", text) else show(text)
+
+
 class Stream:
     """What answers one HTTP request: JSON if the result comes first, else events.
 
         OPEN --leave()--> LEAVING --attach(), back again--> OPEN
           '--answered, end()--> COMPLETE
 
-    It is written to one exchange at a time, by whoever has something to write; to none
-    while its client is away. In a session it is `resumable`: events are numbered, and
-    those that were sent stay in the session's `sent`, for a client that comes back.
+    It is written to one exchange at a time, by any thread that has something to write;
+    to none while its client is away. In a session it is `resumable`: its events are
+    numbered, and the session keeps those that were sent, for a client that comes back.
     What changes is guarded by the connection's lock.
     """
 
@@ -7036,21 +7101,18 @@ class Stream:
         self.exchange = exchange
         if exchange is not None:
             exchange.stream = self
-        self.resumable = connection.session_id is not None and not connection.one_stream
+        self.resumable = connection.session_id is not None
         # (number, message)
         self._waiting: deque[tuple[int, bytes]] = deque()
-        # Who has it writes. It is held through a write, for SEND_SECONDS at most.
+        # Held by the thread that writes; a write ends in IDLE_SECONDS at most.
         self.writing = threading.Lock()
 
-    def add_locked(self, message: bytes) -> int:
-        """Queue a message. Returns how many were dropped for it, unsent."""
-        waiting = self._waiting
+    def add_locked(self, message: bytes) -> None:
+        """Queue a message. Of MAX_QUEUED that wait, the oldest goes."""
         self.added += 1
-        waiting.append((self.added, message))
-        if len(waiting) <= MAX_QUEUED:
-            return 0
-        waiting.popleft()
-        return 1
+        self._waiting.append((self.added, message))
+        if len(self._waiting) > MAX_QUEUED:
+            self._waiting.popleft()
 
     def flush(self) -> None:
         """Write what waits, if somebody listens."""
@@ -7107,6 +7169,8 @@ class Stream:
                 parts.append(f"id: {self.name}-{number}\n".encode("ascii"))
             parts.append(b"data: %b\n\n" % message)
         exchange.write(b"".join(parts), ending)
+        for _, message in events:
+            exchange.tell("<--", message)
 
     def attach(self, exchange: Exchange, after: int | None, prelude: bytes) -> None:
         """Go on here: from what was not sent yet, or after the event of that number."""
@@ -7172,35 +7236,32 @@ _NO_TRANSPORT = Transport()
 
 
 class HttpConnection(Connection):
-    """A conversation over HTTP: of a session; of one POST without; or by HTTP+SSE, all
-    on `one_stream`. A message goes to the stream of the request that it is about; any
-    other to `listening`, which only sessions have."""
+    """A conversation over HTTP: that of a session, or of one POST without. A message
+    goes to the stream of the request that it is about; any other to `listening`, which
+    only sessions have. Requests are served on the threads that bring them."""
 
     def __init__(
         self,
         http: HttpEndpoint,
         exchange: Exchange,
         session_id: str | None = None,
-        one_stream: bool = False,
     ) -> None:
         super().__init__(
             Protocol("server", http.server.capabilities, http.server.extension_row),
             http.server,
             _NO_TRANSPORT,
             name="mcp-http-worker",
-            max_workers=http.max_workers,
         )
         self.session_id = session_id
-        self.one_stream = one_stream
+        self.used = time.monotonic()
         self._next_name = itertools.count().__next__
         # Streams that have something to write.
         self._dirty: list[Stream] = []
         self.listening: Stream | None = None
         if session_id is None:
             return
-        # The principal that may use it, and when it was heard last.
+        # The principal that may use it.
         self.owner = principal(exchange.auth)
-        self.used = time.monotonic()
         # A late answer must not pass for one in the session that its client has opened
         # instead.
         self.protocol.number_from(int.from_bytes(os.urandom(6), "big"))
@@ -7310,23 +7371,25 @@ class HttpConnection(Connection):
             event.headers = exchange.headers
             self._serve_request(event, exchange)
             return
-        why = event.reply if isinstance(event, Refusal) else None
-        if isinstance(event, Answer) and event.why:
-            why = error_message(None, InvalidRequest(event.why))
-        elif isinstance(event, Refusal) and why is None and not event.is_late:
-            why = error_message(None, InvalidRequest(event.why))
-        if why is None or (self.one_stream and "id" in why):
+        refusal = event.reply if isinstance(event, Refusal) else None
+        is_wrong = isinstance(event, Answer) and event.why
+        if isinstance(event, Refusal) and not event.is_late:
+            is_wrong = event.why
+        if refusal is None and is_wrong:
+            refusal = error_message(None, InvalidRequest(str(is_wrong)))
+        if refusal is None:
             exchange.send(202, {})
-        if why is None or not isinstance(event, Refusal) or self.one_stream:
+        if refusal is None or isinstance(event, Answer):
             self._act(event)
-        if why is not None and exchange.state == exchange.OPENING:
-            is_answer = self.protocol.version and "id" in why
-            status = 200 if is_answer else McpError.from_wire(why["error"]).http_status
-            exchange.send(status, _JSON, encode_answer(why))
+        if refusal is not None:
+            status = McpError.from_wire(refusal["error"]).http_status
+            if self.protocol.version and "id" in refusal:
+                status = 200
+            exchange.send(status, _JSON, encode_answer(refusal))
 
     def _serve_request(self, request: Request, exchange: Exchange) -> None:
-        if request.is_notification or self.one_stream:
-            # Its answer comes elsewhere, and its thread is busy until then.
+        if request.is_notification:
+            # Its thread is busy until the handler returns.
             exchange.extra["Connection"] = "close"
             exchange.send(202, {})
         else:
@@ -7342,13 +7405,14 @@ class HttpConnection(Connection):
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
         is_asked = any(
-            isinstance(e, dict) and "id" in e and "method" in e for e in messages
+            isinstance(each, dict) and "id" in each and "method" in each
+            for each in messages
         )
         stream = None
-        if self.one_stream or not is_asked:
-            exchange.send(202, {})
-        else:
+        if is_asked:
             stream = self.open_stream(exchange)
+        else:
+            exchange.send(202, {})
 
         def prepare(request: Request) -> None:
             request.auth = exchange.auth
@@ -7356,9 +7420,10 @@ class HttpConnection(Connection):
             request.stream = stream
 
         answer = self.answer_batch(messages, prepare)
-        if answer and (stream or self.listening):
+        target = stream or self.listening
+        if answer and target is not None:
             with self._lock:
-                self._queue_in_locked(stream or self.listening, answer, True)
+                self._queue_in_locked(target, answer, True)
         elif stream is not None:
             stream.end()  # it has cancelled what it asked for
         self.flush()
@@ -7373,19 +7438,17 @@ def _told_version(message: object) -> Any:
 # 15. HTTP endpoint ###########################################################
 ###############################################################################
 
-# Of an HTTP request that does not tell. "If the server does not receive an
-# MCP-Protocol-Version header [...] the server SHOULD assume protocol version
-# 2025-03-26": basic/transports.md.
+# One endpoint for every revision (basic/transports/streamable-http.md and its
+# predecessors): it judges who may ask, finds the session, and decides the statuses. The
+# HTTP+SSE of 2024-11-05 stands apart: there, a Transport carries a usual Connection.
+
+# "If the server does not receive an `MCP-Protocol-Version` header [...] the server SHOULD
+# assume protocol version `2025-03-26`": basic/transports.md.
 ASSUMED_VERSION = "2025-03-26"
 MAX_BODY = 4 << 20  # bytes of a body: as much as the official SDKs take
-
-# HTTP: sessions and streams.
 MAX_SESSIONS = 1_000  # of the legacy era, open at once
 COMMENT_SECONDS = 15.0  # between the comments that keep a silent stream open
 
-# One endpoint for every revision (basic/transports/streamable-http.md and its
-# predecessors): who may ask; modern requests, legacy sessions, and the HTTP+SSE of
-# 2024-11-05. HttpEndpoint decides everything, whoever carries the exchanges.
 _METHODS = "POST, GET, DELETE"
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": _METHODS,
@@ -7396,6 +7459,7 @@ _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 # What MCP-Protocol-Version says in sessions; "" is for a request without it.
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
 _REQUEST_OVER = ConnectionClosed("the request is over")
+_SESSION_OVER = ConnectionClosed("the session is over")
 
 
 class HttpEndpoint:
@@ -7403,9 +7467,7 @@ class HttpEndpoint:
 
     def __init__(
         self,
-        server: Endpoint,
-        log: _Log,
-        max_workers: int,
+        server: ServerEndpoint,
         *,
         path: str | None = None,
         verify: Verify | None = None,
@@ -7413,16 +7475,10 @@ class HttpEndpoint:
         allowed_hosts: Iterable[str] | None = None,
         allowed_origins: Iterable[str] | None = None,
         stateless: bool = True,
-        legacy_sse: bool = False,
         health: str | None = None,
         max_body: int = MAX_BODY,
-        max_sessions: int = MAX_SESSIONS,
-        session_seconds: float = SESSION_SECONDS,
-        **ignored: Any,
     ) -> None:
         self.server = server
-        self.log = log
-        self.max_workers = max_workers
         self.max_body = max_body
         self._verify = _check_verify(verify)
         self._metadata = _check_metadata(resource_metadata)
@@ -7430,20 +7486,21 @@ class HttpEndpoint:
         self.hosts |= _check_names("allowed_hosts", allowed_hosts)
         self._origins = _check_names("allowed_origins", allowed_origins)
         self._stateless = stateless
-        self._max_sessions = max_sessions
-        self._session_seconds = session_seconds
         self._lock = threading.Lock()
         # By id; guarded by _lock.
         self._sessions: dict[str, HttpConnection] = {}
+        # The same of HTTP+SSE.
+        self._transports: dict[str, _SseTransport] = {}
         # Those that are being served. Each operation is atomic by itself.
-        self._serving: dict[Exchange, HttpConnection] = {}
+        self._serving: dict[Exchange, Connection] = {}
         # {path: {method: what answers it}}; None is any path.
         methods = {"POST": self._post}
         if not stateless:
             methods.update(GET=self._get, DELETE=self._delete)
-        key = None if path is None else path.rstrip("/")
-        self._routes: dict[str | None, Json] = {key: methods}
-        if legacy_sse:
+        self._routes: dict[str | None, Json] = {None: methods}
+        if path is not None:
+            self._routes = {_check_path("path", path).rstrip("/"): methods}
+        if not stateless:
             self._routes["/sse"] = {"GET": self._get_sse}
             self._routes["/messages"] = {"POST": self._post_message}
         if self._metadata:
@@ -7451,7 +7508,8 @@ class HttpEndpoint:
             for place in ("", path or "", self._metadata_url.partition(_WELL_KNOWN)[2]):
                 self._routes[_WELL_KNOWN + place.rstrip("/")] = readers
         if health is not None:
-            self._routes[health] = {"GET": self._get_health, "HEAD": self._get_health}
+            place = _check_path("health", health).rstrip("/")
+            self._routes[place] = {"GET": self._get_health, "HEAD": self._get_health}
 
     @property
     def _metadata_url(self) -> str:
@@ -7463,35 +7521,36 @@ class HttpEndpoint:
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
         """Answer one HTTP request, and return when nothing more will be written. Or
         refuse it, with an `error` that was found in its head. Never raises."""
-        transcript = self.server.transcript
-        if transcript is not None:
-            exchange.trace = transcript.talk_over_http(
-                exchange.method, exchange.path, exchange.headers
-            )
+        exchange.trace = self.server.trace
         try:
             if error is not None:
                 raise error
+            exchange.tell("-->", f"{exchange.method} {exchange.path}".encode())
             self._find(exchange)(exchange)
         except McpError as refusal:
+            if not exchange.body:
+                exchange.reason = str(refusal)
             reply = error_message(exchange.request_id, refusal)
             headers = {**_JSON, **getattr(refusal, "headers", {})}
             with suppress(OSError):
                 exchange.send(refusal.http_status, headers, encode_answer(reply))
         except OSError as failure:
-            self.log.debug(f"the client left: {error_text(failure)}")
+            log_line(DEBUG, f"the client left: {error_text(failure)}")
         except BaseException as failure:
-            self.log.error(f"HTTP: {error_text(failure)}", failure)
+            log_line(ERROR, f"HTTP: {error_text(failure)}", failure)
             if exchange.state == exchange.OPENING:
                 with suppress(OSError):
                     exchange.send(500, {})
+        log_access(exchange)
 
     # Who may ask
-    def _find(self, exchange: Exchange) -> Callable[[Exchange], None]:
+    def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
         """What answers this request, if it may be made at all. Raises HttpError."""
         path = exchange.path
-        route = self._routes.get(path.rstrip("/"), self._routes.get(None, {}))
-        serve = route.get(exchange.method)
-        if serve == self._get_health:
+        anywhere = self._routes.get(None, {})
+        route = self._routes.get(path.rstrip("/"), anywhere)
+        serve: Callable[[Exchange], Any] | None = route.get(exchange.method)
+        if serve is not None and serve == self._get_health:
             return serve
         self._check_place(exchange)
         if serve is not None:
@@ -7540,7 +7599,7 @@ class HttpEndpoint:
         if scheme.lower() != "bearer" or not token.strip():
             raise self._challenge(401)
         try:
-            claims = self._verify(token.strip())
+            claims: object = self._verify(token.strip())
         except PermissionError as error:
             raise self._challenge(403, "insufficient_scope", str(error)) from None
         if not isinstance(claims, dict) or not claims:
@@ -7571,6 +7630,8 @@ class HttpEndpoint:
     def _post(self, exchange: Exchange) -> None:
         exchange.check_accept(JSON_TYPE, EVENT_TYPE)
         version = exchange.headers.get("mcp-protocol-version", "")
+        exchange.take_body()
+        exchange.tell("-->", exchange.body)
         message = exchange.parse_body()
         # The era is that of the message, whatever its client has sent before.
         told = _told_version(message)
@@ -7627,8 +7688,8 @@ class HttpEndpoint:
             raise
 
     def _check_mirrors(self, message: Json, exchange: Exchange, required: bool) -> None:
-        exchange.told = mirrored_headers(message, self.server.header_parameters)
-        for name, value in exchange.told.items():
+        exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
+        for name, value in exchange.mirrored.items():
             header = exchange.headers.get(name.lower())
             if header is None:
                 is_right = value is None or not required
@@ -7671,22 +7732,19 @@ class HttpEndpoint:
                 connection.close(_REQUEST_OVER)
 
     # Sessions: basic/transports.md of 2025-03-26 to 2025-11-25
-    def _open_session(
-        self, exchange: Exchange, one_stream: bool = False
-    ) -> HttpConnection:
-        oldest = time.monotonic() - self._session_seconds
+    def _open_session(self, exchange: Exchange) -> HttpConnection:
+        oldest = time.monotonic() - SESSION_SECONDS
         idle = self._idle_sessions()
         for each in idle:
             if each.used < oldest:
                 self._close_session(each)
-        if len(self._sessions) >= self._max_sessions:
+        if len(self._sessions) >= MAX_SESSIONS:
             if not idle:
                 raise HttpError(503, "all sessions are in use", {"Retry-After": "60"})
             self._close_session(idle[0])
-        session_id = os.urandom(24).hex()
-        connection = HttpConnection(self, exchange, session_id, one_stream)
+        connection = HttpConnection(self, exchange, _new_session_id())
         with self._lock:
-            self._sessions[session_id] = connection
+            self._sessions[str(connection.session_id)] = connection
         self.server.connected(connection)
         return connection
 
@@ -7697,30 +7755,19 @@ class HttpEndpoint:
             idle = [each for each in self._sessions.values() if each not in busy]
         return sorted(idle, key=lambda each: each.used)
 
-    def _find_session(
-        self, exchange: Exchange, one_stream: bool = False
-    ) -> HttpConnection:
+    def _find_session(self, exchange: Exchange) -> HttpConnection:
         """The session that a request names, if it is its own. Raises HttpError."""
         session_id = exchange.headers.get("mcp-session-id")
-        if one_stream:
-            named = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
-            session_id = named[1] if named else None
         if session_id is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
-        exchange.session_id = session_id
         connection = self._sessions.get(session_id)
-        if (
-            connection is None
-            or connection.owner != principal(exchange.auth)
-            or connection.one_stream != one_stream
-        ):
+        if connection is None or connection.owner != principal(exchange.auth):
             raise HttpError(404, "Mcp-Session-Id: no such session; initialize again")
+        expected = connection.protocol.version
         version = exchange.headers.get("mcp-protocol-version", "")
-        if version not in ("", connection.protocol.version):
+        if version not in ("", expected):
             raise HttpError(
-                400,
-                f"MCP-Protocol-Version: expected {connection.protocol.version}, "
-                f"got {show(version)}",
+                400, f"MCP-Protocol-Version: expected {expected}, got {show(version)}"
             )
         connection.used = time.monotonic()
         return connection
@@ -7729,7 +7776,7 @@ class HttpEndpoint:
         with self._lock:
             self._sessions.pop(str(connection.session_id), None)
         self.server.disconnected(connection)
-        connection.close(ConnectionClosed("the session is over"))
+        connection.close(_SESSION_OVER)
         for stream in list(connection.streams.values()):
             stream.end()
 
@@ -7753,24 +7800,43 @@ class HttpEndpoint:
 
     # HTTP+SSE: basic/transports.md of 2024-11-05
     def _get_sse(self, exchange: Exchange) -> None:
-        connection = self._open_session(exchange, True)
-        stream = connection.listening
-        assert stream is not None
-        place = f"/messages?session_id={connection.session_id}"
-        first = f"event: endpoint\ndata: {place}\n\n"
-        stream.attach(exchange, None, first.encode("ascii"))
+        transport = _SseTransport(exchange)
+        connection = self.server.open_connection(transport)
+        connection.session_id = transport.session_id
+        transport.connection = connection
+        self._transports[transport.session_id] = transport
+        self._serving[exchange] = connection
+        self.server.connected(connection)
         try:
-            self._serve(connection, exchange, stream.flush)
+            place = f"/messages?session_id={transport.session_id}"
+            transport.put(f"event: endpoint\ndata: {place}\n\n".encode("ascii"))
+            while transport.is_open:
+                if not exchange.wait(COMMENT_SECONDS):
+                    transport.put(b":\n\n")
         finally:
-            self._close_session(connection)
+            del self._serving[exchange]
+            del self._transports[transport.session_id]
+            self.server.disconnected(connection)
+            connection.close(_SESSION_OVER)
+            transport.end()
 
     def _post_message(self, exchange: Exchange) -> None:
-        connection = self._find_session(exchange, True)
+        named = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
+        transport = self._transports.get(named[1] if named else "")
+        if transport is None or transport.owner != principal(exchange.auth):
+            raise HttpError(404, "session_id: no such session")
+        exchange.take_body()
         message = exchange.parse_body()
         if _told_version(message) is not None:
             raise InvalidRequest(f"{NEWEST} is not spoken over HTTP+SSE")
         self._check_legacy(message, exchange)
-        self._serve(connection, exchange, connection.take, message, exchange)
+        connection = transport.connection
+        requests = connection.receive(exchange.body)
+        for request in requests:
+            request.auth = exchange.auth
+            request.headers = exchange.headers
+        connection.dispatch(requests)
+        exchange.send(202, {})
 
     # Looking after what is open
     def look_after(self) -> None:
@@ -7791,17 +7857,70 @@ class HttpEndpoint:
         for connection in {*sessions, *(connection for _, connection in serving)}:
             self.server.input_ended(connection)
             connection.fail_pending(ConnectionClosed("the server was closed"))
+            if not isinstance(connection, HttpConnection):
+                continue
             connection.flush()
-            stream = connection.listening
-            is_needed = connection.one_stream and connection.protocol.in_flight
-            if stream is not None and (final or not is_needed):
-                stream.end()
+            if connection.listening is not None:
+                connection.listening.end()
             if not final or connection in mine:
                 continue
             if connection.session_id is not None:
                 self._close_session(connection)
             else:
                 connection.cancel_all()
+        for transport in list(self._transports.values()):
+            if final or transport.connection.is_drained():
+                transport.close()
+
+
+def _new_session_id() -> str:
+    """ "The session ID SHOULD be globally unique and cryptographically secure"."""
+    return os.urandom(24).hex()
+
+
+class _SseTransport(Transport):
+    """Carries a session of HTTP+SSE: one GET takes all that the server says, and each
+    message of the client is a POST of its own."""
+
+    connection: Connection
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.session_id = _new_session_id()
+        self.owner = principal(exchange.auth)
+        self.is_open = True
+        self._exchange = exchange
+        exchange.stream = self
+        # Messages and comments are written by different threads.
+        self._writing = threading.Lock()
+
+    def write(self, data: bytes) -> None:
+        lines = data.splitlines()
+        self.put(b"".join([b"event: message\ndata: %b\n\n" % line for line in lines]))
+
+    def put(self, events: bytes) -> None:
+        """Write events. Raises OSError."""
+        with self._writing:
+            if not self.is_open:
+                raise OSError("the client has left")
+            try:
+                self._exchange.write(events, False)
+            except OSError:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Have the thread of the GET end it."""
+        self.is_open = False
+        self._exchange.ring()
+
+    def lose(self, exchange: Exchange) -> None:
+        """The client has hung up."""
+        self.close()
+
+    def end(self) -> None:
+        """End the response."""
+        with suppress(OSError), self._writing:
+            self._exchange.write(b"", True)
 
 
 def _host_name(host: str) -> str:
@@ -7850,24 +7969,29 @@ def _find_claims(tokens: dict[str, Json], given: str) -> Json | None:
     return claims
 
 
-def check_path(option: str, path: object) -> None:
-    """Raise ValueError for what can be no path of a request."""
+def _check_path(option: str, path: object) -> str:
+    """A path that a request can have. Raises ValueError."""
     if not isinstance(path, str) or not re.fullmatch("(/[!-~]*)?", path):
         raise ValueError(f"{option}: expected a path, got {show(path)}")
+    return path
 
 
 ###############################################################################
 # 16. HTTP server #############################################################
 ###############################################################################
 
-IDLE_SECONDS = 30.0  # before a worker without work ends, or an idle HTTP connection
-MAX_IGNORED = 16 << 10  # bytes of a body's chunk extensions and trailers
-BODY_SECONDS = 60.0  # for all of a body to arrive
+# What carries exchanges to the endpoint: a WSGI server of somebody else, or sockets, by
+# the standard library's http.server and socketserver, with a thread for each connection.
+# This room knows no messages, and the endpoint no sockets.
+
+IDLE_SECONDS = 30.0  # without a request, or for a client to take what is written
+REQUEST_SECONDS = 60.0  # for all of a request to arrive
+MAX_IGNORED = 16 << 10  # bytes of a line of chunk extensions, or of a trailer
+MAX_TRAILERS = 100  # lines of those
+MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
 
 
-# What carries exchanges to the endpoint: the WSGI server of somebody else, and sockets,
-# by http.server: a thread for each connection.
 @lru_cache(None)
 def _status_line(status: int) -> str:
     from http import HTTPStatus
@@ -7891,38 +8015,39 @@ class WsgiApp:
             if name.startswith("HTTP_")
         }
         headers["content-type"] = str(environ.get("CONTENT_TYPE") or "")
-        target = f"{environ.get('PATH_INFO') or ''}?{environ.get('QUERY_STRING', '')}"
-        method = str(environ.get("REQUEST_METHOD"))
-        exchange = _WsgiExchange(method, target, headers)
+        path = str(environ.get("PATH_INFO") or "").replace("?", "%3F")
+        target = f"{path}?{environ.get('QUERY_STRING') or ''}"
+        exchange = _WsgiExchange(str(environ.get("REQUEST_METHOD")), target, headers)
         exchange.peer = str(environ.get("REMOTE_ADDR") or "")
+        exchange.environ = environ
+        exchange.max_body = self.endpoint.max_body
         exchange.start_response = start_response
-        problem = None
-        try:
-            exchange.body = self._read_body(environ)
-        except HttpError as error:
-            problem = error
-        self.endpoint.answer(exchange, problem)
+        self.endpoint.answer(exchange)
+        if exchange.state == exchange.OPENING:
+            exchange.send(400, {})  # the body could not be read
         return [exchange.result]
-
-    def _read_body(self, environ: Json) -> bytes:
-        max_body = self.endpoint.max_body
-        size = parse_length(str(environ.get("CONTENT_LENGTH") or 0))
-        if environ.get("wsgi.input_terminated"):
-            size = max_body + 1
-        if size > max_body + 1:
-            raise HttpError(413, f"a body of more than {max_body} bytes")
-        body: bytes = environ["wsgi.input"].read(size) if size else b""
-        if len(body) > max_body:
-            raise HttpError(413, f"a body of more than {max_body} bytes")
-        return body
 
 
 class _WsgiExchange(Exchange):
-    is_cgi = True
+    environ: Json
+    max_body: int
     result = b""
     start_response: Callable[..., Write]
 
+    def read_body(self) -> bytes:
+        size = parse_length(str(self.environ.get("CONTENT_LENGTH") or 0))
+        if self.environ.get("wsgi.input_terminated"):
+            size = self.max_body + 1
+        elif size > self.max_body:
+            raise _too_long(self.max_body)
+        body: bytes = self.environ["wsgi.input"].read(size) if size else b""
+        if len(body) > self.max_body:
+            raise _too_long(self.max_body)
+        return body
+
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
+        # Of a connection, the WSGI server decides: PEP 3333 has no such header.
+        headers.pop("Connection", None)
         self.result = body or b""
         self._write = self.start_response(_status_line(status), list(headers.items()))
 
@@ -7934,15 +8059,31 @@ class _WsgiExchange(Exchange):
             raise OSError(error_text(error)) from error
 
 
+def _too_long(max_body: int) -> HttpError:
+    return HttpError(413, f"a body of more than {max_body} bytes")
+
+
 class _SocketExchange(Exchange):
     can_leave = True
 
-    def __init__(self, handler: _Handler, head: Head, body: bytes) -> None:
-        super().__init__(head.method, head.target, head.fields, body)
+    def __init__(self, handler: _Handler, head: Head) -> None:
+        super().__init__(head.method, head.target, head.fields)
         self._handler = handler
+        self._head = head
         self._sock = handler.connection
         self._is_chunked = head.version == "1.1"
-        self.peer = handler.client_address[0]
+        self.peer = str(handler.client_address[0])
+        # Whether nothing of the request is left to be read.
+        self.is_read = head.size == 0
+        if self.is_read:
+            handler.server.end_deadline(self._sock)
+
+    def read_body(self) -> bytes:
+        if not self.is_read:
+            self.body = self._handler.read_body(self._head)
+            self.is_read = True
+            self._handler.server.end_deadline(self._sock)
+        return self.body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
         handler = self._handler
@@ -7950,7 +8091,7 @@ class _SocketExchange(Exchange):
             headers["Transfer-Encoding"] = "chunked"
         # Another thread than that of the connection, which is not free yet.
         early = threading.get_ident() != self.thread
-        if handler.close_connection or early:
+        if handler.close_connection or early or not self.is_read:
             headers["Connection"] = "close"
         if headers.get("Connection") == "close":
             handler.close_connection = True
@@ -8004,32 +8145,39 @@ class _Handler:
 
     def setup(self) -> None:
         if hasattr(self.request, "do_handshake"):
+            self.request.settimeout(self.timeout)
+            self.server.begin_deadline(self.request)
             self.request.do_handshake()
+            self.server.end_deadline(self.request)
         super().setup()
 
     def handle_one_request(self) -> None:
-        """Read a request, all of it, and have it answered."""
+        """Read a request, and have it answered."""
         self.close_connection = True
         if not self.rfile.peek(1):
             return
-        server = self.server
-        server.begin(self.connection)
+        self.server.begin_deadline(self.connection)
+        problem = None
         try:
             head = self._read_head()
-            body = self._read_body(head)
         except HttpError as error:
-            nothing = Head("", "", "1.0", {}, 0, True)
-            server.endpoint.answer(_SocketExchange(self, nothing, b""), error)
-            # What is not read would cost the client the answer.
-            shut(self.connection, 1)
-            while self.rfile.read1(CHUNK):
-                pass
-            return
-        server.go_on(self.connection)
+            head = Head("", "", "1.0", {}, None, True)
+            problem = error
         self.close_connection = head.last
-        server.endpoint.answer(_SocketExchange(self, head, body))
-        if server.closing.is_set():
+        exchange = _SocketExchange(self, head)
+        self.server.endpoint.answer(exchange, problem)
+        if not exchange.is_read:
+            self._discard()
+        if self.server.closing.is_set():
             self.close_connection = True
+
+    def _discard(self) -> None:
+        """Take what was not read, until the client or the deadline ends the connection:
+        to close it before would cost the client the answer."""
+        self.close_connection = True
+        shut(self.connection, 1)
+        while self.rfile.read1(CHUNK):
+            pass
 
     def _read_head(self) -> Head:
         known = self._head_bytes
@@ -8051,26 +8199,36 @@ class _Handler:
         self._head_bytes = b"".join(lines)
         return self._head
 
-    def _read_body(self, head: Head) -> bytes:
+    def read_body(self, head: Head) -> bytes:
+        """The whole body, without its chunks. Raises HttpError, OSError."""
+        if head.size is not None and head.size > self.server.endpoint.max_body:
+            raise _too_long(self.server.endpoint.max_body)
         if "expect" in head.fields:
             self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         if head.size is not None:
             return self._read(head.size, 0)
         body = bytearray()
         size = -1
+        ignored = 0
         while size != 0:
-            size = parse_chunk_line(self.rfile.readline(MAX_IGNORED))
+            line = self.rfile.readline(MAX_IGNORED)
+            size = parse_chunk_line(line)
+            # An extension costs the sender nothing either.
+            ignored += len(line) - len(b"%x\r\n" % size)
+            if ignored > MAX_IGNORED:
+                raise HttpError(400, "too many chunk extensions")
             body += self._read(size, len(body))
             if size and self.rfile.read(2) != b"\r\n":
                 raise HttpError(400, "a chunk without an end")
-        while not parse_trailer(self.rfile.readline(MAX_IGNORED)):
-            pass
-        return bytes(body)
+        for _ in range(MAX_TRAILERS):
+            if parse_trailer(self.rfile.readline(MAX_IGNORED)):
+                return bytes(body)
+        raise HttpError(400, "too many trailers")
 
     def _read(self, size: int, before: int) -> bytes:
         max_body = self.server.endpoint.max_body
         if before + size > max_body:
-            raise HttpError(413, f"a body of more than {max_body} bytes")
+            raise _too_long(max_body)
         data: bytes = self.rfile.read(size)
         if len(data) < size:
             raise HttpError(400, "the body ended early")
@@ -8084,9 +8242,9 @@ class HttpServer:
         close()     take no more requests, and end what there is
 
     Mixed with socketserver's ThreadingTCPServer: one thread accepts, each connection
-    has its own. Every TICK_SECONDS the first one cuts off who is late with a request
-    (BODY_SECONDS for all of it; http.server's timeouts see to the rest), and looks who
-    has hung up.
+    has its own. Every TICK_SECONDS the accepting one cuts off the connections whose
+    request is late (REQUEST_SECONDS for all of it), and looks which clients have hung
+    up. Both timeouts of http.server are IDLE_SECONDS.
     """
 
     daemon_threads = True
@@ -8098,7 +8256,6 @@ class HttpServer:
         self, endpoint: HttpEndpoint, url: str, max_connections: int, ssl_context: Any
     ) -> None:
         self.endpoint = endpoint
-        self.log = endpoint.log
         self.url = url
         address = self.socket.getsockname()
         self.port: int = 0 if isinstance(address, (str, bytes)) else address[1]
@@ -8117,11 +8274,11 @@ class HttpServer:
             daemon=True,
         ).start()
 
-    def begin(self, sock: Socket) -> None:
+    def begin_deadline(self, sock: Socket) -> None:
         """A request begins to come."""
-        self._deadlines[sock] = time.monotonic() + BODY_SECONDS
+        self._deadlines[sock] = time.monotonic() + REQUEST_SECONDS
 
-    def go_on(self, sock: Socket) -> None:
+    def end_deadline(self, sock: Socket) -> None:
         """It is there."""
         self._deadlines.pop(sock, None)
 
@@ -8183,23 +8340,32 @@ class HttpServer:
         return sock, address or ("", 0)
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            surplus = len(self._serving) - self._max_connections
+        serve = self.process_request_thread if surplus < 0 else self._refuse
         thread = threading.Thread(
-            target=self.process_request_thread,
+            target=serve,
             args=(request, client_address),
             name="mcp-http-connection",
             daemon=True,
         )
         with self._lock:
-            is_full = len(self._serving) >= self._max_connections
-            if not is_full:
-                self._serving[request] = thread
-        if is_full:
-            request.settimeout(TICK_SECONDS)
-            with suppress(OSError):
-                request.sendall(_BUSY)
+            self._serving[request] = thread
+        if surplus >= MAX_SURPLUS:
             self.shutdown_request(request)
         else:
             thread.start()
+
+    def _refuse(self, request: Any, client_address: Any) -> None:
+        """Tell one connection too many. Its request is taken first: to close it before
+        would cost the client the answer."""
+        request.settimeout(1.0)
+        with suppress(OSError):
+            request.recv(CHUNK)
+            request.sendall(_BUSY)
+            shut(request, 1)
+            request.recv(CHUNK)
+        self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
@@ -8209,7 +8375,7 @@ class HttpServer:
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exc_info()[1]
-        self.log.debug(f"an HTTP connection ended: {error_text(error)}")
+        log_line(DEBUG, f"an HTTP connection ended: {error_text(error)}")
 
     def service_actions(self) -> None:
         now = time.monotonic()
@@ -8220,7 +8386,7 @@ class HttpServer:
         try:
             self.endpoint.look_after()
         except Exception as error:
-            self.log.error(f"HTTP: {error_text(error)}", error)  # accept goes on
+            log_line(ERROR, f"HTTP: {error_text(error)}", error)  # accept goes on
 
 
 _BUSY = (
@@ -10727,7 +10893,6 @@ class Server:
     ) -> HttpServer:
         """Serve HTTP in the background: basic/transports/streamable-http.md."""
         endpoint_options.setdefault("stateless", False)
-        endpoint_options.setdefault("legacy_sse", not endpoint_options["stateless"])
         endpoint = self._http_endpoint(path=path, **endpoint_options)
         return listen_http(
             endpoint, host, port, sock, path, max_connections, ssl_context
@@ -10739,7 +10904,7 @@ class Server:
 
     def _http_endpoint(self, **options: Any) -> HttpEndpoint:
         endpoint = self._endpoint
-        return HttpEndpoint(endpoint, endpoint.log, endpoint.max_workers, **options)
+        return HttpEndpoint(endpoint, **options)
 
     @cached_property
     def wsgi(self) -> Callable[..., list[bytes]]:
