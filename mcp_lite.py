@@ -6981,7 +6981,8 @@ class Exchange:
         """Answer with this and no more, in one write."""
         self.state = self.OVER
         self.status = status
-        headers = {**headers, **self.extra, "Content-Length": str(len(body))}
+        headers = _one_line({**headers, **self.extra})
+        headers["Content-Length"] = str(len(body))
         self._tell_status(headers)
         if body and self.method == "POST":
             self.tell("<--", body)
@@ -6993,7 +6994,7 @@ class Exchange:
         if self.state == self.OPENING:
             self.status = 200
             self._tell_status(_EVENTS)
-            self.start(200, {**_EVENTS, **self.extra}, None)
+            self.start(200, _one_line({**_EVENTS, **self.extra}), None)
         self.state = self.OVER if ending else self.STREAMING
         self.put(events, ending)
         if ending:
@@ -7022,6 +7023,11 @@ class Exchange:
 
     def hung_up(self) -> bool:
         return False
+
+
+def _one_line(headers: dict[str, str]) -> dict[str, str]:
+    """The headers that begin no other line, whoever their text is from."""
+    return {name: text for name, text in headers.items() if text.isprintable()}
 
 
 ACCESS_LOGGER = "mcp_lite.http"
@@ -8137,7 +8143,7 @@ class _Handler:
     more than the rest of a request."""
 
     disable_nagle_algorithm = True
-    timeout = IDLE_SECONDS
+    timeout: float
     server: HttpServer
     close_connection: bool
     _head_bytes = b""
@@ -8427,7 +8433,8 @@ def listen_http(
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         place = f"[{shown}]:{address[1]}" if ":" in host else f"{shown}:{address[1]}"
         endpoint.hosts.add(f"[{host}]" if ":" in host else host)
-    handler = type("Handler", (_Handler, BaseHTTPRequestHandler), {})
+    traits = {"timeout": IDLE_SECONDS}
+    handler = type("Handler", (_Handler, BaseHTTPRequestHandler), traits)
     listener: Any = type("Listener", (HttpServer, ThreadingTCPServer), {})
     server: HttpServer = listener(address, handler, bind_and_activate=False)
     server.socket.close()

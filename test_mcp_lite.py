@@ -9433,35 +9433,6 @@ LISTEN = request(
 )
 
 
-def ports(http):
-    """The clients' ports of the connections that a server has."""
-    found = set()
-    for shell in list(http._serving):
-        # It may just be closed.
-        with contextlib.suppress(OSError):
-            found.add(shell.sock.getpeername()[1])
-    return found
-
-
-def leave(http, call, *lines, session=None):
-    """Send a call to the tool `deaf`, and hang up when it is at work."""
-    data = head_of(call, "Mcp-Name: deaf", *lines)
-    if session is not None:
-        legacy = f"{session.version}\r\nMcp-Session-Id: {session.session}"
-        data = data.replace(MODERN.encode(), legacy.encode(), 1)
-
-    def calls(exchanges):
-        # Others come and go meanwhile: those whose answer has just been read.
-        return {each for each in list(exchanges) if each.callee[1] == "deaf"}
-
-    before = calls(http.endpoint._serving)
-    with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
-        sock.sendall(data)
-        eventually(lambda: calls(http.endpoint._serving) > before)
-    (begun,) = calls(http.endpoint._serving) - before
-    eventually(lambda: begun in http.endpoint._abandoned)
-
-
 @pytest.fixture
 def server():
     """One of everything."""
@@ -9958,12 +9929,13 @@ class TestHttpServer:
         ):
             assert found[0] == 404
 
-    def test_a_failed_handshake_leaves_no_session(self, server):
+    def test_a_failed_handshake_leaves_no_session(self, server, monkeypatch):
         """A refused initialize has no session's id, and is forgotten,
         so that nobody can fill the server with those.
         """
         before = living(mcp_lite.HttpConnection)
-        with server.start_http(max_sessions=1) as http:
+        monkeypatch.setattr(mcp_lite, "MAX_SESSIONS", 1)
+        with server.start_http() as http:
             for params in (
                 {},
                 {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}},
@@ -10116,7 +10088,9 @@ class TestHttpServer:
             found, _, body = session.post(message, **headers)
             assert (found, body.get("id"), "error" in body) == (status, known, True)
 
-    def test_a_handshake_with_wrong_headers_leaves_no_session(self, server):
+    def test_a_handshake_with_wrong_headers_leaves_no_session(
+        self, server, monkeypatch
+    ):
         """A HeaderMismatch is no handshake."""
         client = {"name": "t", "version": "0"}
         params = {
@@ -10124,7 +10098,8 @@ class TestHttpServer:
             "capabilities": {},
             "clientInfo": client,
         }
-        with server.start_http(max_sessions=1) as http:
+        monkeypatch.setattr(mcp_lite, "MAX_SESSIONS", 1)
+        with server.start_http() as http:
             found = Web(http).post(
                 request("initialize", params), Mcp_Method="tools/list"
             )
@@ -10132,7 +10107,7 @@ class TestHttpServer:
             # The one that may be is still to be had.
             assert Web(http).open().post(request("ping"))[0] == 200
 
-    def test_sessions_are_capped_and_expire(self, server):
+    def test_sessions_are_capped_and_expire(self, server, monkeypatch):
         """Beyond the cap, the one that was used longest ago goes, unless it is in use;
         if all are, it is 503 with Retry-After. Who is idle for too long is forgotten.
         """
@@ -10144,7 +10119,8 @@ class TestHttpServer:
             begun.set()
             return str(gate.wait(SECONDS))
 
-        with server.start_http(max_sessions=3) as http:
+        monkeypatch.setattr(mcp_lite, "MAX_SESSIONS", 3)
+        with server.start_http() as http:
             first, second, third = (Web(http).open() for _ in range(3))
             assert first.post(request("ping"))[0] == 200
             fourth = Web(http).open()
@@ -10159,7 +10135,8 @@ class TestHttpServer:
             gate.set()
             calling.join(SECONDS)
             assert third.post(request("ping"))[0] == 200
-        with server.start_http(max_sessions=2, session_seconds=0) as http:
+        monkeypatch.setattr(mcp_lite, "SESSION_SECONDS", 0)
+        with server.start_http() as http:
             idle = Web(http).open()
             listening = Web(http).open()
             with listening.stream() as response:
@@ -10397,164 +10374,6 @@ class TestHttpServer:
                 assert "waited" in str(next_message(response)["result"])
             assert "waited" in str(Web(http).post(call_tool("poll"))[2]["result"])
 
-    def test_an_answer_in_json_is_not_kept(self, server):
-        """No client can come back for it: it goes when it is sent."""
-        with server.start_http() as http:
-            session = Web(http).open()
-            (connection,) = http.endpoint._sessions.values()
-            before = connection.budget.taken
-            for n in range(3):
-                value = "x" * 100_000
-                assert session.post(call_legacy("echo", n, value=value))[0] == 200
-            eventually(lambda: connection.budget.taken == before)
-            assert list(connection.replay.streams) == ["0"]
-
-    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-    def test_events_that_were_sent_are_bounded_in_bytes(
-        self, server, monkeypatch, version
-    ):
-        """In all of a session; the latest can be had again, the oldest are gone."""
-        monkeypatch.setattr(mcp_lite, "MAX_REPLAY", 10_000)
-
-        @server.tool
-        def tell(ctx: Context, size: int) -> str:
-            ctx.progress(1)
-            return "x" * size
-
-        with server.start_http() as http:
-            session = Web(http).open(version)
-            (connection,) = http.endpoint._sessions.values()
-            before = connection.budget.taken
-            told = []
-            for n, size in enumerate([4000, 4000, 4000, 20_000]):
-                call = call_legacy("tell", n, size=size, meta={"progressToken": n})
-                with session.stream("POST", call) as response:
-                    told.append(events_of(response))
-                eventually(lambda: connection.budget.taken - before <= 10_000)
-                if n == 2:
-                    first_id = [e["id"] for e in told[n] if "id" in e][0]
-                    with session.stream(Last_Event_ID=first_id) as response:
-                        again = events_of(response)
-                    assert again[-1]["message"] == told[n][-1]["message"]
-            assert session.send("DELETE")[0] == 200
-            eventually(lambda: http.endpoint._kept.taken == 0)
-
-    def test_what_was_sent_gives_way_to_what_comes(self, server):
-        """A body that finds no room gets that of events that were sent."""
-
-        @server.tool
-        def tell(ctx: Context, size: int) -> str:
-            ctx.progress(1)
-            return "x" * size
-
-        with server.start_http(max_body=100_000, max_kept=0) as http:
-            session = Web(http).open()
-            for n in range(2):
-                call = call_legacy("tell", n, size=90_000, meta={"progressToken": n})
-                with session.stream("POST", call) as response:
-                    events_of(response)
-            eventually(lambda: http.endpoint._kept.taken > 180_000)
-            call = call_tool("echo", value="x" * 99_000)
-            assert Web(http).post(call)[0] == 200
-            eventually(lambda: http.endpoint._kept.taken < 20_000)
-            assert session.post(request("ping"))[0] == 200
-
-    def test_a_session_that_keeps_much_gives_way(self, server):
-        """One that nobody uses just now, and that keeps the most of what there is."""
-        with server.start_http(max_body=100_000, max_kept=0) as http:
-            small = Web(http).open()
-            large = Web(http).open()
-            for n in range(95):
-                uri = f"x://files/{n}/" + "x" * 1_800
-                answer = large.post(request("resources/subscribe", {"uri": uri}))
-                assert answer[2]["result"] == {}
-            eventually(lambda: not http.endpoint._serving, "the end of the last")
-            call = call_tool("echo", value="x" * 99_000)
-            assert Web(http).post(call)[0] == 200
-            assert small.post(request("ping"))[0] == 200
-            assert large.post(request("ping"))[0] == 404
-
-    def test_subscribed_uris_are_counted_in_bytes(self, server, monkeypatch):
-        """What is subscribed in a session has a bound; unsubscribing makes room."""
-        monkeypatch.setattr(mcp_lite, "MAX_KEPT_EACH", 10_000)
-        with server.start_http(max_body=5_000) as http:
-            session = Web(http).open()
-
-            def ask(method, n):
-                uri = f"x://files/{n}/" + "x" * 1_800
-                return session.post(request("resources/" + method, {"uri": uri}))[2]
-
-            answers = [ask("subscribe", n) for n in range(7)]
-            assert ["result" in answer for answer in answers] == [True] * 5 + [
-                False
-            ] * 2
-            assert answers[-1]["error"]["message"] == "more than 5 subscriptions"
-            assert "result" in ask("subscribe", 0) and "error" in ask("subscribe", 5)
-            assert "result" in ask("unsubscribe", 0) and "result" in ask("subscribe", 5)
-
-    def test_what_a_client_says_of_itself_is_bounded(self, server):
-        """In a session that is kept: as it is in memory, not as it was written."""
-        client = {"name": "t", "version": "0"}
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": client,
-        }
-        with server.start_http(max_sessions=3) as http:
-            client["title"] = "x" * 20_000
-            assert Web(http).post(request("initialize", params))[0] == 200
-            eventually(lambda: 20_000 < http.endpoint._kept.taken < 30_000)
-            for name, value in (
-                ("title", "x" * 40_000),
-                ("icons", [[] for _ in range(1000)]),
-            ):
-                params["clientInfo"] = {**client, name: value}
-                answer = Web(http).post(request("initialize", params))
-                assert answer[2]["error"]["code"] == -32602
-                assert "clientInfo: expected at most" in answer[2]["error"]["message"]
-
-    def test_who_has_the_most_sessions_loses_one(self, server):
-        """Not the one that was used longest ago, if it is another principal's."""
-        claims = {"a": {"sub": "ann"}, "b": {"sub": "bob"}}
-        with server.start_http(verify=claims.get, max_sessions=4) as http:
-            ann = Web(http, Authorization="Bearer a").open()
-            bob = [Web(http, Authorization="Bearer b").open() for _ in range(6)]
-            found = [session.post(request("ping"))[0] for session in (ann, *bob)]
-            assert found == [200, 404, 404, 404, 200, 200, 200]
-
-    def test_what_waits_in_a_session_is_counted_in_bytes(self, server, monkeypatch):
-        """POSTs of HTTP+SSE wait for workers: beyond a limit it is 429, until they ran."""
-        monkeypatch.setattr(mcp_lite, "MAX_KEPT_EACH", 300_000)
-        gate = threading.Event()
-
-        @server.tool
-        def take(value: str) -> str:
-            gate.wait(SECONDS)
-            return "taken"
-
-        with server.start_http(max_body=100_000) as http:
-            web = Web(http)
-            with web.stream(path="/sse") as old:
-                path = next_event(old)["data"]
-                hello = {
-                    "protocolVersion": "2024-11-05",
-                    "capabilities": {},
-                    "clientInfo": {"name": "t", "version": "0"},
-                }
-                web.send("POST", request("initialize", hello, 0), path=path)
-                assert next_message(old)["id"] == 0
-                call = functools.partial(call_legacy, "take", value="x" * 90_000)
-                statuses = [
-                    web.send("POST", call(n), path=path)[0] for n in range(1, 6)
-                ]
-                assert statuses == [202, 202, 202, 429, 429]
-                gate.set()
-                assert {next_message(old)["id"] for _ in range(3)} == {1, 2, 3}
-                eventually(lambda: http.endpoint._kept.taken < 90_000)
-                assert web.send("POST", call(6), path=path)[0] == 202
-                assert next_message(old)["id"] == 6
-            eventually(lambda: http.endpoint._kept.taken == 0)
-
     @pytest.mark.parametrize("version", LEGACY[1:])
     def test_a_stream_that_a_handler_closes(self, server, version):
         """The client is always told when to come back; before 2025-11-25
@@ -10621,31 +10440,6 @@ class TestHttpServer:
             assert (status, headers["Allow"]) == (405, "POST, GET, DELETE")
             assert "Last-Event-ID" in body["error"]["message"]
         assert session.post(request("ping"))[0] == 200
-
-    @pytest.mark.parametrize(
-        "last_id",
-        ["0-999999", "0-" + "9" * 5000, "0-\xb2", "0-"],
-        ids=["to come", "huge", "no digit", "none"],
-    )
-    def test_an_event_that_never_was(self, server, monkeypatch, last_id):
-        """Who comes back after an event that is still to come, or is none,
-        hears the next, and nothing else.
-        """
-        write, written = mcp_lite._SocketShell.write, []
-
-        def note(shell, events, ending):
-            written.append(events)
-            write(shell, events, ending)
-
-        monkeypatch.setattr(mcp_lite._SocketShell, "write", note)
-        with server.start_http() as http:
-            session = Web(http).open()
-            with session.stream(Last_Event_ID=last_id) as response:
-                assert next_event(response) == {"": "", "message": None}
-                server.add_tool(lambda: "x", name="extra", description="x")
-                told = next_message(response)
-                assert told["method"] == "notifications/tools/list_changed"
-                assert len(written) == 2
 
     @pytest.mark.parametrize(
         "batch, version, status",
@@ -10760,35 +10554,6 @@ class TestHttpServer:
             assert next_message(response)["id"] == 9
             assert next_event(response) is None
 
-    def test_nothing_is_missed_after_the_acknowledgement(self, server, monkeypatch):
-        """What changes once the client has the acknowledgement is told."""
-        write = mcp_lite._SocketShell.write
-        acknowledge = mcp_lite.Subscription.acknowledge
-        changed = threading.Event()
-
-        def write_and_change(shell, data, ending):
-            write(shell, data, ending)
-            if b"acknowledged" in data:
-                server.add_tool(lambda: "x", name="extra", description="x")
-                changed.set()
-
-        def acknowledge_slowly(listener, register):
-            acknowledge(listener, register)
-            changed.wait(1)
-
-        monkeypatch.setattr(mcp_lite._SocketShell, "write", write_and_change)
-        monkeypatch.setattr(mcp_lite.Subscription, "acknowledge", acknowledge_slowly)
-        with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
-            assert (
-                next_message(response)["method"]
-                == "notifications/subscriptions/acknowledged"
-            )
-            assert changed.wait(SECONDS)
-            http.close()
-            assert (
-                next_message(response)["method"] == "notifications/tools/list_changed"
-            )
-
     def test_who_listened_is_forgotten(self, server):
         """A subscription that ended, with the client
         or with the server, leaves nothing in memory.
@@ -10799,28 +10564,6 @@ class TestHttpServer:
                 eventually(lambda: server._endpoint._subscriptions)
             eventually(lambda: not http.endpoint._serving)
         assert not server._endpoint._subscriptions
-
-    @pytest.mark.skipif(
-        os.name == "nt", reason="its own looks say more than is_ready()"
-    )
-    def test_looking_for_hang_ups_never_blocks(self, server, monkeypatch):
-        """What another thread reads first does not stop the accepting thread."""
-        looked = threading.Semaphore(0)
-        hung_up = mcp_lite._SocketShell.hung_up
-
-        def look(shell):
-            looked.release()
-            return hung_up(shell)
-
-        monkeypatch.setattr(mcp_lite, "is_ready", lambda stream, writing=False: True)
-        monkeypatch.setattr(mcp_lite._SocketShell, "hung_up", look)
-        with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
-            assert (
-                next_message(response)["method"]
-                == "notifications/subscriptions/acknowledged"
-            )
-            assert looked.acquire(timeout=SECONDS) and looked.acquire(timeout=SECONDS)
-            assert Web(http).post(call_tool("add", a=1))[0] == 200
 
     def test_stateless(self, server):
         """No sessions: every request stands alone,
@@ -11315,76 +11058,6 @@ class TestHttpServer:
             sock.sendall(head.replace(b"localhost", b"evil.example") + body)
             assert sock.recv(1000).startswith(b"HTTP/1.1 403 ")
 
-    def test_bodies_are_counted_in_bytes(self, server):
-        """Long bodies on their way are kept up to a limit in all: then it is 503.
-
-        One address gets a half of it, so that others are served; a short one always is.
-        """
-        body = json.dumps(call_tool("echo", value="x" * 99_000)).encode()
-        head = head_of(call_tool("echo", value="x" * 99_000), "Mcp-Name: echo")
-        head = head[: -len(body)]
-        with contextlib.ExitStack() as stack:
-            http = stack.enter_context(server.start_http(max_body=100_000, max_kept=0))
-
-            def send(data, source="127.0.0.1"):
-                sock = socket.create_connection(
-                    ("127.0.0.1", http.port), SECONDS, (source, 0)
-                )
-                stack.callback(sock.close)
-                sock.sendall(data)
-                return sock
-
-            kept = http.endpoint._kept
-            waiting = [send(head + body[:90_000]) for _ in range(2)]
-            eventually(lambda: kept.taken > 180_000)
-            refused = send(head + body).recv(1000)
-            assert refused.startswith(b"HTTP/1.1 503 ")
-            assert b"\r\nRetry-After: 1\r\n" in refused
-            short = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
-            assert send(short).recv(1000).startswith(b"HTTP/1.1 200 ")
-            # Not every system has more of the loopback than this one address.
-            if sys.platform == "linux":
-                other = send(head + body, "127.0.0.2").recv(1000)
-                assert other.startswith(b"HTTP/1.1 200 ")
-            for sock in waiting:
-                sock.close()
-            eventually(lambda: kept.taken == 0, "the return of all that was kept")
-            assert send(head + body).recv(1000).startswith(b"HTTP/1.1 200 ")
-            eventually(lambda: kept.taken == 0, "the return of all that was kept")
-
-    def test_shares_go_by_principal(self, server):
-        """With tokens, one principal's bodies leave room for another's."""
-        claims = {"a": {"sub": "ann"}, "b": {"sub": "bob"}}
-        message = call_tool("echo", value="x" * 99_000)
-        with server.start_http(
-            verify=claims.get, max_body=100_000, max_kept=0
-        ) as http, contextlib.ExitStack() as stack:
-            ann = head_of(message, "Mcp-Name: echo", "Authorization: Bearer a")
-            for _ in range(2):
-                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
-                stack.callback(sock.close)
-                sock.sendall(ann[:-5000])
-            eventually(lambda: http.endpoint._kept.taken > 180_000)
-            web = Web(http)
-            assert web.post(message, Authorization="Bearer a")[0] == 503
-            assert web.post(message, Authorization="Bearer b")[0] == 200
-
-    @pytest.mark.parametrize(
-        "one, another, same",
-        [
-            ("127.0.0.1", "127.0.0.2", False),
-            ("::ffff:127.0.0.1", "127.0.0.1", True),
-            ("2001:db8:1:2::1", "2001:db8:1:2:ffff::9", True),
-            ("2001:db8:1:2::1", "2001:db8:1:3::1", False),
-            ("fe80::1%eth0", "fe80::2%eth0", True),
-            ("", "/a/socket:1", True),
-        ],
-    )
-    def test_one_party_has_one_share(self, one, another, same):
-        """In IPv6 a network is one: its addresses cost nothing."""
-        found = mcp_lite.party_address(one) == mcp_lite.party_address(another)
-        assert found is same
-
     def test_connections_are_kept_alive(self, web):
         """Requests that are sent at once are answered in turn,
         until the client wants no more.
@@ -11461,14 +11134,14 @@ class TestHttpServer:
     @pytest.mark.parametrize(
         "name, start",
         [
-            ("HEAD_SECONDS", b"P"),
-            ("HEAD_SECONDS", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "),
+            ("head", b"P"),
+            ("head", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "),
             (
-                "BODY_SECONDS",
+                "body",
                 head_of(request("ping"), "Content-Length: 100000", length=False)[:-80],
             ),
             (
-                "BODY_SECONDS",
+                "body",
                 head_of(request("ping"), "Transfer-Encoding: chunked", length=False)[
                     :-60
                 ]
@@ -11480,11 +11153,11 @@ class TestHttpServer:
         """The deadline is for the whole head or body:
         a byte now and then does not prolong it.
         """
-        monkeypatch.setattr(mcp_lite, name, 0.3)
+        monkeypatch.setattr(mcp_lite, "REQUEST_SECONDS", 0.3)
         with server.start_http() as http, socket.create_connection(
             ("127.0.0.1", http.port), SECONDS
         ) as sock:
-            if name == "BODY_SECONDS":
+            if name == "body":
                 start = start.split(b"\r\n\r\n")[0] + b"\r\n\r\n"
             sock.sendall(start)
             sock.settimeout(0.05)
@@ -11502,59 +11175,9 @@ class TestHttpServer:
             eventually(lambda: not http._serving)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
-    def test_what_is_being_cut_off_is_not_closed_yet(self, server, monkeypatch):
-        """Its descriptor would be another connection's, which is then cut off."""
-        monkeypatch.setattr(mcp_lite, "HEAD_SECONDS", 0.05)
-        shut = mcp_lite.shut
-        closed = threading.Event()
-        states = []
-
-        def slow_shut(sock, *how):
-            if not states:
-                states.append(sock.fileno())
-                client.close()
-                # Its own thread sees that, and would close it now.
-                closed.wait(0.3)
-                states.append(sock.fileno())
-            shut(sock, *how)
-
-        with server.start_http() as http, socket.create_connection(
-            ("127.0.0.1", http.port), SECONDS
-        ) as client:
-            end = http.end
-            http.end = lambda shell: (end(shell), closed.set())
-            monkeypatch.setattr(mcp_lite, "shut", slow_shut)
-            client.sendall(b"POST /mcp")
-            assert closed.wait(SECONDS)
-        assert states[0] == states[1] > 0
-
-    def test_two_threads_close_it(self, server, monkeypatch):
-        """One of them does; the other one finds it done."""
-        with server.start_http() as http:
-            both = threading.Barrier(2)
-            ends = []
-            join = http._watcher.join
-            http._watcher.join = lambda *given: (ends.append(1), join(*given))
-            is_set = http.closing.is_set
-
-            def slow_look():
-                found = is_set()
-                if threading.current_thread() in threads:
-                    with contextlib.suppress(threading.BrokenBarrierError):
-                        both.wait(0.2)
-                return found
-
-            threads = [threading.Thread(target=http.close) for _ in range(2)]
-            http.closing.is_set = slow_look
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(SECONDS)
-            assert ends == [1]
-
     def test_a_reader_that_does_not_read_is_cut_off(self, server, monkeypatch):
         """Who takes nothing of what is written holds a thread for a while only."""
-        monkeypatch.setattr(mcp_lite, "SEND_SECONDS", 0.3)
+        monkeypatch.setattr(mcp_lite, "IDLE_SECONDS", 0.3)
         with server.start_http() as http, socket.create_connection(
             ("127.0.0.1", http.port), SECONDS
         ) as sock:
@@ -11571,99 +11194,6 @@ class TestHttpServer:
             assert raw_http(
                 http.port, head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
             ).endswith(b"}")
-
-    def test_who_is_silent_has_no_thread(self, server, monkeypatch):
-        """A connection that is kept, or has not asked yet, takes none, until it asks;
-        and none is waited for at the end."""
-        monkeypatch.setattr(mcp_lite, "TIDY_SECONDS", 0.2)
-
-        def threads():
-            return [
-                each
-                for each in threading.enumerate()
-                if each.name == "mcp-http-connection"
-            ]
-
-        with server.start_http() as http, contextlib.ExitStack() as rest:
-            if not http.can_park:
-                pytest.skip("this system cannot wait for connections so")
-            socks = []
-            for _ in range(40):
-                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
-                rest.callback(sock.close)
-                socks.append(sock)
-            call = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
-            for sock in socks[:30]:
-                sock.sendall(call)
-            for sock in socks[:30]:
-                assert b"hello Bo" in sock.recv(1000)
-            eventually(lambda: len(http._parked) == 40)
-            eventually(lambda: not threads(), "the end of the workers")
-            for sock in socks:
-                # One more behind the first shows at once, though nothing comes then.
-                sock.sendall(2 * call)
-                came = b""
-                while came.count(b"hello Bo") < 2:
-                    came += sock.recv(1000)
-            start = time.monotonic()
-        assert time.monotonic() - start < mcp_lite.DRAIN_SECONDS / 2
-
-    def test_a_system_that_cannot_park(self, server, monkeypatch):
-        """There, a connection keeps its thread, and is served as anywhere."""
-        monkeypatch.setattr(mcp_lite, "STAY_SECONDS", 0.01)
-        with server.start_http() as http:
-            http.can_park = False
-            with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
-                for _ in range(3):
-                    eventually(lambda: len(http.waiting) == 1)
-                    sock.sendall(
-                        head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
-                    )
-                    assert b"hello Bo" in sock.recv(1000)
-                assert not http._parked
-
-    def test_handlers_that_wait_do_so_at_once(self, server):
-        """As many as there are connections, however few may be at work while Python is
-        what they wait for."""
-        count = 3 * mcp_lite.MAX_BUSY
-        all_here = threading.Barrier(count)
-
-        @server.tool
-        def meet() -> bool:
-            return all_here.wait(SECONDS) >= 0
-
-        with server.start_http() as http, contextlib.ExitStack() as rest:
-            socks = []
-            for _ in range(count):
-                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
-                rest.callback(sock.close)
-                sock.sendall(head_of(call_tool("meet"), "Mcp-Name: meet"))
-                socks.append(sock)
-            for sock in socks:
-                assert b'{"result":true}' in sock.recv(1000)
-
-    def test_handlers_that_compute_keep_nobody_out(self, server, monkeypatch):
-        """Though more of them are at work than Python can do at once, a request is
-        served before they end."""
-        monkeypatch.setattr(mcp_lite, "MAX_BUSY", 2)
-        is_over = threading.Event()
-
-        @server.tool
-        def compute() -> int:
-            turns = 0
-            while not is_over.is_set():
-                turns += 1
-            return turns
-
-        count = mcp_lite.MAX_BUSY + 3
-        with server.start_http() as http, contextlib.ExitStack() as rest:
-            rest.callback(is_over.set)
-            for _ in range(count):
-                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
-                rest.callback(sock.close)
-                sock.sendall(head_of(call_tool("compute"), "Mcp-Name: compute"))
-            eventually(lambda: len(http.endpoint._serving) == count)
-            assert Web(http).post(call_tool("add", a=1))[0] == 200
 
     @pytest.fixture
     def gate(self, server):
@@ -11745,104 +11275,6 @@ class TestHttpServer:
                 assert sock.recv(1) == b""
             socks[0].sendall(head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet"))
             assert b"hello Bo" in socks[0].recv(1000)
-
-    def test_sessions_share_their_workers(self):
-        """However many there are; and one principal's leave some for another's."""
-        claims = {"a": {"sub": "ann"}, "b": {"sub": "bob"}}
-        server = Server("shared", max_workers=2)
-        add_plain_tools(server)
-        gate = threading.Event()
-        at_work = []
-
-        @server.tool
-        def deaf() -> str:
-            at_work.append(threading.current_thread())
-            return str(gate.wait(SECONDS))
-
-        batch = [call_legacy("deaf", n) for n in range(4)]
-        found = []
-        with server.start_http(verify=claims.get) as http:
-
-            def work():
-                web = Web(http, Authorization="Bearer a").open("2025-03-26")
-                found.append(len(web.post(batch)[2]))
-
-            threads = [threading.Thread(target=work) for _ in range(5)]
-            for thread in threads:
-                thread.start()
-            eventually(lambda: len(http.endpoint._serving) == 5)
-            eventually(lambda: len(at_work) == 4)
-            bob = Web(http, Authorization="Bearer b").open("2025-03-26")
-            assert len(bob.post([call_legacy("add", a=1)])[2]) == 1
-            assert len(at_work) == 4
-            gate.set()
-            for thread in threads:
-                thread.join(SECONDS)
-            assert found == [4] * 5
-            assert len(at_work) == 20 and len(set(at_work)) <= 8
-            eventually(lambda: http.endpoint.workers.budget.taken == 0)
-
-    @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
-    def test_who_listens_makes_room(self, server, version):
-        """Three quarters of the connections may listen; beyond, the oldest of who has
-        the most ends; and whoever calls has the others.
-        """
-        with server.start_http(
-            max_connections=4
-        ) as http, contextlib.ExitStack() as rest:
-            streams = []
-            for n in range(5):
-                web = Web(http)
-                listening = web.stream("POST", LISTEN)
-                if version != MODERN:
-                    listening = web.open(version).stream()
-                streams.append(rest.enter_context(listening))
-                next_event(streams[-1])
-                expected = min(n + 1, 3)
-                eventually(lambda n=expected: len(http.endpoint._listening) == n)
-            for stream in streams[:2]:
-                ending = events_of(stream)
-                assert ("result" in str(ending)) is (version == MODERN)
-            assert Web(http).post(call_tool("add", a=1))[0] == 200
-            server.add_tool(lambda: "x", name="extra", description="x")
-            for stream in streams[2:]:
-                told = next_message(stream)["method"]
-                assert told == "notifications/tools/list_changed"
-
-    @pytest.mark.parametrize("era", ["modern", "legacy"])
-    def test_an_abandoned_call_holds_no_connection(self, server, gate, era):
-        """Its thread cannot be stopped, but others get through meanwhile."""
-        with server.start_http(max_connections=3) as http:
-            for _ in range(6):
-                if era == "legacy":
-                    leave(http, call_legacy("deaf"), session=Web(http).open())
-                else:
-                    leave(http, call_tool("deaf"))
-            assert Web(http).post(call_tool("add", a=1))[0] == 200
-            gate.set()
-            eventually(lambda: not http.endpoint._abandoned)
-            eventually(lambda: not any(each.is_uncounted for each in http._serving))
-            assert http.endpoint._may_be_abandoned.taken == 0
-
-    def test_what_is_abandoned_too_often_is_refused(self, server, gate, monkeypatch):
-        """To whom it is, until it has ended; all else is served, and so is who else asks."""
-        monkeypatch.setattr(mcp_lite, "MAX_ABANDONED", 8)
-        claims = {"a": {"sub": "ann"}, "b": {"sub": "bob"}}
-        with server.start_http(verify=claims.get) as http:
-            ann = Web(http, Authorization="Bearer a")
-            bob = Web(http, Authorization="Bearer b")
-            for _ in range(2):
-                leave(http, call_tool("deaf"), "Authorization: Bearer a")
-            status, headers, body = ann.post(call_tool("deaf"))
-            assert (status, headers["Retry-After"]) == (503, "10")
-            assert "calls of this that nobody" in body["error"]["message"]
-            assert ann.post(call_tool("add", a=1))[0] == 200
-            assert ann.open().post(call_legacy("deaf"))[0] == 503
-            leave(http, call_tool("deaf"), "Authorization: Bearer b")
-            gate.set()
-            eventually(lambda: not http.endpoint._abandoned)
-            for web in (ann, bob):
-                assert web.post(call_tool("deaf"))[0] == 200
 
     def test_many_clients_at_once(self, server):
         """Sixteen threads, each with its own connection and session."""
@@ -12094,12 +11526,17 @@ class TestHttpServer:
 
     def test_no_header_begins_another_line(self):
         """Wherever its text is from."""
-        shell = MemoryShell()
-        exchange = mcp_lite.Exchange(shell, "GET", "/", {}, b"")
+        told = {}
+
+        class Told(mcp_lite.Exchange):
+            def start(self, status, headers, body):
+                told.update(headers)
+
+        exchange = Told("GET", "/", {})
         exchange.extra["X-Good"] = "yes"
         exchange.extra["X-Bad"] = "no\r\nSet-Cookie: a=b"
         exchange.send(200, {"X-Worse": "no\nX: y"})
-        assert shell.headers == {"X-Good": "yes", "Content-Length": "0"}
+        assert told == {"X-Good": "yes", "Content-Length": "0"}
 
     def test_a_broken_verify_lets_nobody_in(self, server):
         """What verify raises is 500, and told to the log alone."""
@@ -12279,34 +11716,15 @@ class TestHttpServer:
         "options, said",
         [
             ({"verify": "secret"}, "verify: expected a function, or a dict"),
-            ({"verify": {}}, "verify: expected .*, got an empty dict"),
-            ({"verify": {"": {"sub": "a"}}}, "verify: token 1: expected text"),
-            ({"verify": {"a secret": {"sub": "a"}}}, "verify: token 1: expected text"),
-            ({"verify": {"s\xe9cret": {"sub": "a"}}}, "verify: token 1: expected text"),
-            ({"verify": {b"secret": {"sub": "a"}}}, "verify: token 1: expected text"),
-            ({"verify": {"secret": "ada"}}, 'verify: token 1: .*"sub".*, got "ada"'),
-            ({"verify": {"secret": {}}}, "verify: token 1: expected its claims"),
-            ({"allowed_hosts": "vm"}, 'allowed_hosts: expected a list .*, got "vm"'),
+            ({"verify": {}}, "verify: expected a function, or a dict"),
+            ({"allowed_hosts": "vm"}, 'allowed_hosts: expected a list, got "vm"'),
             ({"allowed_hosts": ""}, "allowed_hosts: expected a list"),
-            ({"allowed_hosts": 5}, "allowed_hosts: expected a list .*, got 5"),
-            ({"allowed_origins": 5}, "allowed_origins: expected a list .*, got 5"),
-            ({"path": "mcp"}, 'path: expected .* begins with "/".*, got "mcp"'),
+            ({"path": "mcp"}, 'path: expected a path, got "mcp"'),
             ({"path": "/mcp?x"}, "path: expected"),
             ({"path": "/m cp"}, "path: expected"),
             ({"path": b"/mcp"}, "path: expected"),
             ({"health": "health"}, "health: expected a path"),
-            ({"health": True}, "health: expected a path .*, got true"),
-            ({"path": "/mcp", "health": "/mcp/"}, "health: something else is served"),
-            ({"stateless": "no"}, 'stateless: expected True or False, got "no"'),
-            ({"legacy_sse": 1}, "legacy_sse: expected True or False"),
-            ({"max_body": "1M"}, 'max_body: expected an integer .* 1, got "1M"'),
-            ({"max_body": 0}, "max_body: expected"),
-            ({"max_kept": -1}, "max_kept: expected"),
-            ({"max_sessions": 1.5}, "max_sessions: expected"),
-            ({"session_seconds": "x"}, 'session_seconds: expected seconds.*, got "x"'),
-            ({"session_seconds": float("nan")}, "session_seconds: expected"),
-            ({"session_seconds": True}, "session_seconds: expected"),
-            ({"resource_metadata": "https://x"}, "resource_metadata: expected a dict"),
+            ({"health": True}, "health: expected a path, got true"),
         ],
     )
     def test_wrong_options_are_told_at_once(self, server, options, said):
@@ -12315,22 +11733,6 @@ class TestHttpServer:
             with pytest.raises(ValueError, match=f"^{said}") as caught:
                 serve(**options)
             assert "cret" not in str(caught.value)
-
-    def test_a_verify_that_is_called_otherwise(self, server):
-        """It gets a token, and answers by itself: what cannot is told at once."""
-
-        async def verify(token):
-            return {"sub": "ada"}
-
-        for wrong, said in (
-            (verify, "without async"),
-            (lambda: {"sub": "ada"}, "too many positional"),
-            (lambda token, request: {"sub": "ada"}, "missing a required arg"),
-        ):
-            told = f"^verify: expected a function\\(token\\).*{said}"
-            for serve in (server.start_http, server.wsgi_app):
-                with pytest.raises(TypeError, match=told):
-                    serve(verify=wrong)
 
     @pytest.mark.parametrize(
         "options, error, said",
@@ -12411,7 +11813,7 @@ class TestHttpServer:
     def test_a_handshake_that_drips(self, server, certificate, monkeypatch):
         """It has the deadline of a head; a byte now and then does not prolong it."""
         theirs, ours = certificate
-        monkeypatch.setattr(mcp_lite, "HEAD_SECONDS", 0.3)
+        monkeypatch.setattr(mcp_lite, "REQUEST_SECONDS", 0.3)
         outgoing = ssl.MemoryBIO()
         with contextlib.suppress(ssl.SSLWantReadError):
             ours.wrap_bio(
@@ -12490,7 +11892,6 @@ class TestHttpServer:
             assert (
                 web.post(call_tool("add", a=1), Authorization="Bearer good")[0] == 200
             )
-            server._endpoint.log.flush(SECONDS)
         lines = [each.getMessage() for each in caplog.records if "GET" in each.msg]
         assert lines == []
         assert "HEAD" not in caplog.text and "GET" not in caplog.text
@@ -12564,7 +11965,6 @@ class TestHttpServer:
         def read(count):
             # Each is written when its answer is out, and the next request may be in.
             eventually(lambda: len(lines) >= count, f"{count} lines of {lines}")
-            server._endpoint.log.flush(SECONDS)
             assert len(lines) == count
             found = [(name, self.LINE.fullmatch(line)) for name, line in lines]
             assert all(match for _, match in found), lines
@@ -12718,7 +12118,6 @@ class TestHttpServer:
                 },
                 lambda status, headers: None,
             )
-            server._endpoint.log.flush(SECONDS)
         (record,) = caplog.records
         message = re.sub(r" \d+\.\d ", " 0.0 ", record.getMessage())
         assert expected in message
@@ -13300,17 +12699,6 @@ class TestWsgi:
                 assert (found[0], found[2]) == (200, b"")
             assert web.send("GET", path="/mcp", Host="10.0.0.7")[0] == 403
             assert web.send("GET", path="/mcp")[0] == 405
-
-    def test_the_old_transport_wants_a_session(self, server, monkeypatch):
-        """And a path: who asks for it without is told at once."""
-        # A hang-up shows as a comment that cannot be written.
-        monkeypatch.setattr(mcp_lite, "COMMENT_SECONDS", 0.02)
-        for options in ({"path": "/mcp"}, {"stateless": False}):
-            with pytest.raises(ValueError, match="legacy_sse: only with a path, and"):
-                server.wsgi_app(legacy_sse=True, **options)
-        app = server.wsgi_app(legacy_sse=True, path="/mcp", stateless=False)
-        with self.serve(app) as (_, web), web.stream(path="/sse") as old:
-            assert next_event(old)["event"] == "endpoint"
 
     def test_one_application(self):
         """`server.wsgi` is made once, and by wsgi_app(),
