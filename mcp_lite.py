@@ -5296,7 +5296,7 @@ def answering(connection: Connection, asked_in: object = None) -> Iterator[None]
 # 11. Context #################################################################
 ###############################################################################
 
-# What a handler sees of its request, how it asks the client, and where it runs.
+# A handler's view of its request, its questions to the client, and where it runs.
 #
 # In a legacy session a question is a request to the client, and the handler waits for
 # the answer. A modern server sends no requests. There the question is the result, and
@@ -5365,6 +5365,7 @@ def _is_object_of_objects(value: object) -> bool:
 # A form is one of "flat objects with primitive properties only", client/elicitation.md;
 # a list in it is one of choices.
 _FIELD = {
+    "type": "object",
     "required": ["type"],
     "properties": {
         "type": {"enum": ["string", "number", "integer", "boolean", "array"]},
@@ -5396,7 +5397,7 @@ def check_form(form: Any) -> None:
         raise ValueError("requestedSchema: " + "; ".join(errors[:MAX_ERRORS]))
 
 
-# What came later: in a message to the model (client/sampling.md), and in a form.
+# These came later, in a message to the model (client/sampling.md) or in a form.
 _LISTS_SINCE = "2025-11-25"
 _QUESTION_SINCE = {
     "audio": "2025-03-26",
@@ -6025,7 +6026,7 @@ class Context:
                 self._recorded[key] = [asked, fresh[key]]
 
     def _binding(self) -> str:
-        """What a requestState is good for: this method, with these, by this caller."""
+        """A requestState is good for this method, with these arguments, by this caller."""
         request = self._request
         salient = [request.params.get(name) for name in ("name", "uri", "arguments")]
         return fingerprint([request.method, salient, principal(self.auth)])
@@ -6166,8 +6167,8 @@ class MainThread:
 
 
 def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
-    """What the call of a user's function gives, called where `run_on` says, else on
-    this thread. With run_on, a cancellation ends the wait."""
+    """The result of a user's function, called where `run_on` says, else on this thread.
+    With run_on, a cancellation ends the wait."""
     if run_on is None:
         return call_function(ctx, job)
     hosted = Hosted(partial(call_function, ctx, job))
@@ -6182,7 +6183,7 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
 
 
 def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
-    """What call_function() gives. When its time is over, `late` is the request's
+    """The result of call_function(). When its time is over, `late` is the request's
     answer."""
     timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, late)
     try:
@@ -6192,8 +6193,7 @@ def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
 
 
 def call_function(ctx: Context, call: Job) -> Any:
-    """What the call of a user's function returns; for an `async def` one, what awaiting
-    that gives."""
+    """The result of a user's function; that of an `async def` one is awaited."""
     value = call()
     if hasattr(type(value), "__await__"):
         return _await_value(ctx, value)
@@ -6201,7 +6201,7 @@ def call_function(ctx: Context, call: Job) -> Any:
 
 
 def _await_value(ctx: Context, awaitable: Any) -> Any:
-    """What an awaitable gives, by an event loop of its own, on this thread.
+    """The result of an awaitable, by an event loop of its own, on this thread.
 
     With the request its task is cancelled: it sees CancelledError, and may tidy up.
     """
@@ -6303,7 +6303,7 @@ class Pump:
         self._signals = signals
         # Held by the thread that reads. No thread waits for it.
         self._reading = threading.Lock()
-        # What readers serve, also those that were replaced.
+        # Requests that readers serve, also the readers that were replaced.
         self._serving: list[Request] = []
         self._is_parked = False
 
@@ -6413,15 +6413,15 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
         os.dup2(null.fileno(), 0)
         os.dup2(null.fileno() if sys.__stderr__ is None else 2, 1)
     try:
-        # What waits in the buffer of stdout must not reach the wire later; and whoever
-        # prints to debug wants to see it at once.
+        # The buffer of stdout may hold text, which must not reach the wire later; and
+        # prints made to debug should be seen at once.
         with suppress(AttributeError, OSError, ValueError):
             stdout.flush()
             stdout.reconfigure(line_buffering=True)
         yield reader, writer
     finally:
-        # What was printed meanwhile must be out before 1 is the wire again. A flush
-        # blocks where stderr is not read.
+        # All prints must be out before 1 is the wire again. A flush blocks where stderr
+        # is not read.
         flushing = start_thread("mcp-stdout", _flush_all, stdout, sys.stderr)
         flushing.join(FLUSH_SECONDS)
         os.dup2(reader.fileno(), 0)
@@ -6489,7 +6489,7 @@ _SCRIPT = r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$"
 
 
 def label_of(command: list[str]) -> str:
-    """What the lines of a child are marked with: its script, module, or program."""
+    """The mark on the lines of a child: its script, module, or program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     scripts = [word for word in words[1:] if re.search(_SCRIPT, word)]
     if "-m" in words[1:-1]:
@@ -6542,7 +6542,7 @@ class Child(StreamTransport):
         self.command = command
         self._stderr = stderr
         self._label = label_of(command)
-        # What it said last on its stderr, and what it has begun to say. Only the thread
+        # The last lines of its stderr, and the line that it has begun. Only the thread
         # that reads stderr changes them.
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
         self._begun = b""
@@ -6580,7 +6580,7 @@ class Child(StreamTransport):
             self._reader.close()
         return data
 
-    # What it says on its stderr
+    # Its stderr
 
     def _read_stderr(self) -> None:
         """Read it all, so that the child never waits for that."""
@@ -6597,7 +6597,7 @@ class Child(StreamTransport):
         stderr.close()
 
     def _hear(self, line: bytes) -> None:
-        # Of a line that overwrites itself, as a progress bar does, the last state.
+        # A line may overwrite itself, as a progress bar does: the last state counts.
         text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
         self._lines.append(text)
         try:
