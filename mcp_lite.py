@@ -6599,7 +6599,7 @@ class Child(StreamTransport):
     def _hear(self, line: bytes) -> None:
         # A line may overwrite itself, as a progress bar does: the last state counts.
         text = line.decode("utf-8", "replace").rstrip().rpartition("\r")[2]
-        self._lines.append(text)
+        self._lines.append(text[:MAX_STDERR_LINE])
         try:
             if callable(self._stderr):
                 self._stderr(text)
@@ -6611,7 +6611,8 @@ class Child(StreamTransport):
             log_line(WARNING, f"stderr: {error_text(error)}")
 
     def _last_words(self) -> str:
-        lines = [*self._lines, self._begun.decode("utf-8", "replace")]
+        begun = self._begun[:MAX_STDERR_LINE].decode("utf-8", "replace")
+        lines = [*self._lines, begun]
         return "\n".join(filter(None, lines)).rstrip()
 
     # Ending

@@ -12938,11 +12938,18 @@ def recorded(server):
     with server.start_http() as http:
         answer = http.endpoint.answer
 
-        def record(exchange):
-            exchange.budget = mcp_lite.Budget(1 << 30)
-            body = json.loads(exchange.body) if exchange.body else None
-            seen.append((exchange.method, exchange.headers, body))
-            answer(exchange)
+        def record(exchange, *problem):
+            request = [exchange.method, exchange.headers, None]
+            seen.append(request)
+            read = exchange.read_body
+
+            def read_body():
+                body = read()
+                request[2] = json.loads(body) if body else None
+                return body
+
+            exchange.read_body = read_body
+            answer(exchange, *problem)
 
         http.endpoint.answer = record
         yield http, seen
