@@ -1453,7 +1453,8 @@ def has_extension(capabilities: Json, name: str) -> bool:
 # patterns and values may come from a stranger. Nothing is ever fetched.
 
 MAX_STEPS = 1_500_000  # of work for one value: about a second
-MAX_ERRORS = 100  # of one value: nobody acts on more
+MAX_ERRORS = 100  # of one value: no reader acts on more
+TOLD_ERRORS = 5  # of them, in one text
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
 MAX_SURVEY = 40_000  # characters of a schema's patterns and URIs; some count more
 
@@ -1505,12 +1506,10 @@ class Schema:
             raise ValueError("schema: nested too deeply") from None
         # Most arguments are objects of scalars: a look at their types will do.
         self._fitting: dict[str, tuple[type, ...]] | None = None
-        if isinstance(schema, dict) and schema.keys() <= _PLAIN_KEYWORDS:
-            if schema.get("type") == "object":
-                properties = schema.get("properties", {})
-                self._fitting = {
-                    name: _fitting(properties[name]) for name in properties
-                }
+        is_plain = isinstance(schema, dict) and schema.keys() <= _PLAIN_KEYWORDS
+        if is_plain and schema.get("type") == "object":
+            properties = schema.get("properties", {})
+            self._fitting = {name: _fitting(properties[name]) for name in properties}
 
     def _survey(self) -> None:
         """Check all schemas inside, and find what references lead to."""
@@ -2149,9 +2148,7 @@ def _bounds(repeat: re.Match[str]) -> tuple[int, int]:
     sign, least, comma, most = repeat.groups()
     if sign:
         return _SIGNS[sign]
-    if comma:
-        return int(least), int(most or _ENDLESS)
-    return int(least), int(least)
+    return int(least), int(most or _ENDLESS) if comma else int(least)
 
 
 def _translate(token: str) -> str:
@@ -2385,8 +2382,8 @@ def inner_schemas(schema: Any) -> Iterator[tuple[str, str | None, Any]]:
 # What tools, prompts and resources give, in the form of the wire. First Python values
 # as JSON, and back. Then blocks, which results, messages and contents are made of:
 # text, images, audio, embedded resources and links (server/tools.md#tool-result). Last,
-# two tables of the members and blocks that came later, with what a revision gets that
-# does not know them. Functions and type hints are the next room's business.
+# a table of the kinds of blocks that came later, with what a revision gets that does
+# not know them. Functions and type hints are the next room's business.
 
 
 def _base64(data: bytes) -> str:
@@ -2436,8 +2433,8 @@ def to_plain(value: Any) -> Any:
 def class_name(cls: type) -> str:
     """A class as the tables call it: "int", "Mapping", "datetime.date", "pathlib.Path".
 
-    Its name will do: who has a class of these has imported its module, which we would
-    have to, at some cost, to compare the classes themselves.
+    Its name will do. To compare the classes themselves, their modules would have to be
+    imported, at some cost, by programs that have no value of them.
     """
     root = cls.__module__.partition(".")[0]
     if root in ("builtins", "collections", "typing", "typing_extensions"):
@@ -2540,7 +2537,6 @@ def check_file_uri(where: str, uri: object) -> str:
     return text
 
 
-# What functions returned, as results
 # Blocks and messages
 def to_block(item: object) -> Json:
     """A block for text, a content object, or a block as on the wire; or a TypeError."""
@@ -2636,8 +2632,7 @@ class Image(_Media):
     meta: the block's `_meta`, an object.
 
     Raises TypeError unless it is given one of data and path, ValueError when the MIME
-    type cannot be told, and for reserved keys in meta, OSError when the file cannot be
-    read.
+    type cannot be told, OSError when the file cannot be read.
     """
 
     kind = "image"
@@ -2670,7 +2665,7 @@ class EmbeddedResource(_Content):
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     meta: the block's `_meta`, an object.
 
-    Raises ValueError for what is no URI, and for reserved keys in meta.
+    Raises ValueError for what is no URI.
     """
 
     def __init__(
@@ -2711,7 +2706,7 @@ class ResourceLink(_Content):
     annotations: {"audience": ["user" and/or "assistant"], "priority": 0 to 1, ...}.
     icons: [{"src": URL, "mimeType": ..., "sizes": [...]}].
 
-    Raises ValueError for what is no URI, and for reserved keys in meta.
+    Raises ValueError for what is no URI.
     """
 
     def __init__(
@@ -2800,7 +2795,6 @@ def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
     return {"uri": uri, "mimeType": mime_type or usual, **held}
 
 
-# As each revision knows it
 def _audio_as_blob(block: Json) -> Json:
     resource = {"uri": "data:", "mimeType": block["mimeType"], "blob": block["data"]}
     older = {"type": "resource", "resource": resource}
@@ -2824,7 +2818,7 @@ def fit_block(block: Json, version: str) -> Json:
     since, older = BLOCK_SINCE.get(block["type"], (OLDEST, to_block))
     if version >= since:
         return block
-    # Which may be of a later kind, too.
+    # What stands for it may be of a later kind, too.
     return fit_block(older(block), version)
 
 
@@ -2844,7 +2838,6 @@ def split_messages(messages: list[Json]) -> list[Json]:
     return split
 
 
-# On the receiving side
 def unwrap_result(result: Json) -> Any:
     """The Python value in a result of tools/call.
 
@@ -2890,17 +2883,14 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
     return value["result"]
 
 
-_META_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-
-
-_META_KEY = (
-    rf"(?:({_META_LABEL}(?:\.{_META_LABEL})*)/)?"
-    r"(?:[A-Za-z0-9](?:[A-Za-z0-9\-_.]*[A-Za-z0-9])?)?"
-)
-
-
 class WrongResult(Exception):
-    """What a function returned is none of what it may return."""
+    """A function returned what it must not return."""
+
+
+# "Extension identifiers MUST follow the `_meta` key naming rules, with a mandatory
+# prefix": basic/versioning.md.
+_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_EXTENSION = rf"{_LABEL}(?:\.{_LABEL})*/(?:[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)?"
 
 
 def check_extensions(extensions: Json | None) -> Json:
@@ -2911,18 +2901,12 @@ def check_extensions(extensions: Json | None) -> Json:
             f"got {show(extensions)}"
         )
     for name, settings in (extensions or {}).items():
-        # "Extension identifiers MUST follow the `_meta` key naming rules, with a
-        # mandatory prefix": basic/versioning.md.
-        syntax = re.fullmatch(_META_KEY, name) if isinstance(name, str) else None
-        if syntax is None or not syntax[1]:
+        if not re.fullmatch(_EXTENSION, str(name), re.ASCII):
             raise ValueError(
                 f"extensions: expected a name such as com.example/thing, got {show(name)}"
             )
         if not isinstance(settings, dict):
-            raise TypeError(
-                f"extensions: {name}: expected an object, {{}} maybe, "
-                f"got {show(settings)}"
-            )
+            raise TypeError(f"extensions: {name}: expected an object")
         encode_message(settings)
     return extensions or {}
 
@@ -2956,7 +2940,6 @@ def make_result(make: Callable[..., Any], *given: object) -> Any:
 
 MAX_URI = 2_048  # characters of a URI that a template takes apart
 ARGUMENT_ERRORS = 20  # as many as a model can act on
-RESULT_ERRORS = 5
 
 # Two that stand in the place of a default: a value must come, or it may stay away.
 REQUIRED = object()
@@ -3639,7 +3622,7 @@ class Output:
         if errors:
             raise ValueError(
                 "the result does not match its outputSchema: "
-                + "; ".join(errors[:RESULT_ERRORS])
+                + "; ".join(errors[:TOLD_ERRORS])
             )
         return {
             "content": [{"type": "text", "text": encode_json(plain)}],
@@ -3749,8 +3732,8 @@ class UriTemplate:
                 values[name] = unquote(text, errors="strict")
         except ValueError:  # not UTF-8, or too many fields
             return None
-        for name, operator in self.names.items():
-            if operator != "+" and re.search(_ELSEWHERE, values.get(name, "")):
+        for name, sign in self.names.items():
+            if sign != "+" and re.search(_ELSEWHERE, values.get(name, "")):
                 return None
         return {name: values[name] for name in self.names if name in values}
 
@@ -5318,7 +5301,6 @@ def answering(connection: Connection, asked_in: object = None) -> Iterator[None]
 MAX_STATE = 256 << 10  # bytes of `requestState`
 STATE_SECONDS = 600.0  # its life; legacy questions wait as long for their answers
 RETRY_MS = 1_000  # a client comes back for an answer after this, unless told otherwise
-MAX_ERRORS = 5  # in one error text
 
 
 # Questions: which capability each needs, what a form may be, what a revision knows.
@@ -5394,7 +5376,7 @@ def check_form(form: Any) -> None:
         }
         errors = Schema({**form, "required": []}).errors(defaults)
     if errors:
-        raise ValueError("requestedSchema: " + "; ".join(errors[:MAX_ERRORS]))
+        raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
 
 
 # These came later, in a message to the model (client/sampling.md) or in a form.
@@ -5510,7 +5492,7 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
         except ValueError as error:
             errors = [str(error)]
     if errors:
-        told = "; ".join(errors[:MAX_ERRORS])
+        told = "; ".join(errors[:TOLD_ERRORS])
         raise InvalidParams(f"{method} ({key}): the client's answer: {told}")
     return answer
 
@@ -9440,7 +9422,7 @@ SECRET_MEMBERS = (
 )
 # Where the user of redirect=fn(url) arrives, if no other place was registered.
 UNHEARD_URI = "http://127.0.0.1:33418/callback"
-_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_FORM_TYPE = {"Content-Type": "application/x-www-form-urlencoded"}
 _ARRIVED = b"<!doctype html><title>Thank you</title>You can close this window."
 _Reply = namedtuple("_Reply", "status document headers")
 
@@ -10039,7 +10021,7 @@ class OAuth:
         from urllib.parse import urlencode
 
         form["resource"] = plan["resource"]
-        headers = {**_FORM, **self._show_client(plan, form)}
+        headers = {**_FORM_TYPE, **self._show_client(plan, form)}
         given = {name: value for name, value in form.items() if value is not None}
         place = plan["token_endpoint"]
         reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
@@ -12276,7 +12258,7 @@ class Client:
             log_line(WARNING, f"a result is not checked: {error_text(error)}")
             return
         if errors:
-            told = "; ".join(errors[:MAX_ERRORS])
+            told = "; ".join(errors[:TOLD_ERRORS])
             raise InternalError(f"{tool}: its outputSchema is not met: {told}")
 
     def _errors_of(self, tool: str, result: Json) -> list[str]:
