@@ -11390,11 +11390,14 @@ class ClientEndpoint(Endpoint):
 
         Raises McpError, whatever has failed.
         """
+        row = method_row(method)
         declared = self.capabilities(version)
         try:
             needed, _ = needed_capability(method, params, declared)
         except ValueError as error:
             raise MethodNotFound(str(error)) from None
+        if not has_capability(declared, row.capability):
+            raise MethodNotFound(f"{method} is no question that was declared")
         if not has_capability(declared, needed):
             raise InvalidParams(f"{method}: {'.'.join(needed)} was not declared")
         try:
@@ -11402,8 +11405,7 @@ class ClientEndpoint(Endpoint):
         except (ValueError, TypeError) as error:
             raise InvalidParams(f"{method}: {error}") from None
         try:
-            answer: Json = getattr(self, method_row(method).handler)(params)
-            return check_answer("a callback", method, params, answer)
+            answer: Json = getattr(self, row.handler)(params)
         except McpError:
             raise
         except Exception as error:
@@ -11411,6 +11413,10 @@ class ClientEndpoint(Endpoint):
             raise InternalError(
                 f"{method}: the client's callback raised {type(error).__name__}"
             ) from error
+        try:
+            return check_answer("a callback", method, params, answer)
+        except InvalidParams as error:
+            raise InternalError(error.message) from None
 
     # The handlers that METHODS names: parameters to result.
     def _roots_list(self, params: Json) -> Json:
@@ -11926,7 +11932,7 @@ class Client:
             return connection.wait(waiter, seconds)
         except Timeout:
             raise Timeout(
-                f"connecting: no answer to {method} within {self.timeout:g} seconds",
+                f"connecting: no answer within {self.timeout:g} s",
                 connection.transport.details(),
             ) from None
 
@@ -12027,7 +12033,7 @@ class Client:
         # Of an extension's method there is no row: the server is to judge it.
         if row is not None:
             if not row.is_in(version):
-                raise MethodNotFound(f"{method}: {version} does not have it")
+                raise MethodNotFound(f"{method} is not in {version}")
             if not self._is_offered(row):
                 needed = ".".join(row.capability)
                 raise MethodNotFound(f"{method}: the server did not declare {needed}")
