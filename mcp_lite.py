@@ -451,11 +451,13 @@ def fit_code(code: object, version: str) -> int:
     # basic/index.md#error-codes. They are resource not found, URL elicitation required.
     if code == -32002:
         return code if version < FIRST_MODERN else InvalidParams.code
-    if code == -32042 and version == "2025-11-25":
-        return code
-    # JSON-RPC and MCP keep the others of this range for themselves.
-    is_ours = code in STANDARD_CODES
-    if type(code) is not int or (-32768 <= code <= -32020 and not is_ours):
+    is_known = code != -32042 or version == "2025-11-25"
+    if type(code) is not int or not is_known:
+        return InternalError.code
+    # JSON-RPC keeps its range for itself, and the modern era some of the servers' range.
+    last = -32020 if version >= FIRST_MODERN else -32100
+    is_kept = -32768 <= code <= last or code in MODERN_ERRORS
+    if is_kept and code not in (*STANDARD_CODES, -32042):
         return InternalError.code
     return code
 
@@ -4513,10 +4515,17 @@ def print_to_stderr(text: str) -> None:
     if sys.stderr is None:
         return
     data = text.encode("utf-8", "backslashreplace")[:MAX_STDERR]
-    # It may be closed.
-    with _PRINTING, suppress(OSError, ValueError):
+    # All the same a print may block, if the program prints at the same time.
+    if not _PRINTING.acquire(timeout=0.1):
+        return
+    try:
         if is_ready(2, writing=True):
             print(data.decode("utf-8", "ignore"), file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        # It is closed.
+        pass
+    finally:
+        _PRINTING.release()
 
 
 def log_line(
@@ -10388,7 +10397,8 @@ class ServerEndpoint(Endpoint):
             return error
         if isinstance(error, ToolError):
             return InternalError(str(error))
-        if isinstance(error, Cancelled):
+        # A handler may also have heard that of a call of its own to another server.
+        if isinstance(error, Cancelled) and request.cancelled:
             return RequestCancelled("request cancelled")
         return InternalError(self._report(request, error))
 

@@ -157,7 +157,7 @@ class Soak(logging.Handler):
         self.losses = []
         self.answered = set()
         self.server = build_server(self.running)
-        self.http = self.server.start_http(session_seconds=60.0)
+        self.http = self.server.start_http(max_connections=1000)
         self.url = self.http.url
         self.port = self.http.port
         # Counts beginnings and ends: odd while the port is closed.
@@ -198,7 +198,7 @@ class Soak(logging.Handler):
         until = time.monotonic() + PATIENCE
         while self.http is None:
             try:
-                self.http = self.server.start_http(port=self.port, session_seconds=60.0)
+                self.http = self.server.start_http(port=self.port, max_connections=1000)
             except OSError:
                 # The system gave the port to the other end of some connection.
                 if time.monotonic() > until:
