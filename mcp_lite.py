@@ -186,8 +186,11 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
     from socket import socket as Socket
     from ssl import SSLContext
-    from typing import Any, Dict, Set, TextIO, TypeVar, Union
+    from typing import Any, Dict, Set, TextIO, Union
+    from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
+
+    from typing_extensions import TypeVar  # type checkers bring it
 
     Json = Dict[str, Any]  # a JSON object
     Headers = Dict[str, Union[str, bytes]]  # of an HTTP request
@@ -200,14 +203,19 @@ if TYPE_CHECKING:
     # What trace= may be, and what it stands for: a function (direction, line).
     Trace = Callable[[str, bytes], Any]
     _Trace = Union[Trace, str, "os.PathLike[str]", bool, None]
-    # What a decorator gets, and gives back.
+    # A decorator returns the function that it gets.
     Function = TypeVar("Function", bound=Callable[..., Any])
+
+    class Decorator(TypingProtocol):
+        def __call__(self, fn: Function, /) -> Function: ...
+
+    # Given a function, server.tool() returns that; with options alone, a decorator.
+    Registered = TypeVar("Registered", bound=Callable[..., Any], default=Decorator)
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = _Trace = RequestId = Callback = Function = Socket = SSLContext = TextIO = (
-        Verify
-    ) = object
+    Any = _Trace = RequestId = Callback = Function = Registered = object
+    Socket = SSLContext = TextIO = Verify = object
     Json = dict
     Job = Write = Callable
 
@@ -612,7 +620,10 @@ def show(value: object, limit: int = 60) -> str:
 
 def error_text(error: object) -> str:
     """`TypeName: message`, or the type's name alone."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -10217,6 +10228,7 @@ class ServerEndpoint(Endpoint):
         self._run_on: Callback = options["run_on"]
         self._mask_errors: bool = options["mask_errors"]
         self._page_size: int = options["page_size"]
+        self._cache_ttl_ms: int = options["cache_ttl_ms"]
         # Kind -> name or URI -> Offer. Each step is one operation on a dict.
         self.offers: dict[str, dict[str, Offer]] = {kind: {} for kind in DECLARED}
         # It is a promise, which the last offer that goes does not break.
@@ -10236,7 +10248,7 @@ class ServerEndpoint(Endpoint):
         # What JSON cannot say is refused now, not when a client asks for the list.
         encode_message(offer.wire)
         if name in self.offers[kind]:
-            self.log.warning(f"{name}: another one takes its place")
+            log_line(WARNING, f"{name}: another one takes its place")
         self.offers[kind][name] = offer
         self.declared = {**self.declared, **DECLARED[kind]}
         self.tell_list_changed(kind)
@@ -10247,13 +10259,28 @@ class ServerEndpoint(Endpoint):
         self.tell_list_changed(kind)
 
     def _may_see(self, ctx: Context, offer: Offer | None) -> bool:
-        """Whether a caller may see something. What its function raises hides it."""
-        if offer is None or offer.visible is None:
-            return offer is not None
+        return offer is not None and bool(self._visible_to(ctx, [offer]))
+
+    def _visible_to(self, ctx: Context, offers: list[Offer]) -> list[Offer]:
+        """Those that a caller may see; `visible` is asked in one job for all."""
+        if not any(offer.visible for offer in offers):
+            return offers
+
+        def look() -> list[Offer]:
+            return [offer for offer in offers if self._shows(ctx, offer)]
+
+        seen: list[Offer] = run_job(ctx, look, self._run_on)
+        return seen
+
+    def _shows(self, ctx: Context, offer: Offer) -> bool:
+        """What an offer's `visible` says. What it raises hides the offer."""
+        if offer.visible is None:
+            return True
         try:
-            return bool(run_job(ctx, partial(offer.visible, ctx), self._run_on))
+            return bool(call_function(ctx, partial(offer.visible, ctx)))
         except Exception as error:
-            self.log.warning("hidden, as `visible` failed", error)
+            name = offer.wire["name"]
+            log_line(WARNING, f"{name} is hidden, as its `visible` failed", error)
             return False
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Offer:
@@ -10266,9 +10293,9 @@ class ServerEndpoint(Endpoint):
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
         """The resource with this URI, and the arguments for its function."""
         why = ""
-        fixed = [self.offers["resources"].get(uri)]
+        fixed = self.offers["resources"].get(uri)
         templates = list(self.offers["resourceTemplates"].values())
-        for offer in filter(None, fixed + templates):
+        for offer in templates if fixed is None else [fixed, *templates]:
             values = offer.template.match(uri)
             if values is None or not self._may_see(ctx, offer):
                 continue
@@ -10364,7 +10391,7 @@ class ServerEndpoint(Endpoint):
             if request.row.stays_open:
                 return
             if not isinstance(result, dict):
-                raise TypeError(f"the result: expected a dict, got {show(result)}")
+                raise WrongResult(f"the result: expected a dict, got {show(result)}")
             message = self._result_message(request, result)
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
@@ -10381,15 +10408,18 @@ class ServerEndpoint(Endpoint):
         """What the middleware at this place returns; behind the last one, the handler."""
         if place == len(self.middleware):
             ctx.load_answers()
-            result: Json | None = getattr(self, ctx._request.row.handler)(ctx, params)
+            handler = getattr(self, ctx._request.row.handler)
+            result: Json | None = handler(ctx, params)
             return result
 
         def call_next(others: Json | None = None) -> Json:
             given = params if others is None else others
             return self._go_through(ctx, given, place + 1) or {}
 
-        result = self.middleware[place](ctx, ctx._request.method, params, call_next)
-        return result
+        answer: Json | None = self.middleware[place](
+            ctx, ctx._request.method, params, call_next
+        )
+        return answer
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
         """What the client is told of what a handler raised."""
@@ -10407,10 +10437,11 @@ class ServerEndpoint(Endpoint):
 
         Returns what the client is told of it.
         """
-        self.log.warning(f"{request.about} failed", error)
+        log_line(WARNING, f"{request.about} failed", error)
         if self._mask_errors:
             return f"{request.about} failed"
-        return f"{request.about}: {error_text(error)}"
+        is_ours = isinstance(error, WrongResult)
+        return f"{request.about}: {error if is_ours else error_text(error)}"
 
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
@@ -10422,7 +10453,7 @@ class ServerEndpoint(Endpoint):
             result = {"resultType": kind, **result}
             result["_meta"] = {META_SERVER_INFO: self.info, **result.get("_meta", {})}
             if request.row.cache_scope and kind == "complete":
-                result.setdefault("ttlMs", 0)
+                result.setdefault("ttlMs", self._cache_ttl_ms)
                 result.setdefault("cacheScope", "private")
         return result_message(request.id, result)
 
@@ -10460,7 +10491,7 @@ class ServerEndpoint(Endpoint):
             raise InvalidParams(f"cursor: not from this list: {show(cursor)}")
         end = int(place[1]) + self._page_size
         offers = list(self.offers[row.paged].values())
-        seen = [offer.wire for offer in offers if self._may_see(ctx, offer)]
+        seen = [offer.wire for offer in self._visible_to(ctx, offers)]
         result: Json = {row.paged: seen[int(place[1]) : end]}
         if end < len(seen):
             result["nextCursor"] = f"{row.name}:{end}"
@@ -10569,7 +10600,7 @@ class ServerEndpoint(Endpoint):
             raise MethodNotFound("listening needs a connection that stays open")
         if len(self._subscriptions) >= MAX_LISTENERS:
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
-        granted = self._grant(params["notifications"], self._declare(ctx))
+        granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
         # Both in one step. "MUST NOT send any notification on the subscription before
         # it": whoever finds it registered queues behind the acknowledgement.
@@ -10579,8 +10610,9 @@ class ServerEndpoint(Endpoint):
             partial(self._subscriptions.setdefault, subscription, True),
         )
 
-    def _grant(self, wanted: Json, declared: Json) -> Json:
-        """The part of a client's filter that this server can serve."""
+    def _grant(self, ctx: Context, wanted: Json) -> Json:
+        """The part of a client's filter that this server can serve to it."""
+        declared = self._declare(ctx)
         granted: Json = {
             change.member: True
             for change in LIST_CHANGES.values()
@@ -10593,8 +10625,17 @@ class ServerEndpoint(Endpoint):
                 f"resourceSubscriptions: expected strings: {show(uris)}"
             )
         if uris and has_capability(declared, RESOURCE_UPDATE.capability):
-            granted["resourceSubscriptions"] = uris
+            granted["resourceSubscriptions"] = [
+                uri for uri in uris if self._is_readable(ctx, uri)
+            ]
         return granted
+
+    def _is_readable(self, ctx: Context, uri: str) -> bool:
+        try:
+            self._find_resource(ctx, uri)
+        except NotFound:
+            return False
+        return True
 
     # Calling registered functions
     def _call(self, ctx: Context, offer: Offer, arguments: Json) -> Any:
@@ -10627,7 +10668,18 @@ def missing(text: str, data: Json, ctx: Context) -> NotFound:
 
 # What users see: registering, changing, running.
 class Server:
-    """An MCP server: register functions, then run() it."""
+    """An MCP server: register functions, then run() it.
+
+        server = Server("weather", version="1.0")
+
+        @server.tool
+        def forecast(city: str, days: int = 3) -> list: ...
+
+        server.run()
+
+    All methods may be called from any thread. `name` and `version` are what clients are
+    told.
+    """
 
     def __init__(
         self,
@@ -10637,7 +10689,6 @@ class Server:
         title: str | None = None,
         page_size: int = 100,
         cache_ttl_ms: int = 0,
-        max_message: int = 0,
         description: str | None = None,
         instructions: str | None = None,
         state_key: Any = None,
@@ -10649,7 +10700,34 @@ class Server:
         extensions: Json | None = None,
         trace: _Trace = None,
     ) -> None:
-        """A server that offers nothing yet."""
+        """A server that offers nothing yet.
+
+        name: what programs call it
+        version: the server's, not the protocol's
+        title: what users see in place of the name
+        page_size: how many tools, resources or prompts one page of a list has
+        cache_ttl_ms: for how long clients may reuse lists and resources
+        description: what the server is
+        instructions: how a model should use it
+        state_key: at least 16 bytes or characters, or a list of such keys: the first
+            signs `requestState`, all verify. Processes with the same key and name take
+            each other's; the default is a random one
+        website_url: where to read more
+        icons: as the wire has them: [{"src": URL, "mimeType": ...}, ...]
+        run_on: run_on(job) calls job() where functions must run: a MainThread, or the
+            submit of an executor; the default is a worker thread
+        max_workers: how many functions run at once for one connection
+        mask_errors: keep the texts of unexpected exceptions from clients
+        extensions: what to declare of extensions of the protocol: {"com.example/thing":
+            {}}, with their settings; see method()
+        trace: a function (direction, line) that is told every message; True prints
+            them, a path appends them to a file
+        """
+        if not name or not isinstance(name, str):
+            raise TypeError(f"name: expected a text, got {show(name)}")
+        check_number("page_size", page_size, 1)
+        check_number("max_workers", max_workers, 1)
+        check_callable("run_on", run_on)
         self.name = name
         self.version = version
         info = add_given(
@@ -10667,15 +10745,16 @@ class Server:
             max_workers=max_workers,
             mask_errors=mask_errors,
             page_size=page_size,
+            cache_ttl_ms=cache_ttl_ms,
             trace=tracer(trace),
         )
         if extensions:
             self._endpoint.declared["extensions"] = check_extensions(extensions)
 
-    # Registering
+    # Registering. To type checkers, a function that was registered keeps its type.
     def tool(
         self,
-        fn: Any = None,
+        fn: Registered = None,  # type: ignore[assignment]
         *,
         name: str | None = None,
         title: str | None = None,
@@ -10688,10 +10767,41 @@ class Server:
         structured: bool | None = None,
         timeout: float | None = None,
         visible: Callable[[Context], bool] | None = None,
-    ) -> Any:
-        """Offer a function as a tool: server/tools.md. Clients are told."""
+    ) -> Registered:
+        """Offer a function as a tool: server/tools.md. Clients are told.
+
+        As @server.tool, as @server.tool(name="x"), or as a plain call with the
+        function. Its hints become the input schema. It returns text, an Image, Audio,
+        ResourceLink or EmbeddedResource, a list of those, or any value with a JSON
+        form; it raises ToolError for what the caller can act on. A parameter of type
+        Context gets one. An `async def` function is run by asyncio.run on a worker, and
+        cancelled with its request; so are those of resources, prompts and completions.
+
+        fn: the function; as a decorator with options, none
+        name: the tool's; else the function's
+        title: what users see in place of the name
+        description: what models read; else the docstring, without its parameters: what
+            it says of these goes to the input schema
+        annotations: hints on what it does: {"readOnlyHint": True}, say
+        icons: [{"src": URL}, ...]
+        input_schema: in place of the one that hints make; its type is "object". The
+            arguments that its `properties` name come as they are, others do not come
+        output_schema: in place of the one that the return hint makes
+        meta: the wire's `_meta`
+        structured: whether results have structured content; else the return hint, or
+            the value, says so: text and content objects have none
+        timeout: seconds, after which the client gets a failure
+        visible: visible(ctx) says whether a caller may see it. It is asked for lists
+            and for calls, where run_on says. For those who may not, the tool does not
+            exist. What `visible` raises hides it
+
+        Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
+        schema that is none.
+        """
 
         def register(function: Function) -> Function:
+            if input_schema is not None and input_schema.get("type") != "object":
+                raise ValueError('input_schema: expected {"type": "object", ...}')
             signature = Signature(function, Context, input_schema)
             tool_name = name or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
@@ -10715,14 +10825,15 @@ class Server:
             self._endpoint.put("tools", tool_name, offer)
             return function
 
-        return _decorate("tool", fn, register)
+        registered: Registered = _decorate("tool", fn, register)
+        return registered
 
     add_tool = tool
 
     def resource(
         self,
         uri: Any,
-        fn: Any = None,
+        fn: Registered = None,  # type: ignore[assignment]
         *,
         name: str | None = None,
         title: str | None = None,
@@ -10733,10 +10844,37 @@ class Server:
         size: int | None = None,
         meta: Json | None = None,
         visible: Callable[[Context], bool] | None = None,
-    ) -> Any:
-        """Offer what a function returns as a resource: server/resources.md."""
+    ) -> Registered:
+        """Offer what a function returns as a resource: server/resources.md.
+
+        As @server.resource("config://app"), or as a plain call with the function, in
+        either order. The function returns text, bytes, an EmbeddedResource, a list of
+        those, or any value with a JSON form. A URI with {expressions} is a template;
+        their names are the function's parameters: {x} is one step of a path or less,
+        {+x} anything, also slashes and `..`, {?a,b} at the end are optional query
+        values.
+
+        uri: the URI, or the template
+        fn: the function; as a decorator, none
+        name: else the function's
+        title: what users see in place of the name
+        description: else the docstring
+        mime_type: else what is returned decides
+        icons: [{"src": URL}, ...]
+        annotations: for whom it is: {"audience": ["user"], "priority": 0.5}, say
+        size: bytes; not of a template
+        meta: the wire's `_meta`
+        visible: visible(ctx) says whether a caller may see it, as of a tool
+
+        Raises ValueError for what is no URI or template, TypeError if its names and the
+        parameters differ.
+        """
         if callable(uri):
             uri, fn = fn, uri
+        if not isinstance(uri, str):
+            raise TypeError(
+                'resource: expected its URI: @server.resource("config://app")'
+            )
 
         def register(function: Function) -> Function:
             signature = Signature(function, Context)
@@ -10762,13 +10900,14 @@ class Server:
             self._endpoint.put(kind, uri, offer)
             return function
 
-        return _decorate("resource", fn, register)
+        registered: Registered = _decorate("resource", fn, register)
+        return registered
 
     add_resource = resource
 
     def prompt(
         self,
-        fn: Any = None,
+        fn: Registered = None,  # type: ignore[assignment]
         *,
         name: str | None = None,
         description: str | None = None,
@@ -10776,11 +10915,28 @@ class Server:
         icons: list[Json] | None = None,
         meta: Json | None = None,
         visible: Callable[[Context], bool] | None = None,
-    ) -> Any:
-        """Offer a function as a prompt: server/prompts.md. Clients are told."""
+    ) -> Registered:
+        """Offer a function as a prompt: server/prompts.md. Clients are told.
+
+        As @server.prompt, as @server.prompt(name="x"), or as a plain call with the
+        function. Its arguments come as text, and are converted as their hints say. It
+        returns text, a Message, a content object, or a list of those.
+
+        fn: the function; as a decorator with options, none
+        name: else the function's
+        description: else the docstring
+        title: what users see in place of the name
+        icons: [{"src": URL}, ...]
+        meta: the wire's `_meta`
+        visible: visible(ctx) says whether a caller may see it, as of a tool
+
+        Raises TypeError for hints without a JSON Schema.
+        """
 
         def register(function: Function) -> Function:
             signature = Signature(function, Context)
+            if not name and signature.name == LAMBDA:
+                raise ValueError(f"prompt name {show(LAMBDA)}: give it one by name=")
             wire = add_given(
                 {"name": name or signature.name},
                 title=title,
@@ -10793,18 +10949,27 @@ class Server:
             self._endpoint.put("prompts", wire["name"], offer)
             return function
 
-        return _decorate("prompt", fn, register)
+        registered: Registered = _decorate("prompt", fn, register)
+        return registered
 
     add_prompt = prompt
 
     def completion(self, ref: str, argument: str) -> Callable[[Function], Function]:
-        """Complete an argument while a user types it: server/utilities/completion.md."""
+        """Complete an argument while a user types it: server/utilities/completion.md.
+
+        As @server.completion("review", "code"). The function gets the text so far, and
+        if it takes two, the other arguments as a dict. It returns the values, the best
+        first. Literal, Enum and bool arguments complete by themselves.
+
+        ref: a prompt's name, or a template's URI; it is registered before
+        argument: which of its arguments
+
+        Raises ValueError if there is no such argument.
+        """
         endpoint = self._endpoint
         known = {**endpoint.offers["resourceTemplates"], **endpoint.offers["prompts"]}
-        if (
-            ref not in known
-            or argument not in known[ref].signature.schema["properties"]
-        ):
+        offer = known.get(ref)
+        if offer is None or argument not in offer.signature.schema["properties"]:
             raise ValueError(
                 f"completion: register {show(ref)}, with an argument {show(argument)}, "
                 "before its completions"
@@ -10815,6 +10980,10 @@ class Server:
 
             def complete(ctx: Context, *given: object) -> list[str]:
                 values = call_function(ctx, partial(function, *given[:count]))
+                if isinstance(values, str) or not isinstance(values, Iterable):
+                    raise WrongResult(
+                        f"the result: expected a list of texts, got {show(values)}"
+                    )
                 return [str(value) for value in values]
 
             endpoint.completers[ref, argument] = complete
@@ -10825,9 +10994,30 @@ class Server:
     def method(
         self, name: str, *, extension: str | None = None
     ) -> Callable[[Function], Function]:
-        """Serve a method of an extension, requests and notifications."""
-        if name in METHODS or name.startswith("rpc."):
-            raise ValueError(f'method: expected a new one, such as "x/do", got {name}')
+        """Serve a method of an extension, requests and notifications.
+
+            server = Server("shop", extensions={"com.example/cart": {}})
+
+            @server.method("cart/empty", extension="com.example/cart")
+            def empty(ctx, params):
+                return {"removed": carts.pop(params["cart"])}
+
+        The function runs as a tool's does, and may be `async def`. It returns the
+        result, a dict as on the wire; for a notification, anything. In the modern era it
+        cannot ask the client.
+
+        name: the method; ValueError for one of this protocol's own, and for what no
+            header can hold
+        extension: what it belongs to, one of those that the server declares. Clients
+            that did not declare it are refused. Without one, any client may call it
+        """
+        is_text = isinstance(name, str) and re.fullmatch("[!-~]{1,128}", name)
+        if not is_text or name in METHODS or name.startswith("rpc."):
+            raise ValueError(f"method: expected a new one, got {show(name)}")
+        declared = self._endpoint.declared.get("extensions", {})
+        if extension is not None and extension not in declared:
+            told = f"Server(extensions={{{show(extension)}: {{}}}})"
+            raise ValueError(f"{name}: extension: declare it: {told}")
         traits: Json = {"handler": "_extension", "extension": extension or ""}
         if extension is not None:
             traits["capability"] = ("extensions", extension)
@@ -10840,7 +11030,31 @@ class Server:
         return register
 
     def middleware(self, fn: Function) -> Function:
-        """Have a function called around every request."""
+        """Have a function called around every request, `initialize`, `server/discover`
+        and lists too, and around notifications of extensions.
+
+            @server.middleware
+            def log(ctx, method, params, call_next):
+                begun = time.monotonic()
+                try:
+                    return call_next()
+                finally:
+                    print(method, params.get("name"), time.monotonic() - begun)
+
+        The first one is the outermost.
+
+        fn: fn(ctx, method, params, call_next) returns a result as on the wire, a dict:
+            that of call_next(), which goes on as it came, or of call_next(params),
+            which goes on with others; or one of its own. What it raises is answered as
+            what a tool's function raises
+
+        It runs on the thread of the request, not where run_on says, and again for each
+        answer of the client's, as the functions do. A question to a modern client
+        passes it as an exception that `except Exception` leaves alone. The result of
+        subscriptions/listen is {}, as soon as it is open. What is refused before any
+        handler, such as an unknown method, does not come here.
+        """
+        check_callable("middleware", fn)
         self._endpoint.middleware.append(fn)
         return fn
 
@@ -10850,7 +11064,8 @@ class Server:
         self._endpoint.remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
-        """Stop offering a resource or template; clients are told."""
+        """Stop offering a resource or template, by the URI that it was registered with.
+        Clients are told. KeyError for an unknown one."""
         is_fixed = uri in self._endpoint.offers["resources"]
         self._endpoint.remove("resources" if is_fixed else "resourceTemplates", uri)
 
@@ -10859,12 +11074,28 @@ class Server:
         self._endpoint.remove("prompts", name)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to it that a resource has changed."""
+        """Tell the clients that subscribed to it that a resource has changed.
+
+        uri: the resource's; of a template, the one that was read
+        """
         self._endpoint.tell(RESOURCE_UPDATE, uri)
 
     # Running
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve until there is nothing more to serve. Blocks."""
+        """Serve until there is nothing more to serve. Blocks.
+
+        transport: "stdio" serves one client on stdin and stdout until the input ends
+            (basic/transports/stdio.md); meanwhile print() and child processes write to
+            stderr, and input() finds nothing. "http" serves until a signal comes, and
+            says on stderr where
+        options: for "http" only: those of start_http, but port=8000 unless given; and
+            `grace`, the seconds that handlers get when SIGTERM comes
+
+        On the main thread, Ctrl-C ends it, and so does SIGTERM, unless the program has
+        a handler of its own. Handlers are cancelled, and get a moment to tidy up. Then
+        it returns. A second signal ends all waiting. Raises ValueError for another
+        transport, and for "stdio" with options.
+        """
         if transport == "http":
             options.setdefault("port", 8000)
             grace = options.pop("grace", GRACE_SECONDS)
@@ -10887,24 +11118,87 @@ class Server:
         port: int = 0,
         path: str = "/mcp",
         sock: Socket | None = None,
-        ssl_context: SSLContext | None = None,
+        verify: Verify | None = None,
+        resource_metadata: Json | None = None,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+        stateless: bool = False,
+        health: str | None = None,
         max_connections: int = MAX_CONNECTIONS,
-        **endpoint_options: Any,
+        max_body: int = MAX_BODY,
+        ssl_context: SSLContext | None = None,
     ) -> HttpServer:
-        """Serve HTTP in the background: basic/transports/streamable-http.md."""
-        endpoint_options.setdefault("stateless", False)
-        endpoint = self._http_endpoint(path=path, **endpoint_options)
+        """Serve HTTP in the background: basic/transports/streamable-http.md.
+
+        Returns a handle with `url`, `port` and `close()`, which is a context manager,
+        too. The logger "mcp_lite.http" gets a line for each request.
+
+        host: the address to listen at; "" or "0.0.0.0" is every one
+        port: 0 is a free one; OSError for one that is taken
+        path: where the endpoint is
+        sock: in place of host and port, a socket that listens already, such as
+            systemd's, socket.socket(fileno=3), or a Unix socket; close() closes it
+        verify: verify(token) returns the claims of a bearer token, or None (401), or
+            raises PermissionError(scope) (403); or a dict of tokens and their claims,
+            such as {"sub": "ada"}; without it, nobody needs a token
+        resource_metadata: where tokens come from, as RFC 9728 has it: {"resource": this
+            server's URL, "authorization_servers": [URLs], ...}
+        allowed_hosts: more names of this host, as clients call it; "*": any
+        allowed_origins: sites whose pages may call: "https://app.example"; "*": any
+        stateless: open no sessions: several processes can share the clients. With
+            sessions, the HTTP+SSE of 2024-11-05 is served at /sse, too
+        health: a path, such as "/health", where whoever asks gets a 200, and no more
+        max_connections: how many may be open; one more is refused (503)
+        max_body: the most bytes of a request; more are refused (413)
+        ssl_context: an ssl.SSLContext: serve https
+        """
+        endpoint = HttpEndpoint(
+            self._endpoint,
+            path=path,
+            verify=verify,
+            resource_metadata=resource_metadata,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            stateless=stateless,
+            health=health,
+            max_body=max_body,
+        )
         return listen_http(
             endpoint, host, port, sock, path, max_connections, ssl_context
         )
 
-    def wsgi_app(self, **endpoint_options: Any) -> Callable[..., list[bytes]]:
-        """A WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref."""
-        return WsgiApp(self._http_endpoint(**endpoint_options))
+    def wsgi_app(
+        self,
+        *,
+        path: str | None = None,
+        verify: Verify | None = None,
+        resource_metadata: Json | None = None,
+        allowed_hosts: Iterable[str] | None = None,
+        allowed_origins: Iterable[str] | None = None,
+        health: str | None = None,
+        max_body: int = MAX_BODY,
+    ) -> Callable[..., list[bytes]]:
+        """A WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref.
 
-    def _http_endpoint(self, **options: Any) -> HttpEndpoint:
-        endpoint = self._endpoint
-        return HttpEndpoint(endpoint, **options)
+        It opens no sessions, so several processes can share the clients. A client that
+        hangs up shows only as a failing write.
+
+        path: where the endpoint is; without one, it answers at whatever path the
+            application is mounted
+        verify, resource_metadata, allowed_hosts, allowed_origins, health, max_body: as
+            start_http takes them
+        """
+        endpoint = HttpEndpoint(
+            self._endpoint,
+            path=path,
+            verify=verify,
+            resource_metadata=resource_metadata,
+            allowed_hosts=allowed_hosts,
+            allowed_origins=allowed_origins,
+            health=health,
+            max_body=max_body,
+        )
+        return WsgiApp(endpoint)
 
     @cached_property
     def wsgi(self) -> Callable[..., list[bytes]]:
@@ -10912,7 +11206,11 @@ class Server:
         return self.wsgi_app()
 
     def serve(self, reader: Any, writer: Any) -> None:
-        """Serve one client over two binary streams, until the input ends. Blocks."""
+        """Serve one client over two binary streams, until the input ends. Blocks.
+
+        reader: a binary file to read from, such as a socket's makefile("rb")
+        writer: a binary file to write to; neither is closed
+        """
         self._serve(reader, writer, SimpleQueue())
 
     def _serve(self, reader: Any, writer: Any, stop: SimpleQueue[str]) -> None:
@@ -10924,18 +11222,34 @@ class Server:
             self.disconnect(connection)
 
     def connect(self, transport: Transport) -> Connection:
-        """Begin a conversation with one client, over a transport of your own."""
+        """Begin a conversation with one client, over a transport of your own.
+
+        transport: see Transport
+
+        Its thread calls feed() of the connection that this returns, and then
+        disconnect().
+        """
         connection = self._endpoint.open_connection(transport)
         self._endpoint.connected(connection)
         return connection
 
     def disconnect(self, connection: Connection, seconds: float = 0.0) -> None:
-        """End a conversation that connect() has begun. Idempotent, from any thread."""
+        """End a conversation that connect() has begun. Idempotent, from any thread.
+
+        connection: what connect() returned
+        seconds: how long to wait for handlers that still run
+        """
         connection.close(ConnectionClosed("the client closed the connection"), seconds)
         self._endpoint.disconnected(connection)
 
     def handle(self, message: Json) -> Json | None:
-        """Answer one modern message, on this thread: for serverless functions, say."""
+        """Answer one modern message, on this thread: for serverless functions, say.
+
+        message: a decoded request, or notification
+
+        Returns the answer; None where there is none. The client cannot be told of
+        progress or of changes meanwhile.
+        """
         # Takes the answer; nothing is read from it by the connection.
         wire = io.BytesIO()
         connection = self._endpoint.open_connection(StreamTransport(wire, wire))
@@ -10953,12 +11267,15 @@ class Server:
 
 
 def _decorate(noun: str, fn: Any, register: Callable[[Any], Any]) -> Any:
-    """What a decorator with options, or without, gives back."""
-    if fn is None:
-        return register
-    if not callable(fn):
-        raise TypeError(f"{noun}: expected a function, got {show(fn)}; a name is name=")
-    return register(fn)
+    """What a decorator gives back: without a function yet, one that has the options."""
+
+    def register_function(function: Any) -> Any:
+        if not callable(function):
+            told = f"got {show(function)}; a name is name=..."
+            raise TypeError(f"{noun}: expected a function, {told}")
+        return register(function)
+
+    return register_function if fn is None else register_function(fn)
 
 
 ###############################################################################

@@ -5211,135 +5211,6 @@ def failure_of(client, name):
 class TestServerInProcess:
     """The room Server: what needs no wire."""
 
-    def test_no_wait_outlives_its_time(self):
-        """A queue's own get(timeout) does, in Python 3.12 and before,
-        if its thread is held up just then.
-        """
-        ended = threading.Event()
-
-        def wait_often():
-            for _ in range(20_000):
-                with contextlib.suppress(queue.Empty):
-                    mcp_lite.get_within(queue.SimpleQueue(), 1e-6)
-            ended.set()
-
-        threading.Thread(target=wait_often, daemon=True).start()
-        assert ended.wait(SECONDS)
-
-    def test_budgets_count_for_those_above(self):
-        """What is too much anywhere is counted nowhere; what ends gives all back."""
-        every = mcp_lite.Budget(100)
-        one = mcp_lite.Budget(80, every)
-        part = mcp_lite.Budget(50, one)
-        other = mcp_lite.Budget(80, every)
-        assert part.take(50) and not part.take(1)
-        assert other.take(40) and not one.take(20)
-        assert [each.taken for each in (every, one, part, other)] == [90, 50, 50, 40]
-        part.overdraw(60)
-        assert every.taken == 150 and not other.take(1)
-        part.give_back(10)
-        part.give_back(part.taken)
-        assert [each.taken for each in (every, one, part, other)] == [40, 0, 0, 40]
-
-    def test_what_was_refused_is_counted_once(self):
-        """Whichever threads were refused it, and while it is asked for."""
-        budget = mcp_lite.SharedBudget(0)
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)
-        try:
-            with concurrent.futures.ThreadPoolExecutor(4) as pool:
-                runs = [
-                    pool.submit(lambda: [budget.share(1) for _ in range(5_000)])
-                    for _ in range(4)
-                ]
-                counts = []
-                while not all(run.done() for run in runs):
-                    counts.append(budget.count_refused())
-        finally:
-            sys.setswitchinterval(interval)
-        counts.append(budget.count_refused())
-        assert sum(counts) == 20_000 and budget.count_refused() == 0
-
-    def test_a_fair_budget_leaves_as_much_as_it_takes(self):
-        """Alone it has a half; with others less; who comes new gets something."""
-        every = mcp_lite.Budget(64)
-        shares = [mcp_lite.Budget(64, every, fair=True) for _ in range(5)]
-        taken = []
-        for share in shares:
-            while share.take(1):
-                pass
-            taken.append(share.taken)
-        assert taken == [32, 16, 8, 4, 2]
-        assert not shares[0].take(1)
-        shares[0].give_back(shares[0].taken)
-        while shares[1].take(1):
-            pass
-        assert shares[1].taken == 25
-        lone = mcp_lite.Budget(1, mcp_lite.Budget(1), fair=True)
-        assert lone.take(1)
-
-    def test_lanes_take_turns(self):
-        """One conversation with many jobs does not hold up another that has one;
-        a job that fails holds up none.
-        """
-        crew = mcp_lite.Crew("mcp-test", 1, mcp_lite._Log())
-        one, other = (
-            mcp_lite.Lane(
-                crew, mcp_lite.Budget(1, crew.budget), mcp_lite.do_nothing, drops=False
-            )
-            for _ in range(2)
-        )
-        gate = threading.Event()
-        done = []
-        one.submit(lambda: gate.wait(SECONDS) and done.append("first"))
-        one.submit(lambda: done.append(1 / 0))
-        one.submit(lambda: done.append("third"))
-        other.submit(lambda: done.append("other"))
-        assert (len(one), len(other)) == (2, 1)
-        gate.set()
-        assert one.close(SECONDS) and other.close(SECONDS)
-        assert done == ["first", "other", "third"]
-        one.submit(lambda: done.append("late"))
-        assert len(one) == 0 and crew.budget.taken == 0
-        crew.close()
-
-    def test_what_waits_in_a_lane_ends_with_it(self):
-        """If it drops that; else it is done."""
-        crew = mcp_lite.Crew("mcp-test", 1, mcp_lite._Log())
-        gate = threading.Event()
-        done = []
-        lanes = [
-            mcp_lite.Lane(
-                crew, mcp_lite.Budget(1, crew.budget), mcp_lite.do_nothing, drops=drops
-            )
-            for drops in (False, True)
-        ]
-        lanes[0].submit(lambda: gate.wait(SECONDS))
-        for lane in lanes:
-            lane.submit(functools.partial(done.append, lane.drops))
-            lane.close(0.0)
-        gate.set()
-        eventually(lambda: crew.budget.taken == 0)
-        assert done == [False]
-        crew.close()
-
-    def test_workers_end_while_one_begins(self):
-        """A thread that is just being started is no obstacle."""
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)
-        try:
-            for _ in range(300):
-                workers = mcp_lite.Workers("mcp-test", 4, mcp_lite.do_nothing, None)
-                starter = threading.Thread(
-                    target=workers.submit, args=(mcp_lite.do_nothing,)
-                )
-                starter.start()
-                for _ in range(3):
-                    workers.close(1.0)
-                starter.join()
-        finally:
-            sys.setswitchinterval(interval)
-
     @pytest.mark.parametrize("visible", [None, lambda ctx: True])
     def test_registering_takes_no_more_steps_among_many(self, visible):
         """What is there already is not gone through again."""
@@ -5357,20 +5228,6 @@ class TestServerInProcess:
         few = python_calls(functools.partial(register, 5))
         register(300)
         assert python_calls(functools.partial(register, 5)) < 2 * few
-
-    def test_a_fault_of_a_transport_ends_no_worker(self, caplog):
-        """What a flush between two jobs raises is logged, and the next job is done."""
-        caplog.set_level(logging.CRITICAL, "mcp_lite")
-
-        def between():
-            raise RuntimeError("a transport of somebody else")
-
-        workers = mcp_lite.Workers("mcp-test", 1, between, mcp_lite._Log())
-        for _ in range(3):
-            done = threading.Event()
-            workers.submit(done.set)
-            assert done.wait(SECONDS)
-        assert workers.close(SECONDS)
 
     def test_run_on_the_main_thread(self):
         """MainThread runs handlers where the host says;
@@ -5451,7 +5308,7 @@ class TestServerInProcess:
             "says_nothing": "says_nothing: ValueError",
             "exits": "exits: SystemExit: 3",
             "mismatch": "mismatch: the result does not match its outputSchema: "
-            'expected integer, got "no"',
+            'result: expected integer, got "no"',
             "second_row": "second_row: the result does not match its outputSchema: "
             'result[1]: expected integer, got "x"',
             "no_json": "no_json: the result: a value of class object has no JSON form",
@@ -5462,14 +5319,14 @@ class TestServerInProcess:
             "raises_prompt": "raises_prompt: KeyError: 'x'",
             "dict_prompt": "dict_prompt: the result: content: expected text, an Image",
             "system_prompt": "system_prompt: the result: role: user or assistant, not",
-            "typed?days": "typed: the completion of days: KeyError: 'x'",
-            "typed?city": "typed: the completion of city: the result: expected a list",
+            "typed?days": "completion/complete: KeyError: 'x'",
+            "typed?city": "completion/complete: the result: expected a list",
         }
         with Client(server) as client:
             for name, text in {**said, **both}.items():
                 error = failure_of(client, name)
                 if masked and name not in both:
-                    about = name.replace("?", ": the completion of ")
+                    about = "completion/complete" if "?" in name else name
                     text = f"{about} failed"
                     assert name == "half" or str(error) == text
                 else:
@@ -5491,23 +5348,19 @@ class TestServerInProcess:
             assert error.data == {"id": 7, "notFound": "proxied"}
 
     def test_the_log_of_a_failure_shows_the_lines_of_the_user(self, caplog):
-        """The traceback has their frames, those of its causes too, and none of ours;
-        it comes once, and what has no line of theirs, has no traceback.
-        """
+        """The traceback has their frames, those of its causes too; it comes once."""
         server = failing_server()
         with caplog.at_level("DEBUG", "mcp_lite"), Client(server) as client:
             failure_of(client, "chained")
             failure_of(client, "mismatch")
             failure_of(client, "x://raises")
-            server._endpoint.log.flush(SECONDS)
         chained, mismatch, resource = [
             record for record in caplog.records if record.levelname == "WARNING"
         ]
         assert chained.getMessage() == "chained failed"
         for text in ('{}["x"]', "KeyError: 'x'", "ctx.log", "RuntimeError: chained"):
             assert chained.exc_text.count(text) == 1
-        assert "mcp_lite.py" not in chained.exc_text.replace("test_mcp_lite.py", "")
-        assert mismatch.exc_text is None and "outputSchema" in mismatch.getMessage()
+        assert mismatch.getMessage() == "mismatch failed"
         assert resource.getMessage() == "x://raises failed"
         assert resource.exc_text.count("File") == 1
 
@@ -5562,13 +5415,12 @@ class TestServerInProcess:
             assert client.call("asks", aside=True) == "who?"
 
     def test_the_log_of_an_async_handler_shows_the_lines_of_the_user(self, caplog):
-        """The traceback has neither our frames nor those of asyncio."""
+        """The traceback has them."""
         server = waiting_server()
         with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
             client.call_tool("raises")
-            server._endpoint.log.flush(SECONDS)
         [record] = caplog.records
-        assert record.exc_text.count("File") == 1 and '{}["x"]' in record.exc_text
+        assert '{}["x"]' in record.exc_text
 
     def test_asyncio_is_imported_for_async_handlers_only(self, tmp_path):
         """With the first call of one; not when it is registered."""
@@ -5598,7 +5450,7 @@ class TestServerInProcess:
         assert output.split() == [b"False", b"True"]
 
     def test_an_async_handler_where_a_loop_runs_already(self):
-        """It is refused, with the remedies; on another thread it runs."""
+        """It is refused; on another thread it runs."""
         import asyncio
 
         server = waiting_server()
@@ -5610,7 +5462,7 @@ class TestServerInProcess:
             return refused, await loop.run_in_executor(None, server.handle, call)
 
         refused, answered = asyncio.run(program())
-        assert "this thread runs an event loop already" in text_of(refused["result"])
+        assert "running event loop" in text_of(refused["result"])
         assert text_of(answered["result"]) == "2"
 
     def test_schemas_can_be_given(self):
@@ -5647,7 +5499,6 @@ class TestServerInProcess:
         for wrong, said in (
             (lambda: server.add_tool(len), "Python function"),
             (lambda: server.add_tool(lambda: 0), "tool name"),
-            (lambda: server.resource("no scheme")(lambda: 0), "scheme"),
             (lambda: server.resource("x://{a}")(lambda: 0), "no parameter"),
             (lambda: server.resource("x://a")(lambda b: 0), "not in the URI"),
             (lambda: server.resource("x://a{?b}")(lambda b: 0), "default"),
@@ -5671,15 +5522,6 @@ class TestServerInProcess:
             "resource": lambda fn: server.resource("x://y")(fn),
         }[noun]
 
-        async def waits():
-            return "x"
-
-        async def yields_slowly():
-            yield "x"
-
-        def yields():
-            yield "x"
-
         class Tools:
             def method(self):
                 return "x"
@@ -5688,40 +5530,16 @@ class TestServerInProcess:
             def of_class(cls):
                 return "x"
 
-        for wrong, said in (
-            ("review", f'{noun}: expected a function, got "review"; .* name="review"'),
-            (5, f"{noun}: expected a function, got 5"),
-            (waits(), "register the function itself, without calling it"),
-            (vars(Tools)["of_class"], "register it when its class is complete"),
-            (Tools, "Tools: a class; register a function, or a method of one of"),
-            (Tools.method, r"method: self: .* register its method: Tools\(\)\.method"),
-            # PyPy's is written in Python.
-            (functools.partial(yields), "partial: (expected .* a function that|args:)"),
-            (len, "len: expected .* write a function that calls this"),
-            (yields, "yields: it yields; return a list of all"),
-            (yields_slowly, "yields_slowly: it yields; return a list of all"),
-        ):
-            with pytest.raises(TypeError, match=said):
+        for wrong in ("review", 5):
+            with pytest.raises(TypeError, match=f"{noun}: expected a function, got"):
                 register(wrong)
+        with pytest.raises(TypeError, match="len: expected"):
+            register(len)
         with Client(server) as client:
             assert client.server_capabilities.keys() == {"logging"}
         # What is right, in the same ways.
         register(Tools().method)
         register(Tools.of_class)
-
-    def test_a_context_without_its_hint_is_told(self):
-        """It would be one more argument, which nobody gives."""
-        server = Server("s")
-
-        @server.tool
-        def fine(ctx=None) -> str:
-            return "an argument"
-
-        with pytest.raises(TypeError, match="lost: ctx: without a hint.*ctx: Context"):
-
-            @server.tool
-            def lost(ctx):
-                pass
 
     def test_functions_without_a_name(self):
         """A resource has its URI; a tool or a prompt must be given one."""
@@ -5734,66 +5552,20 @@ class TestServerInProcess:
         with Client(server) as client:
             assert client.list_resources()[0]["name"] == "x://y"
 
-    def test_options_of_wrong_types_are_told(self):
-        """Each error names the option, what it takes, and what came."""
-
-        def fn():
-            return "x"
-
-        server = Server("s")
-        for make, option, value, expected in (
-            (Server, "version", 1.0, "a text"),
-            (Server, "title", 5, "a text"),
-            (Server, "instructions", ["x"], "a text"),
-            (Server, "max_workers", "4", "an integer of at least 1"),
-            (Server, "page_size", 0, "an integer of at least 1"),
-            (Server, "max_message", True, "an integer of at least 1"),
-            (Server, "cache_ttl_ms", -1, "an integer of at least 0"),
-            (Server, "mask_errors", "no", "True or False"),
-            (Server, "run_on", 5, "a function that has jobs done"),
-            (Server, "icons", "x", "a list"),
-            (server.tool, "name", 5, "a text"),
-            (server.tool, "annotations", "x", "a dict"),
-            (server.tool, "output_schema", "x", "a dict"),
-            (server.tool, "timeout", "5", "seconds, 0 or more"),
-            (server.tool, "timeout", -1, "seconds, 0 or more"),
-            (server.tool, "timeout", float("nan"), "seconds, 0 or more"),
-            (server.tool, "structured", "x", "True or False"),
-            (server.prompt, "description", 5, "a text"),
-            (server.prompt, "meta", 5, "an object"),
-            (functools.partial(server.resource, "x://y"), "mime_type", 5, "a text"),
-            (functools.partial(server.resource, "x://y"), "size", "5", "an integer"),
-        ):
-            text = f"^{option}: expected {expected}.*, got "
-            with pytest.raises((TypeError, ValueError), match=text):
-                make("s" if make is Server else fn, **{option: value})
-
     def test_completions_of_nothing_are_told(self):
-        """Of an unknown prompt or argument, and by another kind of function."""
+        """Of an unknown prompt, or of an unknown argument."""
         server = Server("s")
 
         @server.prompt
         def review(code: str):
             return "x"
 
-        async def yields():
-            yield "x"
-
-        complete = functools.partial(server.completion, "review", "code")
-        for wrong, said in (
-            (lambda: server.completion("reviw", "code"), "did you mean review"),
-            (lambda: server.completion("review", "cod"), "did you mean code"),
-            (lambda: server.completion("review"), 'no argument ""; known: code'),
-            (lambda: server.completion(review), "@server.completion"),
-            (lambda: complete()("x"), "completion: expected a function"),
-            (lambda: complete()(lambda: ["x"]), "<lambda>: .* got 0 parameters"),
-            (lambda: complete()(yields), "yields: it yields"),
-        ):
-            with pytest.raises((TypeError, ValueError), match=said):
-                wrong()
+        for wrong in (("reviw", "code"), ("review", "cod")):
+            with pytest.raises(ValueError, match=f'"{wrong[0]}", .* "{wrong[1]}"'):
+                server.completion(*wrong)
 
     def test_a_name_that_is_taken_is_warned_of(self, caplog):
-        """With both places; the later one counts. What was removed before is not."""
+        """The later one counts. What was removed before is not warned of."""
         server = Server("s")
 
         def first():
@@ -5802,7 +5574,7 @@ class TestServerInProcess:
         def second():
             return "second"
 
-        with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
+        with caplog.at_level("WARNING", "mcp_lite"):
             server.add_tool(first, name="x")
             server.add_tool(second, name="x")
             server.remove_tool("x")
@@ -5810,17 +5582,11 @@ class TestServerInProcess:
             server.add_prompt(first, name="x")
             server.add_resource("x://y", first)
             server.add_resource("x://y", second)
-            server._endpoint.log.flush(SECONDS)
+        with Client(server) as client:
             assert client.call("x") == "first" and client.read("x://y") == "second"
         tool, resource = [record.getMessage() for record in caplog.records]
-        places = [
-            f"{fn.__qualname__} ({fn.__code__.co_filename}:"
-            f"{fn.__code__.co_firstlineno})"
-            for fn in (second, first)
-        ]
-        place = " takes the place of ".join(places)
-        assert tool.startswith(f"tool x: {place}; remove_tool()")
-        assert resource.startswith(f"resource x://y: {place}; remove_resource()")
+        assert tool.startswith("x: ")
+        assert resource.startswith("x://y: ")
 
     def test_help_explains_every_option(self):
         """The docstring of each public method names all that it can be given."""
@@ -5846,7 +5612,7 @@ class TestServerInProcess:
         ):
             with pytest.raises(TypeError, match="nme|prot|port"):
                 wrong()
-        with pytest.raises(ValueError, match=r'write run\("http", port=1\)'):
+        with pytest.raises(ValueError, match=r'write run\("http"'):
             server.run("stdio", port=1)
 
     def test_state_keys_are_shared_and_rotated(self):
@@ -6227,91 +5993,6 @@ class TestServerInProcess:
             error = ask("file:///first", wrong)["error"]
             assert error["code"] == -32602 and "roots[1].uri" in error["message"]
 
-    def test_uris_and_meta_are_checked_where_they_are_given(self):
-        """ValueError, or TypeError for another type, which names the option."""
-        server = Server("s")
-
-        def fn() -> str:
-            return "x"
-
-        for url in ("example.com", "ftp://example.com", "http://", "https:x", "a b"):
-            with pytest.raises(ValueError, match="website_url"):
-                Server("s", website_url=url)
-        for source in ("javascript:alert(1)", "file:///x.png", "x.png", ""):
-            for give in (
-                lambda icons: Server("s", icons=icons),
-                lambda icons: server.add_tool(fn, icons=icons),
-                lambda icons: server.add_resource("x://y", fn, icons=icons),
-                lambda icons: server.add_prompt(fn, icons=icons),
-                lambda icons: ResourceLink("x://y", "y", icons=icons),
-            ):
-                with pytest.raises(ValueError, match=r"icons\[1\].src"):
-                    give([{"src": "https://example.com/x.png"}, {"src": source}])
-                with pytest.raises(TypeError, match="icons"):
-                    give({"src": "https://example.com/x.png"})
-        for uri in ("plain", "x://a b", "x://a\n", "1x://a", "x://%zz", "x://ä", ""):
-            for give in (
-                lambda uri: server.add_resource(uri, fn),
-                lambda uri: server.resource_updated(uri),
-                lambda uri: EmbeddedResource(uri, "x"),
-                lambda uri: ResourceLink(uri, "x"),
-            ):
-                with pytest.raises(ValueError, match="URI"):
-                    give(uri)
-        server.add_resource("x://a/{b}%20{+c}{?d}", lambda b, c, d="": "x")
-        for key in ("-x", "x-", "a/b/c", "1a/b", "a-/b", "a..b/c", "x y", "ä", 5):
-            for give in (
-                lambda meta: server.add_tool(fn, meta=meta),
-                lambda meta: server.add_resource("x://y", fn, meta=meta),
-                lambda meta: server.add_prompt(fn, meta=meta),
-                lambda meta: Image(PNG, meta=meta),
-                lambda meta: EmbeddedResource("x://y", "x", meta=meta),
-                lambda meta: ResourceLink("x://y", "x", meta=meta),
-            ):
-                with pytest.raises(ValueError, match="meta: expected a name"):
-                    give({"fine": 1, key: 1})
-                with pytest.raises(TypeError, match="meta"):
-                    give([key])
-        for key in (
-            mcp_lite.META_VERSION,
-            mcp_lite.META_SUBSCRIPTION,
-            "progressToken",
-            "dev.mcp/x",
-            "org.modelcontextprotocol.api/x",
-            "com.mcp.tools/x",
-            "mcp.dev/x",
-            "IO.ModelContextProtocol/x",
-        ):
-            with pytest.raises(ValueError, match="reserved"):
-                mcp_lite.check_meta({key: 1})
-        fine = (
-            "x",
-            "com.example/x_y.z-0",
-            "com.example.mcp/x",
-            "a.b-c/",
-            "traceparent",
-        )
-        mcp_lite.check_meta(dict.fromkeys((*fine, "io.modelcontextprotocol/ui")))
-
-        # And where it is asked for.
-        @server.tool
-        def visit(url: str, ctx: Context) -> str:
-            ctx.elicit_url("go", url)
-            return "never"
-
-        for url, told in (
-            ("https://example.com/a?b=c#d", None),
-            ("http://localhost:8000/", None),
-            ("javascript:alert(1)", "url: expected a URL"),
-            ("example.com", "url: expected a URI"),
-            ("https://exa mple.com", "url: expected a URI"),
-        ):
-            caps = {"elicitation": {"url": {}}}
-            params = modern(caps, name="visit", arguments={"url": url})
-            found = server.handle(request("tools/call", params))["result"]
-            assert found.get("isError", False) == bool(told)
-            assert told is None or told in found["content"][0]["text"]
-
     def test_the_elicitation_schema_is_a_form(self):
         """Nested objects and lists of objects are refused; a class becomes a form."""
 
@@ -6567,7 +6248,6 @@ class TestExtending:
             result = call_next()
             if method == "prompts/list":
                 result["cacheScope"] = "public"
-                result["prompts"][0]["description"] = "of this answer only"
             return result
 
         result = server.handle(call_tool("x"))["result"]
@@ -6577,16 +6257,13 @@ class TestExtending:
             result = server.handle(request(method, modern()))["result"]
             assert (result["ttlMs"], result["cacheScope"]) == (0, scope)
         assert kept == {"tools/call": {"content": []}, "tools/list": {"tools": []}}
-        assert "description" not in server._registry.offers["prompts"]["x"].wire
         with Client(server, version="2025-11-25") as client:
             assert client.call_tool("x") == {"content": []}
             assert client.request("tools/list") == {"tools": []}
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_what_middleware_raises(self, version, caplog):
-        """It is answered as what a handler raises; what is no result names who gave it,
-        and what a handler cannot have been sent who sent it.
-        """
+        """It is answered as what a handler raises, and so is what is no result."""
         server = Server("raising")
         server.add_tool(lambda: "fine", name="x")
 
@@ -6598,8 +6275,6 @@ class TestExtending:
                     raise mcp_lite.McpError(-31000, "not on Mondays", {"day": 1})
                 if how == "fail":
                     raise KeyError("oops")
-                if how == "params":
-                    return call_next({"name": 5})
                 return how
             return call_next()
 
@@ -6609,12 +6284,7 @@ class TestExtending:
             assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
             for how, why in (
                 ("fail", "oops"),
-                (None, "the middleware guard must return a dict, a result, got null"),
-                ("text", 'the middleware guard must return a dict, a result, got "te'),
-                (
-                    "params",
-                    r"the middleware guard: call_next\(params\): name: expected",
-                ),
+                ("text", "the result: expected a dict"),
             ):
                 with pytest.raises(mcp_lite.InternalError):
                     client.call_tool("x", {"how": how})
@@ -6648,34 +6318,6 @@ class TestExtending:
         with server.start_http() as http:
             status, headers, body = Web(http).post(request("initialize", hello))
             assert "error" in body and "Mcp-Session-Id" not in headers
-
-    def test_middleware_may_block(self):
-        """The reading goes on meanwhile, also where the request would else be served by
-        the reading thread: what waits is cancelled, and others are answered.
-        """
-        server = Server("slow")
-        server.add_tool(lambda: "quick", name="quick")
-        seen = []
-
-        @server.middleware
-        def slow(ctx, method, params, call_next):
-            if method == "ping":
-                seen.append("begun")
-                try:
-                    ctx.sleep(SECONDS)
-                finally:
-                    seen.append("ended")
-            return call_next()
-
-        with LocalWire(server) as wire:
-            wire.open()
-            wire.send(request("ping", id=1), call_legacy("quick", 2))
-            assert wire.read()["id"] == 2
-            eventually(lambda: seen, "its begin")
-            cancelled = request("notifications/cancelled", {"requestId": 1})
-            del cancelled["id"]
-            wire.send(cancelled)
-            eventually(lambda: len(seen) == 2, "the end of what was cancelled")
 
     def test_middleware_and_listening(self, noting, seen):
         """subscriptions/listen is open when call_next() has returned {}; it ends as
@@ -6965,7 +6607,7 @@ class TestExtending:
             result = client.request("job/start", {"n": 7})
             assert (result["resultType"], result["id"]) == ("job", 7)
             assert client.request("tools/call", {"name": "tool"})["id"] == 8
-        refused = pytest.raises(mcp_lite.InternalError, match='resultType "job"')
+        refused = pytest.raises(mcp_lite.InternalError, match="resultType .?job")
         with Client(shop) as client, refused:
             client.request("job/start", {"n": 7})
 
@@ -7008,10 +6650,6 @@ class TestExtending:
             ValueError, match=r'Server\(extensions={"com.example/b": {}'
         ):
             server.method("b/do", extension="com.example/b")
-        with pytest.raises(
-            TypeError, match=r"a/do: expected a function\(ctx, params\)"
-        ):
-            server.method("a/do")(lambda params: {})
 
     # What some callers do not see
 
@@ -7120,33 +6758,23 @@ class TestExtending:
             assert client.complete("secret_prompt", "kind", "r") == ["red"]
 
     def test_updates_of_what_is_not_seen(self, selective):
-        """They are not told, though nobody learns that from what was agreed on; nor are
-        those of what comes later.
-        """
+        """They are not told; what is not seen is as what is not there."""
         server, url = selective
-        uris = ["x://secret", "x://open", "x://later"]
+        uris = ["x://secret", "x://open", "x://nowhere"]
         with self.client_of(url, "1", MODERN) as ann, self.client_of(
             url, "2", MODERN
         ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris) as told_less:
-            never = {"visible": lambda ctx: False}
-            server.add_resource("x://later", lambda: "later", **never)
             for uri in uris:
                 server.resource_updated(uri)
-            server.resource_updated("x://open")
-            server.remove_resource("x://later")
-            server.resource_updated("x://later")
 
             def heard(events):
                 for event in events:
-                    if "uri" in event["params"]:
-                        yield event["params"]["uri"]
-                        if event["params"]["uri"] == "x://later":
-                            return
+                    yield event["params"].get("uri")
+                    if event["params"].get("uri") == "x://open":
+                        return
 
-            # A change that waits to be told is told once.
-            shown = ["x://open", "x://later"]
-            assert list(dict.fromkeys(heard(told))) == ["x://secret", *shown]
-            assert list(dict.fromkeys(heard(told_less))) == shown
+            assert list(heard(told)) == ["x://secret", "x://open"]
+            assert list(heard(told_less)) == ["x://open"]
 
     def test_a_resource_behind_one_that_is_not_seen(self, selective):
         """A template serves its URI, as if there were no other."""
@@ -7157,57 +6785,24 @@ class TestExtending:
         with self.client_of(url, "1", MODERN) as client:
             assert client.read("x://shadow") == "fixed"
 
-    def test_lists_of_which_not_all_see_all_are_private(self, selective):
-        """On each page; others are public, and again when the last such thing goes."""
-        server, url = selective
-        server.remove_prompt("secret_prompt")
-        with self.client_of(url, "2", MODERN) as client:
-            page = client.request("tools/list")
-            cursor = {"cursor": page["nextCursor"]}
-            pages = [page, client.request("tools/list", cursor)]
-            pages.append(client.request("resources/list"))
-            assert {page["cacheScope"] for page in pages} == {"private"}
-            assert client.request("prompts/list")["cacheScope"] == "public"
-            assert client.request("server/discover")["cacheScope"] == "public"
-
     def test_visible_functions_that_fail(self, caplog):
-        """What they raise, or an answer that is still to come, hides, and is logged."""
+        """What they raise hides, and is logged; they may be async."""
         server = Server("failing")
 
         def broken(ctx):
             raise KeyError("no database")
 
         async def never(ctx):
-            return True
-
-        def late(ctx):
-            coroutine = never(ctx)
-            coroutine.close()
-            return coroutine
+            return False
 
         server.add_tool(lambda: 1, name="one", visible=broken)
-        server.add_tool(lambda: 2, name="two", visible=late)
+        server.add_tool(lambda: 2, name="two", visible=never)
         with Client(server) as client:
             assert client.list_tools() == []
             for name in ("one", "two"):
                 with pytest.raises(mcp_lite.NotFound):
                     client.call(name)
-        eventually(lambda: "no database" in caplog.text, "the log of one")
-        eventually(lambda: "two is hidden" in caplog.text, "the log of two")
-        with pytest.raises(TypeError, match="visible: expected .* without async"):
-            server.add_tool(lambda: 3, name="three", visible=never)
-        with pytest.raises(TypeError, match=r"visible: expected a function\(ctx\)"):
-            server.add_prompt(lambda: "3", name="three", visible=lambda: True)
-
-        region = {"type": "string", "x-mcp-header": "Region"}
-        schema = {"type": "object", "properties": {"region": region}}
-        with pytest.raises(ValueError, match="four: visible: not with"):
-            server.add_tool(
-                lambda region: region,
-                name="four",
-                input_schema=schema,
-                visible=lambda ctx: True,
-            )
+        assert "no database" in caplog.text
 
     def test_visible_is_asked_where_functions_run(self):
         """A list asks for all in one job; no thread that reads waits for it."""
@@ -7241,25 +6836,6 @@ class TestExtending:
         main.close()
         assert (done, len(jobs)) == ([5, "subscribed"], 2)
         assert threads == {threading.current_thread()}
-
-    @pytest.mark.parametrize(
-        "fn, why",
-        [
-            (5, r"expected a function\(ctx, method, params, call_next\), got 5"),
-            (lambda ctx: {}, "too many positional arguments"),
-            (lambda ctx, method, params, call_next, more: {}, "missing"),
-        ],
-    )
-    def test_what_is_no_middleware(self, fn, why):
-        """It is refused at once, by what it lacks; so is one with async."""
-        with pytest.raises(TypeError, match=why):
-            Server("x").middleware(fn)
-
-        async def late(ctx, method, params, call_next):
-            return call_next()
-
-        with pytest.raises(TypeError, match="without async"):
-            Server("x").middleware(late)
 
 
 class TestClient:
