@@ -10218,7 +10218,6 @@ class ServerEndpoint(Endpoint):
     """
 
     def __init__(self, info: Json, instructions: str | None, **options: Any) -> None:
-        self.log = _Log()
         self.info = info
         self.instructions = instructions
         # The options of Server.
@@ -10654,8 +10653,11 @@ class ServerEndpoint(Endpoint):
         except NotFound as error:
             # Clients tell it from other wrong parameters by its data.
             uri = ctx._request.params.get("uri")
-            told = {NOT_FOUND: ctx._request.about} if uri is None else {"uri": uri}
-            raise missing(error.message, {**told, **(error.data or {})}, ctx) from error
+            told: Json = {"uri": uri}
+            if uri is None:
+                told = {NOT_FOUND: ctx._request.about}
+            told.update(error.data or {})
+            raise missing(error.message, told, ctx) from error
 
 
 def missing(text: str, data: Json, ctx: Context) -> NotFound:
