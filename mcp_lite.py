@@ -8600,8 +8600,9 @@ class _HttpPool:
         self._closed = False
         # (since when, connection), the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
-        # connection -> the key of its request.
-        self._busy: dict[HTTPConnection, object] = {}
+        # connection -> (the key of its request, its socket, which http.client lets go
+        # of when the server will close it).
+        self._busy: dict[HTTPConnection, tuple[object, Socket]] = {}
 
     def take(self, key: object, seconds: float | None = None) -> HTTPConnection:
         """The latest idle connection that still lives, else a new one, within so many
@@ -8609,7 +8610,7 @@ class _HttpPool:
         connection = self._pop_alive() or self._connect(seconds or self._timeout)
         with self._lock:
             if not self._closed:
-                self._busy[connection] = key
+                self._busy[connection] = (key, connection.sock)
                 return connection
         connection.close()
         raise ConnectionError("the client was closed")
@@ -8666,17 +8667,16 @@ class _HttpPool:
     def shut(self, key: object) -> None:
         """Cut off the requests that have this key."""
         with self._lock:
-            for connection, its_key in self._busy.items():
-                if its_key == key and connection.sock is not None:
-                    shut(connection.sock)
+            for its_key, sock in self._busy.values():
+                if its_key == key:
+                    shut(sock)
 
     def close(self) -> None:
         """Close the idle connections, and shut the busy ones."""
         with self._lock:
             self._closed = True
-            for connection in self._busy:
-                if connection.sock is not None:
-                    shut(connection.sock)
+            for _, sock in self._busy.values():
+                shut(sock)
             while self._idle:
                 self._idle.pop()[1].close()
 
@@ -9135,7 +9135,7 @@ class HttpTransport(Transport):
             self._url = post.url or self._url
             if post.opens_session:
                 session.id = _session_id_in(response)
-            else:
+            elif not post.row.handshake:
                 self._losses = 0
             body = self._read_answer(trip, post.request_id, stream)
         # Only now, when the next call may have the connection.
@@ -9214,7 +9214,10 @@ class HttpTransport(Transport):
                 if self._losses == MAX_FAILURES:
                     return False
                 self._open_next_session(post.url)
-        if is_first:
+        if is_first and post.request_id is None:
+            # This thread writes what the new session is told, so it cannot wait for it.
+            self._workers.submit(self._on_new_session)
+        elif is_first:
             self._on_new_session()
         # An answer is lost with its question's session.
         return not post.is_answer
@@ -9801,7 +9804,9 @@ class OAuth:
         if not server:
             raise AuthorizationError(f"{issuer}: no metadata of it were found")
         # "the `issuer` value in the document MUST be identical to the issuer".
-        if server.get("issuer") not in (issuer, None if resource else issuer + "/"):
+        # One that was guessed at may end in a slash.
+        spelled = [issuer] if resource else [issuer, issuer + "/"]
+        if server.get("issuer") not in spelled:
             raise AuthorizationError(
                 f"issuer: expected {issuer}, got {show(server.get('issuer'))}"
             )
@@ -11507,6 +11512,13 @@ class Listening:
         for uri in self._uris:
             self._client.request("resources/subscribe", {"uri": uri})
 
+    def renew(self) -> None:
+        """Subscribe again, in a new session; a refusal ends the iteration."""
+        try:
+            self.subscribe()
+        except (McpError, ConnectionError, Timeout) as error:
+            self._connection.finish(Answer(self._waiter, None, error))
+
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
         params = {"notifications": {**lists, "resourceSubscriptions": self._uris}}
@@ -12159,8 +12171,7 @@ class Client:
             with suppress(*refusals):
                 self.set_log_level(self._endpoint.log_level)
         for listening in list(self._endpoint.listenings):
-            with suppress(*refusals):
-                listening.subscribe()
+            listening.renew()
 
     def _read(self, connection: Connection) -> None:
         """The reading thread: feed the connection until the server ends; end it."""
@@ -12441,7 +12452,7 @@ class Client:
         is_unknown = self._endpoint.tools is None
         if transport.mirrors and is_modern and is_unknown and arguments:
             # The list tells which arguments HTTP headers mirror.
-            with suppress(McpError, Timeout):
+            with suppress(McpError, Timeout, HttpFailure):
                 self.list_tools()
         return self._start("tools/call", params, on_progress)
 

@@ -216,7 +216,7 @@ class BoundOAuth(OAuth):
         challenge = refusal.challenge
         self.nonces[refusal.url] = challenge.get("nonce")
         if challenge.get("error") == "use_dpop_nonce":
-            return 401 not in refused
+            return len(refused) < 2
         return super().mend(refusal, shown, refused, asking)
 
     def fetch(self, url, headers, body=None):
