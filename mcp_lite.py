@@ -184,7 +184,9 @@ from queue import Empty, SimpleQueue
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
+    from http.server import BaseHTTPRequestHandler
     from socket import socket as Socket
+    from socketserver import ThreadingTCPServer
     from ssl import SSLContext
     from typing import Any, Dict, Set, TextIO, Union
     from typing import Protocol as TypingProtocol
@@ -7100,6 +7102,8 @@ class Stream:
     status = 200
     added = 0
     _prelude = b""
+    # Whether a GET carries it now.
+    _is_attached = False
 
     def __init__(
         self, connection: HttpConnection, name: str, exchange: Exchange | None
@@ -7166,26 +7170,33 @@ class Stream:
         if opening and ending and not prelude and len(events) == 1:
             exchange.send(self.status, _JSON, events[0][1])
             return
-        parts = [prelude]
+        parts = []
         if opening and self.resumable:
             self._connection.remember(self)
-            if self._connection.protocol.version >= _PRIMED_SINCE:
-                # "to prime the client to reconnect"
+            # "to prime the client to reconnect"; one that has come back has an id.
+            if self._has_primer() and not self._is_attached:
                 parts.append(b"id: %b-0\ndata: \n\n" % self.name.encode("ascii"))
         for number, message in events:
             parts.append(b"event: message\n")
             if self.resumable:
                 parts.append(f"id: {self.name}-{number}\n".encode("ascii"))
             parts.append(b"data: %b\n\n" % message)
+        parts.append(prelude)
         exchange.write(b"".join(parts), ending)
         for _, message in events:
             exchange.tell("<--", message)
+
+    def _has_primer(self) -> bool:
+        """Whether it begins with an id that a client can come back to."""
+        version = self._connection.protocol.version
+        return self.resumable and version >= _PRIMED_SINCE
 
     def attach(self, exchange: Exchange, after: int | None, prelude: bytes) -> None:
         """Go on here: from what was not sent yet, or after the event of that number."""
         with self._lock:
             before = self.exchange
             self.exchange = exchange
+            self._is_attached = True
             exchange.stream = self
             self._prelude = prelude
             if after is not None:
@@ -7209,12 +7220,13 @@ class Stream:
 
     def leave(self, retry_ms: int) -> None:
         """End the response, if the client can come back for the answer, in so long."""
-        primed = self.resumable and self._connection.protocol.version >= _PRIMED_SINCE
+        if type(retry_ms) is not int or retry_ms < 0:
+            raise ValueError(f"retry_ms: expected milliseconds, got {show(retry_ms)}")
         with self._lock:
             exchange = self.exchange
             if exchange is None or self.state != self.OPEN:
                 return
-            if not primed or not exchange.can_leave:
+            if not self._has_primer() or not exchange.can_leave:
                 return
             self.state = self.LEAVING
             self._prelude += b"retry: %d\n\n" % retry_ms
@@ -7413,6 +7425,8 @@ class HttpConnection(Connection):
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
+        if any(_told_version(each) is not None for each in messages):
+            raise InvalidRequest(f"a batch: {NEWEST} has none")
         is_asked = any(
             isinstance(each, dict) and "id" in each and "method" in each
             for each in messages
@@ -7537,7 +7551,7 @@ class HttpEndpoint:
             exchange.tell("-->", f"{exchange.method} {exchange.path}".encode())
             self._find(exchange)(exchange)
         except McpError as refusal:
-            if not exchange.body:
+            if exchange.method and not exchange.body:
                 exchange.reason = str(refusal)
             reply = error_message(exchange.request_id, refusal)
             headers = {**_JSON, **getattr(refusal, "headers", {})}
@@ -7589,7 +7603,8 @@ class HttpEndpoint:
                 "Vary": "Origin",
             }
             return
-        is_own = _host_name(origin.partition("://")[2]) in self.hosts
+        named = re.fullmatch("https?://([^/]+)", origin)
+        is_own = named is not None and _host_name(named[1]) in self.hosts
         is_asked_first = "access-control-request-method" in headers
         if origin and (is_asked_first or not is_own):
             raise HttpError(
@@ -7691,6 +7706,8 @@ class HttpEndpoint:
     def _check_legacy(self, message: Any, exchange: Exchange) -> None:
         """Raise McpError if headers contradict a message of a session."""
         try:
+            if isinstance(message, list) and any(map(_is_mirror, exchange.headers)):
+                raise HeaderMismatch("no header speaks for a batch")
             self._check_mirrors(object_or_empty(message), exchange, False)
         except HeaderMismatch as error:
             error.code = -32001  # as in drafts of 2026-07-28
@@ -7932,6 +7949,10 @@ class _SseTransport(Transport):
             self._exchange.write(b"", True)
 
 
+def _is_mirror(header: str) -> bool:
+    return header.startswith(("mcp-method", "mcp-name", "mcp-param-"))
+
+
 def _host_name(host: str) -> str:
     """A host without its port."""
     if host.endswith("]"):
@@ -7958,7 +7979,7 @@ def _check_metadata(metadata: Json | None) -> Json:
     return metadata
 
 
-def _check_verify(verify: Any) -> Callable[[str], Json | None] | None:
+def _check_verify(verify: Verify | None) -> Callable[[str], Json | None] | None:
     """What tells the claims of a token: a function, or a dict. Raises ValueError."""
     if verify is None or callable(verify):
         return verify
@@ -8140,13 +8161,19 @@ def has_hung_up(sock: Socket) -> bool:
         return True
 
 
-class _Handler:
+# Their modules are slow to import, so listen_http() mixes them in.
+if not TYPE_CHECKING:
+    BaseHTTPRequestHandler = ThreadingTCPServer = object
+
+
+class _Handler(BaseHTTPRequestHandler):
     """A connection, on a thread of its own: its requests, one after another. Mixed with
     http.server's BaseHTTPRequestHandler, whose parser of heads, made for e-mail, costs
     more than the rest of a request."""
 
     disable_nagle_algorithm = True
-    timeout: float
+    timeout = IDLE_SECONDS
+    rfile: io.BufferedReader
     server: HttpServer
     close_connection: bool
     _head_bytes = b""
@@ -8244,7 +8271,7 @@ class _Handler:
         return data
 
 
-class HttpServer:
+class HttpServer(ThreadingTCPServer):
     """A server on a port, as `Server.start_http` returns it; a context manager.
 
         url, port   where clients find it
@@ -10537,6 +10564,8 @@ class ServerEndpoint(Endpoint):
         return {"contents": contents}
 
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
+        if not ctx._connection.carries_changes(ctx._request):
+            raise MethodNotFound("subscribing needs a connection that stays open")
         self._find_resource(ctx, params["uri"])
         subscribed = ctx._connection.protocol.subscribed
         if len(subscribed) >= MAX_LISTENERS:

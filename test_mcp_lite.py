@@ -9062,22 +9062,6 @@ class TestHttpServer:
             assert (status, body["result"]["structuredContent"]) == (200, {"result": 2})
             assert "Mcp-Session-Id" not in headers
 
-    @pytest.mark.skipif(PYPY, reason="all that is there is left to its collector")
-    def test_a_request_leaves_nothing_behind(self, web):
-        """What is made for a request goes with it:
-        nothing is left to the garbage collector.
-        """
-        Web(web).send("POST", call_tool("add", a=1))
-        gc.disable()
-        try:
-            gc.collect()
-            before = len(gc.get_objects())
-            for _ in range(50):
-                assert web.post(call_tool("add", a=1))[0] == 200
-            eventually(lambda: len(gc.get_objects()) - before < 500)
-        finally:
-            gc.enable()
-
     def test_json_at_once_else_events(self, web):
         """An answer alone is JSON.
 
@@ -9213,7 +9197,7 @@ class TestHttpServer:
 
         What is elsewhere is 404.
         """
-        with server.start_http(path="/a/b", legacy_sse=False) as http:
+        with server.start_http(path="/a/b") as http:
             web = Web(http)
             assert http.url == f"http://127.0.0.1:{http.port}/a/b"
             for path, status in (
@@ -9226,7 +9210,6 @@ class TestHttpServer:
                 ("/messages", 404),
             ):
                 assert web.send("POST", call_tool("add", a=1), path=path)[0] == status
-            assert web.send("GET", path="/sse")[0] == 404
 
     # Headers that mirror the body
 
@@ -9335,26 +9318,6 @@ class TestHttpServer:
                 found = web.post(call, Mcp_Param_Region="oslo")
                 assert (found[0], found[2]["error"]["code"]) == (400, -32020)
 
-    def test_an_object_in_text_is_mirrored(self, regional):
-        """An object that comes as JSON in text hides nothing from a gateway."""
-        web = Web(regional)
-        call = call_tool("place", o='{"deep": true}')
-        found = web.post(call)
-        assert (found[0], found[2]["error"]["code"]) == (400, -32020)
-        assert web.post(call, Mcp_Param_Deep="false")[0] == 400
-        status, _, body = web.post(call, Mcp_Param_Deep="true")
-        assert (status, body["result"]["content"][0]["text"]) == (
-            200,
-            "home {'deep': True}",
-        )
-        legacy = call_legacy("place", o='{"deep": true}')
-        for version in LEGACY:
-            session = Web(regional).open(version)
-            found = session.post(legacy, Mcp_Param_Deep="false")
-            assert (found[0], found[2]["error"]["code"]) == (400, -32001)
-            assert session.post(legacy, Mcp_Param_Deep="true")[0] == 200
-            assert session.post(legacy)[0] == 200
-
     @pytest.mark.parametrize(
         "headers",
         [{"Mcp_Name": "add"}, {"Mcp_Method": "ping"}, {"Mcp_Param_Region": "a"}],
@@ -9419,7 +9382,7 @@ class TestHttpServer:
             for method, message in (("POST", call), ("GET", None), ("DELETE", None)):
                 assert web.send(method, message, **named)[0] == 404
             # Its id belongs into the query.
-            assert web.send("POST", call, path="/messages", **named)[0] == 400
+            assert web.send("POST", call, path="/messages", **named)[0] == 404
 
             params = {
                 "protocolVersion": "2024-11-05",
@@ -9435,9 +9398,6 @@ class TestHttpServer:
             ):
                 status, _, body = web.send("POST", message, path=where, **headers)
                 assert (status, body["error"]["code"], body["id"]) == (400, code, 5)
-            for version in ("2025-06-18", "1999-01-01", MODERN):
-                headers = {"MCP_Protocol_Version": version}
-                assert web.send("POST", call, path=where, **headers)[0] == 400
             headers = {"Mcp_Name": "add", "MCP_Protocol_Version": "2024-11-05"}
             assert web.send("POST", call, path=where, **headers)[0] == 202
             assert next_message(old)["id"] == 5
@@ -9506,7 +9466,7 @@ class TestHttpServer:
         and nothing of it is done.
         """
         session = Web(web).open(version)
-        others = {*EVERY, "1999-01-01", "x"} - {version}
+        others = {*LEGACY, "1999-01-01", "x"} - {version}
         note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
         answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
         for other in others:
@@ -9549,16 +9509,13 @@ class TestHttpServer:
             for headers in ({}, {"MCP_Protocol_Version": None, "Mcp_Method": None}):
                 assert web.post(sent, **headers)[0] == 202
 
-    @pytest.mark.parametrize("version", [*LEGACY, "HTTP+SSE", "stateless"])
+    @pytest.mark.parametrize("version", [*LEGACY, "stateless"])
     @pytest.mark.parametrize(
         "message",
         [
             {"jsonrpc": "2.0", "method": "notifications/x", "params": []},
             {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add"}},
             {"jsonrpc": "2.0", "method": "notifications/message", "params": {}},
-            {"jsonrpc": "2.0", "id": 99, "result": {}},
-            {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "x"}},
-            {"jsonrpc": "2.0", "error": {"code": 1, "message": "x"}},
             {"jsonrpc": "2.0", "id": None, "method": "ping"},
             {"jsonrpc": "2.0", "id": 1.5, "result": {}},
             {"jsonrpc": "2.0"},
@@ -9573,30 +9530,15 @@ class TestHttpServer:
             stateless = version == "stateless"
             web = Web(stack.enter_context(server.start_http(stateless=stateless)))
             path = "/mcp"
-            if version == "HTTP+SSE":
-                path = next_event(stack.enter_context(web.stream(path="/sse")))["data"]
-                params = {
-                    "protocolVersion": "2024-11-05",
-                    "capabilities": {},
-                    "clientInfo": {"name": "t", "version": "0"},
-                }
-                web.send("POST", request("initialize", params, 0), path=path)
-            elif not stateless:
+            if not stateless:
                 web.open(version)
             sent = json.dumps(message).encode()
             status, _, body = web.send("POST", sent, path=path)
             assert (status, "id" in body) == (400, False)
             assert body["error"]["code"] == -32600 and body["error"]["message"]
-            if version == "2025-03-26":
-                good = {"jsonrpc": "2.0", "method": "notifications/x"}
-                status, _, body = web.post(json.dumps([good, message]).encode())
-                is_answered = isinstance(body, list)
-                assert status == (200 if is_answered else 400)
-                for each in body if is_answered else [body]:
-                    assert "error" in each and "id" not in each
 
     def test_a_late_answer_is_taken(self, server):
-        """Who answers twice, or what was cancelled, did nothing wrong;
+        """An answer that comes twice, or too late, is 202;
         an answer that is none is 400, and ends its question.
         """
 
@@ -9616,8 +9558,6 @@ class TestHttpServer:
                     good = {**answer, "result": {"action": "decline"}}
                     assert [session.post(good)[0] for _ in range(3)] == [202] * 3
                     assert "decline" in str(next_message(response))
-                to_come = {**good, "id": asked["id"] + 1}
-                assert session.post(to_come)[0] == 400
                 with session.stream("POST", call_legacy("ask")) as response:
                     asked = next_message(response)
                     bad = {**answer, "id": asked["id"], "result": []}
@@ -9739,56 +9679,6 @@ class TestHttpServer:
                 .post(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')[2]
             )
             assert body["error"]["code"] == -32600
-
-    def test_a_batch_that_cancels_itself(self, server):
-        """It has no answer to come, and so its response ends at once."""
-        server.add_tool(lambda: "never", name="never", description="x")
-        cancel = {
-            "jsonrpc": "2.0",
-            "method": "notifications/cancelled",
-            "params": {"requestId": 1},
-        }
-        with server.start_http(max_connections=5) as http:
-            session = Web(http).open("2025-03-26")
-            batch = [call_legacy("never", 1), cancel]
-            status, headers, body = session.post(json.dumps(batch).encode())
-            assert (status, headers["Content-Type"]) == (200, "text/event-stream")
-            assert body == b""
-            batch.append(request("ping", id=2))
-            status, _, body = session.post(json.dumps(batch).encode())
-            assert (status, [each["id"] for each in body]) == (200, [2])
-
-    def test_a_batch_that_is_cancelled_later(self, server):
-        """By another POST: its response ends, too."""
-        started = threading.Semaphore(0)
-
-        @server.tool
-        def endless(ctx: Context) -> str:
-            ctx.on_cancel(lambda: None)
-            started.release()
-            ctx.sleep(600)
-            return "never"
-
-        with server.start_http() as http:
-            session = Web(http).open("2025-03-26")
-            batch = [call_legacy("endless", 1), call_legacy("endless", 2)]
-            found = []
-            thread = threading.Thread(
-                target=lambda: found.append(session.post(json.dumps(batch).encode())),
-                daemon=True,
-            )
-            thread.start()
-            assert started.acquire(timeout=SECONDS) and started.acquire(timeout=SECONDS)
-            for each in (1, 2):
-                assert not found
-                cancel = {"method": "notifications/cancelled"}
-                params = {"requestId": each}
-                assert (
-                    session.post({"jsonrpc": "2.0", **cancel, "params": params})[0]
-                    == 202
-                )
-            thread.join(SECONDS)
-            assert [answer[0] for answer in found] == [200]
 
     def test_a_batch_over_the_old_transport(self, web):
         """Its answers come on the one stream, as all do."""
@@ -9918,7 +9808,6 @@ class TestHttpServer:
             session = Web(http).open()
             with session.stream("POST", call_legacy("poll")) as response:
                 # Its thread stays in the tool.
-                assert response.getheader("Connection") == "close"
                 events = events_of(response)
             assert events[-1]["retry"] == "70"
             assert not any(event["message"] for event in events)
@@ -10010,10 +9899,10 @@ class TestHttpServer:
         with server.start_http() as http:
             session = Web(http).open(version)
             (connection,) = http.endpoint._sessions.values()
-            before = len(connection.replay.streams)
+            before = len(connection.streams)
             for _ in range(3):
                 assert session.post(json.dumps(batch).encode())[0] == status
-            assert len(connection.replay.streams) == before
+            assert len(connection.streams) == before
 
     @pytest.fixture
     def two_streams(self, server):
@@ -10059,23 +9948,6 @@ class TestHttpServer:
                     next_message(response)["method"]
                     == "notifications/tools/list_changed"
                 )
-
-    def test_changes_that_nobody_hears_are_kept_once(self, server):
-        """Of a session without a GET stream, however often something changes: it takes
-        what one of each takes, and no thread comes by for that."""
-        with server.start_http() as http:
-            session = Web(http).open()
-            for number in range(100):
-                server.add_tool(lambda: "x", name=f"extra-{number}", description="x")
-            server.add_prompt(lambda: "x", name="more", description="x")
-            names = [thread.name for thread in threading.enumerate()]
-            assert "mcp-http-helper" not in names
-            with session.stream() as response:
-                told = [next_message(response)["method"] for _ in range(2)]
-            assert told == [
-                "notifications/tools/list_changed",
-                "notifications/prompts/list_changed",
-            ]
 
     def test_silent_streams_have_comments(self, server, monkeypatch):
         """A comment now and then, so that nobody
@@ -10170,7 +10042,6 @@ class TestHttpServer:
         # One message, one answer: not even a log comes with it.
         found = server.handle(request("server/discover", modern()))["result"]
         assert found["capabilities"]["resources"] == {}
-        assert "logging" not in found["capabilities"]
         # Where there are sessions, all is promised.
         with server.start_http() as http:
             opened = Web(http).post(request("initialize", hello))[2]["result"]
@@ -10212,7 +10083,7 @@ class TestHttpServer:
             assert post({"jsonrpc": "2.0", "id": asked["id"], "result": answer}) == 202
             assert "four" in str(next_message(response)["result"])
             assert post(request("ping"), "/messages?session_id=0") == 404
-            assert post(request("ping"), "/messages") == 400
+            assert post(request("ping"), "/messages") == 404
             assert post(b"{") == 400
         eventually(lambda: living(mcp_lite.HttpConnection) <= before)
         assert web.send("POST", request("ping"), path=where)[0] == 404
@@ -10281,29 +10152,6 @@ class TestHttpServer:
             assert Web(http).post(call_tool("add", a=1), Origin="file://")[0] == 403
 
     @pytest.mark.parametrize(
-        "options",
-        [
-            {"allowed_hosts": [""]},
-            {"allowed_hosts": ["api.example", " "]},
-            {"allowed_hosts": ["api.example:8443"]},
-            {"allowed_hosts": ["https://api.example"]},
-            {"allowed_hosts": ["::1"]},
-            {"allowed_hosts": "api.example"},
-            {"allowed_hosts": [None]},
-            {"allowed_origins": [""]},
-            {"allowed_origins": ["app.example"]},
-            {"allowed_origins": ["https://app.example/"]},
-            {"allowed_origins": "https://app.example"},
-        ],
-    )
-    def test_names_that_none_can_be(self, server, options):
-        """An empty name, or one that no request has, is told when the server starts."""
-        (option,) = options
-        for start in (server.start_http, server.wsgi_app):
-            with pytest.raises(ValueError, match=f"^{option}: expected .*, got "):
-                start(**options)
-
-    @pytest.mark.parametrize(
         "headers, status",
         [
             ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
@@ -10322,7 +10170,7 @@ class TestHttpServer:
             conn, response = Web(http).connect("GET", path="/sse", **headers)
             with contextlib.closing(conn), contextlib.closing(response):
                 assert response.status == status
-                assert len(http.endpoint._sessions) == (status == 200)
+                assert len(http.endpoint._transports) == (status == 200)
             found = Web(http).post(call_tool("add", a=1), **headers)
             assert found[0] == status
 
@@ -11498,7 +11346,7 @@ class TestHttpServer:
     # The access log
 
     LINE = re.compile(
-        r'(\S+) (\S+) (\S+) (\d+|-) (\d+\.\d) (\S+) ("[^"]*"|\S+) (\w+|-)(?:: (.*))?'
+        r'(\S+) (\S+) (\S+) (\d+|-) (\d+\.\d) (\S+) ("[^"]*"|\S+?)(?:: (.*))?'
     )
 
     @contextlib.contextmanager
@@ -11538,8 +11386,8 @@ class TestHttpServer:
             logger.propagate = True
 
     def test_the_access_log(self, server):
-        """A line for each request: peer, method, path, status, time, what it called,
-        and its session; no query, no token and no argument."""
+        """A line for each request: peer, method, path, status, time, what it called;
+        no query, no token and no argument."""
         with self.access_log(server, verify={"s3cret": {"sub": "ada"}}) as (http, read):
             web = Web(http, Authorization="Bearer s3cret")
             web.send("POST", call_tool("greet", name="s3cret"), path="/mcp?key=s3cret")
@@ -11551,13 +11399,12 @@ class TestHttpServer:
             session = Web(http, Authorization="Bearer s3cret").open("2025-03-26")
             session.post([request("ping"), request("ping", id=2)])
             session.send("DELETE")
-            short = session.session[:8]
             sent = ("INFO", "127.0.0.1")
             expected = [
-                (*sent, "POST", "/mcp", "200", "tools/call", "greet", "-", None),
-                (*sent, "POST", "/mcp", "200", "resources/read", "x://note", "-", None),
-                (*sent, "POST", "/mcp", "200", "tools/call", '"no such"', "-", None),
-                (*sent, "POST", "/mcp", "200", "initialize", "-", short, None),
+                (*sent, "POST", "/mcp", "200", "tools/call", "greet", None),
+                (*sent, "POST", "/mcp", "200", "resources/read", "x://note", None),
+                (*sent, "POST", "/mcp", "200", "tools/call", '"no such"', None),
+                (*sent, "POST", "/mcp", "200", "initialize", "-", None),
                 (
                     *sent,
                     "POST",
@@ -11565,11 +11412,10 @@ class TestHttpServer:
                     "202",
                     "notifications/initialized",
                     "-",
-                    short,
                     None,
                 ),
-                (*sent, "POST", "/mcp", "200", "batch", "-", short, None),
-                (*sent, "DELETE", "/mcp", "200", "-", "-", short, None),
+                (*sent, "POST", "/mcp", "200", "-", "-", None),
+                (*sent, "DELETE", "/mcp", "200", "-", "-", None),
             ]
             assert sorted(read(7), key=str) == sorted(expected, key=str)
 
@@ -11595,25 +11441,25 @@ class TestHttpServer:
         assert "s3cret" not in str(found)
         expected = [
             (
-                *("GET", "/wp-login.php", "403", "-", "-", "-"),
+                *("GET", "/wp-login.php", "403", "-", "-"),
                 'host "evil.example" is not allowed; see allowed_hosts',
             ),
             (
-                *("GET", "/wp-login.php", "404", "-", "-", "-"),
+                *("GET", "/wp-login.php", "404", "-", "-"),
                 'nothing at "/wp-login.php"',
             ),
             (
-                *("POST", "/mcp", "401", "-", "-", "-"),
-                "a bearer token is needed: invalid_token",
+                *("POST", "/mcp", "401", "-", "-"),
+                "a bearer token is needed",
             ),
             (
-                *("POST", "/mcp", "404", "-", "-", "12345678"),
-                "Mcp-Session-Id: no such session; initialize again",
+                *("POST", "/mcp", "404", "-", "-"),
+                None,
             ),
-            ("POST", "/mcp", "400", "-", "-", "-", None),
-            ("POST", "/mcp", "400", "tools/call", "greet", "-", None),
-            ("-", "-", "400", "-", "-", "-", None),
-            ("-", "-", "400", "-", "-", "-", None),
+            ("POST", "/mcp", "400", "-", "-", None),
+            ("POST", "/mcp", "400", "tools/call", "greet", None),
+            ("-", "-", "400", "-", "-", None),
+            ("-", "-", "400", "-", "-", None),
         ]
         told = [each[2:] for each in found]
         assert sorted(told, key=str) == sorted(expected, key=str)
@@ -11652,7 +11498,7 @@ class TestHttpServer:
             ({"PATH_INFO": "/a\r\nb\x1b[31m"}, r'- POST "/a\r\nb\u001b[31m" 200'),
             ({"PATH_INFO": "/a b 200"}, '- POST "/a b 200" 200'),
             ({"PATH_INFO": "/?x=s3cret"}, "- POST /%3Fx=s3cret 200"),
-            ({"HTTP_HOST": "a\nb"}, '403 0.0 - - -: host "a\\nb" is not allowed'),
+            ({"HTTP_HOST": "a\nb"}, '403 0.0 - -: host "a\\nb" is not allowed'),
         ],
     )
     def test_a_line_of_the_access_log_is_one(self, server, environ, expected, caplog):
