@@ -8267,6 +8267,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise _too_long(max_body)
         data: bytes = self.rfile.read(size)
         if len(data) < size:
+            if self.server.closing.is_set():
+                # No answer: the client is not to blame, and sees that we are gone.
+                raise ConnectionError("the server is closed")
             raise HttpError(400, "the body ended early")
         return data
 

@@ -4127,6 +4127,69 @@ class TestServerOnTheWire:
         assert not begun
         assert not any("helper" in thread.name for thread in before)
 
+    def test_a_request_whose_thread_cannot_be_started(self, server, monkeypatch):
+        """It is answered with an error, and the next one is served again."""
+        start = threading.Thread.start
+        lacks_threads = True
+
+        def start_some(thread):
+            if lacks_threads and thread.name == "mcp-worker":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_some)
+        add = {"name": "add", "arguments": {"a": 1}}
+        with LocalWire(server) as wire:
+            wire.send(*(request("tools/call", modern(**add), i) for i in range(20)))
+            told = [wire.read() for _ in range(20)]
+            assert sorted(each["id"] for each in told) == list(range(20))
+            codes = {each["error"]["code"] for each in told if "error" in each}
+            assert codes <= {-32603}
+            lacks_threads = False
+            wire.send(*(request("tools/call", modern(**add), i) for i in range(20)))
+            assert all("result" in wire.read() for _ in range(20))
+
+    @pytest.mark.skipif(os.name == "nt", reason="there a full pipe is not seen")
+    def test_log_lines_for_a_stderr_that_is_full(self):
+        """They are dropped, and no call waits for them."""
+        script = (
+            f"import sys; sys.path.insert(0, {HERE!r}); from mcp_lite import Server\n"
+            "server = Server('s')\n"
+            "@server.tool\n"
+            "def fail(length: int): raise ValueError('x' * length)\n"
+            "server.run()"
+        )
+        with Wire([sys.executable, "-c", script]) as wire:
+            for number in range(1000):
+                fail = {"name": "fail", "arguments": {"length": number * 7}}
+                wire.send(request("tools/call", modern(**fail), number))
+            told = {wire.read()["id"] for _ in range(1000)}
+            assert told == set(range(1000))
+
+    def test_a_trace(self, tmp_path, monkeypatch, capsys):
+        """A function gets each message of both directions, a path their lines, True
+        prints them shortened; what the function raises breaks nothing."""
+        server = Server("s", trace=tmp_path / "trace")
+        server.add_tool(lambda text: text, name="say", description="x")
+        seen = []
+
+        def watch(direction, line):
+            seen.append((direction, json.loads(line).get("method")))
+            raise LookupError
+
+        with Client(server, trace=watch) as client:
+            client.call("say", text="x")
+        assert seen[:2] == [("-->", "server/discover"), ("<--", None)]
+        lines = (tmp_path / "trace").read_text().splitlines()
+        assert [each[:5] for each in lines[:2]] == ["--> {", "<-- {"]
+        assert len(lines) == len(seen)
+        monkeypatch.setenv("MCP_LITE_TRACE", "1")
+        with Client(server) as client:
+            client.call("say", text="x" * 1000)
+        printed = capsys.readouterr().err.splitlines()
+        assert any("tools/call" in each and "bytes)" in each for each in printed)
+        assert max(map(len, printed)) < 200
+
     def test_who_changes_something_does_not_wait_for_readers(self, server):
         """A client may read nothing: what changes often is kept once for it, and is
         there as soon as it reads again."""
