@@ -5622,8 +5622,7 @@ class Signer:
         state = json.loads(_parse_base64(payload))
         if state["expires"] < time.time():
             raise InvalidParams("requestState: expired; call again without it")
-        record: Json = state["record"]
-        return record
+        return dict(state["record"])
 
     def _signatures(self, payload: str, binding: str) -> list[str]:
         """One by each key."""
