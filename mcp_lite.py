@@ -200,9 +200,9 @@ if TYPE_CHECKING:
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
     Write = Callable[[bytes], Any]
-    # What tells the claims of a bearer token.
+    # A function that gives the claims of a bearer token, or a table of them.
     Verify = Union[Callable[[str], Union[Json, None]], Mapping[str, Json]]
-    # What trace= may be, and what it stands for: a function (direction, line).
+    # A trace is a function (direction, line); trace= may be other things, too.
     Trace = Callable[[str, bytes], Any]
     _Trace = Union[Trace, str, "os.PathLike[str]", bool, None]
     # A decorator returns the function that it gets.
@@ -259,9 +259,9 @@ __all__ = [
 # 1. Words ####################################################################
 ###############################################################################
 
-# The words of the protocol that are not methods: its revisions, the keys in `_meta`, the
-# levels of log messages. Below them stand the few limits that several rooms share; any
-# other limit stands in the one room that needs it. A new revision begins here.
+# The words of the protocol that are not methods: its revisions, the keys in `_meta`,
+# the levels of log messages. Below them stand the few limits that several rooms share;
+# any other limit stands in the one room that needs it. A new revision begins here.
 
 # Revisions are ISO dates, so they compare as strings: `since <= version <= until`. A
 # session opened by `initialize` speaks a legacy one; a request that carries its version
@@ -464,7 +464,7 @@ def fit_code(code: object, version: str) -> int:
     is_known = code != -32042 or version == "2025-11-25"
     if type(code) is not int or not is_known:
         return InternalError.code
-    # JSON-RPC keeps its range for itself, and the modern era some of the servers' range.
+    # JSON-RPC keeps its range for itself; the modern era keeps some of the servers'.
     last = -32020 if version >= FIRST_MODERN else -32100
     is_kept = -32768 <= code <= last or code in MODERN_ERRORS
     if is_kept and code not in (*STANDARD_CODES, -32042):
@@ -525,7 +525,7 @@ class ConnectionClosed(ConnectionError):
 
 
 def child_details(command: list[str] | None, exit_code: int | None, stderr: str) -> str:
-    """What an error's text says of a child process besides."""
+    """The part of an error's text that describes a child process."""
     details = ""
     if command:
         ended = "" if exit_code is None else f"; exit code {exit_code}"
@@ -656,18 +656,15 @@ MAX_EVENT_ID = 1 << 10  # bytes of an event's id
 MAX_BRACKETS = 500_000
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number in JSON")
-
-
-def _parse_float(text: str) -> float:
+def _parse_number(text: str) -> float:
+    """A number with a fraction or an exponent, or what is none: NaN, Infinity."""
     number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise ValueError("a number is too large")
+    if not abs(number) < float("inf"):
+        raise ValueError(f"no number in JSON, or too large a one: {text[:60]}")
     return number
 
 
-_DECODER = json.JSONDecoder(parse_float=_parse_float, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_float=_parse_number, parse_constant=_parse_number)
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
@@ -724,8 +721,8 @@ def encode_answer(message: Json, about: str = "the answer") -> bytes:
 
 
 def unread_answer(line: bytes) -> Json:
-    """What can be told of an answer in a line that is no message: its id, if that stands
-    at the beginning; else nothing, {}."""
+    """An answer's id, from a line that is no message, as the answer that it would be;
+    {} unless the id stands at the beginning."""
     head = re.match(
         rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"', line
     )
@@ -733,12 +730,12 @@ def unread_answer(line: bytes) -> Json:
 
 
 def is_id(value: object) -> bool:
-    """Whether a request may have this id. True is an int to Python, but none to JSON."""
+    """Whether a request may have this id. True is an int to Python, not to JSON."""
     return isinstance(value, str) or type(value) is int
 
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
-    """What a table has under an id of the peer's, which may be anything; or None."""
+    """A table's entry under an id of the peer's, which may be anything; or None."""
     return table.get(key) if is_id(key) else None
 
 
@@ -748,7 +745,7 @@ def object_or_empty(value: object) -> Json:
 
 
 def member_at(value: Any, path: Iterable[str]) -> Any:
-    """What stands at a path of names in objects; None where there is nothing."""
+    """The value at a path of names in objects; None where there is nothing."""
     for name in path:
         value = object_or_empty(value).get(name)
     return value
@@ -881,9 +878,9 @@ class EventParser:
 ###############################################################################
 
 # One table of everything that can be said, but for tasks: a row for each method tells
-# who says it, in which revisions, what must have been declared, which handler serves it,
-# and what it is for. A rule that concerns one method stands in its row; nowhere else is
-# the name of a method compared.
+# who says it, in which revisions, what must have been declared, which handler serves
+# it, and what it is for. A rule that concerns one method stands in its row; nowhere
+# else is the name of a method compared.
 Member = namedtuple("Member", "name required kind")  # a member of params, and its type
 
 
@@ -906,8 +903,8 @@ class Method:
     # The method of the receiver's Endpoint that serves a request; of a notification
     # about an open request, the method of Connection.
     handler = ""
-    # What the receiver must have declared: a path into its capabilities; and what it
-    # answers if it has not.
+    # A capability that the receiver must have declared, as a path; and the error that
+    # it answers with if it has not.
     capability: tuple[str, ...] = ()
     undeclared: type[_CodedError] = MethodNotFound
     # The extension that its sender must have declared, too.
@@ -933,8 +930,6 @@ class Method:
     mirrors_arguments = False
     # Its handler may ask the client questions.
     asks = False
-    # It is a question for a user, and so about a call, as a rule.
-    asks_user = False
     # Notifications only. When too many wait, these are dropped first.
     droppable = False
     # It says only that something is not what it was: one that waits says it for all.
@@ -1188,7 +1183,7 @@ METHODS: dict[str, Method] = {
             outcome="Messages, with which the client goes to its model.",
             page="server/prompts",
         ),
-        # What else a server may offer: server/utilities/, and
+        # The rest of a server's offers: server/utilities/, and
         # basic/patterns/subscriptions.md.
         _request(
             "client",
@@ -1246,7 +1241,6 @@ METHODS: dict[str, Method] = {
             "sampling/createMessage",
             "_sampling_create_message",
             capability=("sampling",),
-            asks_user=True,
             params=_typed_members({"messages": list, "maxTokens": int}),
             until=LAST_LEGACY,
             inline=True,
@@ -1262,7 +1256,6 @@ METHODS: dict[str, Method] = {
             "elicitation/create",
             "_elicitation_create",
             capability=("elicitation",),
-            asks_user=True,
             # "with a mode not declared in client capabilities: `-32602`".
             undeclared=InvalidParams,
             params=_typed_members({"message": str}),
@@ -1389,8 +1382,8 @@ UNKNOWN = Method("nobody", "nothing", "")
 # The kinds of those that may come as requests.
 REQUESTS = ("request", "either")
 
-# What a client may ask to hear of: the member of its filter, the notification, and the
-# capability that promises it.
+# A client may ask to hear of these changes. Each has a member of the client's filter, a
+# notification, and the capability that promises it.
 Change = namedtuple("Change", "member method capability")
 RESOURCE_UPDATE = Change(
     "resourceSubscriptions", "notifications/resources/updated", _SUBSCRIBE
@@ -3800,8 +3793,8 @@ def prompt_arguments(signature: Signature) -> list[Json]:
 
 # One conversation, from one side, without I/O, locks or clocks. Protocol.receive is the
 # gate that each message passes: it decides what may come now, and what it means. A
-# request is registered before anybody works on it, and ends when it is popped: where two
-# threads race, the dict decides, and only the winner speaks.
+# request is registered before anybody works on it, and ends when it is popped: where
+# two threads race, the dict decides, and only the winner speaks.
 
 
 class Request:
@@ -3834,7 +3827,7 @@ class Request:
     # Of a member of a batch: the list that its answer is collected in.
     answers: list[bytes] | None = None
 
-    def __init__(self, message: Json, session: Protocol, size: int) -> None:
+    def __init__(self, message: Json, session: Protocol) -> None:
         params = message.get("params")
         if params is None:
             params = {}
@@ -3851,10 +3844,8 @@ class Request:
         self.params: Json = params
         self.meta: Json = meta
         self.row = METHODS.get(self.method) or session.extension_row(self.method)
-        # What errors and the log call it: the tool, resource or prompt, if there is one.
+        # Its name in errors and the log: that of the tool, resource or prompt, if any.
         self.about: str = params.get(self.row.mirrored) or self.method
-        # In bytes, as it came; 0 where that is not known.
-        self.size = size
         # A modern request brings its own.
         self.version = session.version
         self.capabilities = session.peer_capabilities
@@ -3894,8 +3885,6 @@ class Waiter:
     begun = False
     # The peer's request that ours serves.
     about: Request | None = None
-    # How many more questions the peer may ask while it is open: of a client's calls.
-    questions = 0
     # Of the latest request; 0 is nobody's.
     id: RequestId = 0
     # That request may have left, and is not answered.
@@ -3933,18 +3922,17 @@ def _no_answer(
     return Timeout(told, details)
 
 
-# What else may come. A notification, but for those of extensions, with its row of
-# METHODS, and its size as a Request has it.
-Notification = namedtuple("Notification", "method params row size")
-# An answer to a request of ours, and who is `pending` for it. It has a result or an
-# error: the peer's, or one of ours that says why no answer will come; `why` it is not
-# valid, if it is not.
+# A notification, with its row of METHODS. Those of extensions are Requests.
+Notification = namedtuple("Notification", "method params row")
+# An answer to a request of ours, and the Waiter that was `pending` for it. It has a
+# result or an error: the peer's, or one of ours that says why no answer will come.
+# `why` tells what is wrong with an answer that is not valid.
 Answer = namedtuple("Answer", "pending result error why", defaults=[None])
-# What is no message, or may not come now: why, and the reply, if it may have one.
-# `is_late`: an answer that nobody waits for any more, which is no fault of the peer's.
+# Something that is no message, or may not come now: why, and the reply, if it may have
+# one. `is_late` marks an answer that comes too late, which is no fault of the peer's.
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
-# What every modern request says in `_meta`: basic/index.md#meta.
+# Every modern request says this in `_meta`: basic/index.md#meta.
 MODERN_META = (
     Member(META_VERSION, True, str),
     Member(META_CAPABILITIES, True, dict),
@@ -3976,7 +3964,7 @@ class Protocol:
 
     version = ""
     initialized = False
-    # What a server has declared in the handshake.
+    # The capabilities that a server has declared in the handshake.
     declared: Json = {}
     # Before logging/setLevel "the server MAY decide".
     log_level = "info"
@@ -4001,23 +3989,20 @@ class Protocol:
         # The URIs of resources/subscribe.
         self.subscribed: dict[str, object] = {}
 
-    def receive(
-        self, message: Any, size: int = 0
-    ) -> Request | Notification | Answer | Refusal:
-        """Judge one decoded message, which had so many bytes. A Request that is
-        returned is in flight."""
+    def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
+        """Judge one decoded message. A Request that is returned is in flight."""
         try:
             kind = check_envelope(message)
             if kind == "request":
-                return self._receive_request(message, size)
+                return self._receive_request(message)
             if kind == "notification":
-                return self._receive_notification(message, size)
+                return self._receive_notification(message)
             return self._receive_response(message)
         except McpError as error:
             return self.refuse(object_or_empty(message), error)
 
     def refuse(self, message: Json, error: McpError) -> Answer | Refusal:
-        """What to make of a message that is not as it should be."""
+        """Make an answer or a refusal of a message that is not as it should be."""
         known_id = message.get("id")
         if "result" in message or "error" in message:
             # An answer is never answered; but nobody waits on for it.
@@ -4048,8 +4033,8 @@ class Protocol:
         waiters = list(self.pending.values())
         return any(method_row(waiter.method).handshake for waiter in waiters)
 
-    def _receive_request(self, message: Json, size: int) -> Request:
-        request = Request(message, self, size)
+    def _receive_request(self, message: Json) -> Request:
+        request = Request(message, self)
         self._admit(request)
         if self.in_flight.setdefault(request.id, request) is not request:
             raise InvalidRequest(f"id {show(request.id)} is in flight already")
@@ -4066,7 +4051,7 @@ class Protocol:
             # lifecycle: "SHOULD NOT send requests other than pings and logging before".
             raise InvalidRequest(f"{request.method}: there is no session")
         # basic/versioning.md: "A request carrying modern per-request `_meta` is served
-        # statelessly". What only that era has wants it.
+        # statelessly". A method that only that era has wants it.
         meta = request.meta
         if (
             META_VERSION in meta
@@ -4133,7 +4118,7 @@ class Protocol:
         self.peer_capabilities = request.capabilities = request.params["capabilities"]
         self.peer_info = request.client_info = request.params["clientInfo"]
 
-    def _receive_notification(self, message: Json, size: int) -> Notification | Request:
+    def _receive_notification(self, message: Json) -> Notification | Request:
         method = message["method"]
         params = message.get("params")
         row = METHODS.get(method) or self.extension_row(method)
@@ -4147,14 +4132,14 @@ class Protocol:
             )
         if row.kind in REQUESTS:
             # Of an extension. No other request has such an id.
-            request = Request({**message, "id": object()}, self, size)
+            request = Request({**message, "id": object()}, self)
             request.is_notification = True
             self._admit(request)
             self.in_flight[request.id] = request
             return request
         if row.handshake:
             self.initialized = bool(self.version)
-        return Notification(method, params or {}, row, size)
+        return Notification(method, params or {}, row)
 
     def _receive_response(self, message: Json) -> Answer | Refusal:
         answer_id = message.get("id")
@@ -4848,7 +4833,7 @@ class Connection:
             return self._act(self._judge_nonsense(line or b"", error))
         if isinstance(message, list):
             return self._receive_batch(message)
-        return self._act(self.protocol.receive(message, len(line)))
+        return self._act(self.protocol.receive(message))
 
     def _judge_nonsense(self, line: bytes, error: McpError) -> Answer | Refusal:
         """What to make of a line that is no message. A client may know whose answer it
@@ -6675,11 +6660,11 @@ class Child(StreamTransport):
 
 # The parts of an HTTP message that are not the body: a request's head, the sizes of
 # chunks, and the headers of basic/transports/streamable-http.md that mirror what a
-# gateway would otherwise have to read in the body. Functions of bytes and values; no I/O.
+# gateway would otherwise have to read in the body. Functions of bytes and values.
 
 MAX_HEAD = 64 << 10  # bytes of a head
-# "Integer values MUST be within the safe range for JavaScript": beyond it, programs that
-# keep them as floats take two of them for one.
+# "Integer values MUST be within the safe range for JavaScript": beyond it, programs
+# that keep them as floats take two of them for one.
 MAX_INTEGER = 2**53 - 1
 
 # RFC 9110 calls it a token.
@@ -6693,7 +6678,7 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     """
     parameters: list[tuple[list[str], str]] = []
     names: set[str] = set()
-    # Breadth first. A path is a linked pair, (path before, name): of one deep in a large
+    # Breadth first. A path is a linked pair, (path before, name): deep in a large
     # schema, a list would be long. It is None where it is not of `properties` alone.
     todo: deque[tuple[Any, Any]] = deque([(schema, ())])
     while todo:
@@ -6724,7 +6709,7 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
 
 
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
-    """What headers mirror of a message: {header: value, or None where it has none}.
+    """The headers that mirror a message: {header: value, or None where it has none}.
 
     `parameters(tool)` gives a tool's header_parameters().
     """
@@ -6739,8 +6724,8 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
     return headers
 
 
-# Printable ASCII that neither begins nor ends with a space goes as it is, unless it looks
-# like text that is encoded.
+# Printable ASCII that neither begins nor ends with a space goes as it is, unless it
+# looks like text that is encoded.
 _PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
 _ENCODED_VALUE = r"=\?base64\?(.*)\?="
 _INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
@@ -6794,9 +6779,9 @@ class HttpError(InvalidRequest):
         self.headers = headers or {}
 
 
-# What a request says before its body: RFC 9112. The names of `fields` are in lower case;
-# `size` is the length of the body, None for one in chunks; `last` says that the answer
-# ends the connection.
+# The part of a request before its body: RFC 9112. The names of `fields` are in lower
+# case; `size` is the length of the body, None for one in chunks; `last` says that the
+# answer ends the connection.
 Head = namedtuple("Head", "method target version fields size last")
 
 _REQUEST_LINE = rb"([A-Z]+) ([!-~]+) HTTP/(1\.[01])\r\n"
@@ -11564,7 +11549,7 @@ class Listening:
         subscription: the id that the notification carries, if it has one
         notification: as the Connection has it
         """
-        method, params, row, _ = notification
+        method, params, row = notification
         waiter = self._waiter
         is_ours = waiter.sent and is_id(subscription) and waiter.id == subscription
         if is_ours and row.acknowledges:
@@ -11707,7 +11692,7 @@ class ClientEndpoint(Endpoint):
         self, connection: Connection, notification: Notification
     ) -> None:
         """Pass a notification on, to the Listenings and to the callbacks."""
-        method, params, row, _ = notification
+        method, params, row = notification
         for kind, change in LIST_CHANGES.items():
             if method == change.method:
                 # A session's server that started without any has some now.
