@@ -8482,11 +8482,11 @@ MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 _PORTS = {"http": 80, "https": 443}
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 _HEADER_TEXT = "[\t -~\x80-\xff]*"
-# What http.client says by itself, and nobody else may: two lengths are a trap.
+# Headers that http.client writes by itself, and nobody else may.
 _FRAMING = ("content-length", "transfer-encoding", "connection", "host")
 # "MUST only contain visible ASCII characters", and not without end.
 _SESSION_ID = "[!-~]{1,4096}"
-# What the examples of SDKs say, with status 400, where the specification says 404.
+# The examples of SDKs say this, with status 400, where the specification says 404.
 _NO_SESSION = "(?i)no valid session|server not initialized"
 _Proxy = namedtuple("_Proxy", "host port headers")
 
@@ -8506,7 +8506,7 @@ def parse_url(text: str) -> SplitResult:
         raise ValueError(
             "url: expected http:// or https://, a host, and maybe a port and a path"
         ) from None
-    # What is encoded already stays as it is.
+    # A part that is encoded already stays as it is.
     path = quote(url.path, _URL_CHARACTERS)
     query = quote(url.query, _URL_CHARACTERS)
     return url._replace(netloc=netloc, path=path, query=query, fragment="")
@@ -8701,7 +8701,7 @@ def content_type(response: HTTPResponse) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-# What may help, by the status of a response.
+# The remedy that an error text offers, by the status of a response.
 _WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
 _REMEDIES = {
     401: "see Client(auth=), or headers=",
@@ -8713,7 +8713,7 @@ _REMEDIES = {
 
 
 def describe_response(response: HTTPResponse, body: bytes) -> str:
-    """What a response says that is no answer, for an error text, and what may help."""
+    """The words of a response that is no answer, for an error text, and a remedy."""
     told = f"HTTP {response.status} {response.reason[:100]}".strip()
     location = response.headers.get("Location", "").partition("?")[0]
     if location:
@@ -8729,7 +8729,7 @@ def describe_response(response: HTTPResponse, body: bytes) -> str:
 
 
 def describe_exception(error: Exception, url: SplitResult) -> str:
-    """What was in the way of a request, for an error text, and what may help."""
+    """The reason why a request found no answer, for an error text, and a remedy."""
     import socket
 
     if isinstance(error, socket.gaierror):
@@ -8782,7 +8782,7 @@ def challenge_in(headers: Any) -> dict[str, str]:
 
 
 class Authorizer:
-    """What has a client's requests let in: the seam between HttpTransport and OAuth.
+    """Has a client's requests let in: the seam between HttpTransport and OAuth.
 
         headers(method, url)    what a request shows, before each
         mend(refusal, shown, refused, asking)
@@ -8821,7 +8821,7 @@ class Authorizer:
 
 
 def authorizer_for(auth: Any) -> Any:
-    """What Client(auth=) stands for. Raises TypeError."""
+    """The Authorizer that Client(auth=) stands for. Raises TypeError."""
     if auth is None:
         return Authorizer(lambda challenge: None)
     if hasattr(auth, "mend"):
@@ -8834,7 +8834,7 @@ def authorizer_for(auth: Any) -> Any:
 
 
 class _ClientSession:
-    """What a server knows a client by in the legacy era."""
+    """A session of the legacy era, as a client knows it."""
 
     def __init__(self) -> None:
         # None before `initialize` is answered, and where a server gives none.
@@ -8857,7 +8857,7 @@ class _Post:
         if not self.is_answer:
             self.request_id = self.message.get("id")
         self.opens_session = self.row.handshake and self.request_id is not None
-        # What the pool knows its connection by.
+        # The pool knows its connection by this.
         self.key: object = self if self.request_id is None else self.request_id
         # Where a redirect has sent it; the transport keeps that once it has served.
         self.url: SplitResult | None = None
@@ -9002,7 +9002,7 @@ class HttpTransport(Transport):
         return is_wanted and not self._closed.is_set()
 
     def _session_headers(self) -> Headers:
-        """What a request without a message says: GET, DELETE."""
+        """The headers of a request without a message: GET, DELETE."""
         headers: Headers = {
             "MCP-Protocol-Version": self.connection.protocol.version or OLDEST
         }
@@ -9178,8 +9178,8 @@ class HttpTransport(Transport):
         return trip.failure(body)
 
     def _post_headers(self, post: _Post) -> Headers:
-        """What a POST says besides its session. Raises InvalidParams for what must be
-        mirrored, and no header can mirror."""
+        """The headers of a POST, besides its session. Raises InvalidParams for a value
+        that must be mirrored, and no header can mirror."""
         params = object_or_empty(post.message.get("params"))
         version = object_or_empty(params.get("_meta")).get(META_VERSION)
         if version is None and not post.opens_session:
@@ -9204,7 +9204,7 @@ class HttpTransport(Transport):
                     raise InvalidParams(f"{name}: {error}") from None
         return headers
 
-    # What may help where a POST was rejected. Each returns whether to send it again.
+    # Remedies for a POST that was rejected. Each returns whether to send it again.
     def _move(
         self, post: _Post, session: _ClientSession, status: int, place: str, told: Any
     ) -> bool:
@@ -9682,7 +9682,7 @@ class OAuth:
         """Forget the tokens of a server. Raises AuthorizationError."""
         self._keep(show_url(parse_url(url)), {})
 
-    # What is kept: by a server's URL its tokens, and how they were got
+    # The store: by a server's URL its tokens, and how they were got
     def _load(self, url: str) -> Json:
         if isinstance(self._store, tuple):
             return self._store[0](url) or {}
@@ -9779,7 +9779,7 @@ class OAuth:
         ]
         document = self._read_first("resource_metadata", places)
         # RFC 9728, section 3.3: "If these values are not identical, the data contained
-        # in the response MUST NOT be used". What the server is a part of will do, too.
+        # in the response MUST NOT be used". A path above it will do, too.
         resource = document.get("resource") if document else url
         if not f"{url}/".startswith(str(resource).rstrip("/") + "/"):
             raise AuthorizationError(f"resource: expected {url}, got {show(resource)}")
@@ -9933,7 +9933,7 @@ class OAuth:
     def _make_plan(
         self, url: str, challenge: dict[str, str], record: Json
     ) -> tuple[Json, Json]:
-        """What a login is for, as it is kept with the tokens; and the metadata of the
+        """The aim of a login, as it is kept with the tokens; and the metadata of the
         authorization server."""
         resource = self._find_resource(url, challenge)
         server = self._find_server(url, resource)
@@ -10099,7 +10099,7 @@ class OAuth:
 
 
 def _same_host() -> Any:
-    """What follows a redirect of urllib's, but not to another host."""
+    """A handler of urllib's that follows no redirect to another host."""
     import urllib.request
 
     class SameHost(urllib.request.HTTPRedirectHandler):
@@ -10138,7 +10138,7 @@ def _doorstep(state: str) -> Any:
 
 
 def _error_words(said: Mapping[str, object]) -> str:
-    """What a server says of an error by OAuth, on one line: RFC 6749, section 5.2."""
+    """An error of OAuth in the server's words, on one line: RFC 6749, section 5.2."""
     words = [said.get(name) for name in ("error", "error_description")]
     return printable(": ".join(str(each)[:300] for each in words if each))
 

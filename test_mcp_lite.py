@@ -12623,6 +12623,20 @@ class TestHttpClient:
                 Client(url, headers={"Authorization": "Bearer secret"}).connect()
             assert stolen == []
 
+    @pytest.mark.parametrize("code", [-32022, -32601, -32602])
+    def test_a_session_that_is_refused_opens_no_stream(self, code):
+        """A server that answers `initialize` in JSON-RPC is none of HTTP+SSE."""
+
+        def script(seen, sock):
+            error = {"code": code, "message": "no"}
+            seen_id = seen["message"]["id"]
+            return 400, {}, {"jsonrpc": "2.0", "id": seen_id, "error": error}
+
+        with web_server(script) as (url, seen):
+            with pytest.raises(McpError):
+                Client(url, version="2025-11-25").connect()
+            assert [each["method"] for each in seen] == ["POST"]
+
     @pytest.mark.parametrize("status", [307, 308])
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
     def test_a_redirect_is_followed(self, version, status):
@@ -14862,6 +14876,17 @@ class TestAuthorization:
         client.close()
         thread.join(SECONDS)
         assert not thread.is_alive() and len(errors) == 1
+
+    def test_a_silent_issuer_does_not_hold_up_connecting(self, site):
+        """While no browser is open, the client's timeout runs."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            issuer = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            site.lies[self.PRM] = {"authorization_servers": [issuer]}
+            client = Client(site.mcp, auth=OAuth(redirect=visit), timeout=0.5)
+            with pytest.raises(Timeout):
+                client.connect()
+            # Its end ends the request that is still on its way there.
+            silent.accept()[0].close()
 
     def test_no_browser(self, site, monkeypatch):
         """A machine without one is told of redirect=."""
