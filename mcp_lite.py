@@ -9095,7 +9095,9 @@ class HttpTransport(Transport):
             self._post(post)
         except Exception as error:
             error.__context__ = None
-            if not self.connection.fail(post.request_id, error):
+            if post.request_id is not None:
+                self.connection.fail(post.request_id, error)
+            else:
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
         finally:
             if timer is not None:
@@ -9557,9 +9559,8 @@ class OAuth:
             authorization servers that read one
         issuer: the one authorization server to use. A client_secret needs it, as a
             hostile server could have the secret sent to its own; "*": any will do
-        store: where tokens are kept: a path, of a file that only this user can read; a
-            dict; or two functions, load(url) -> dict or None, save(url, dict or None).
-            Without it, they are lost with this object
+        store: where tokens are kept: a dict (or what behaves like one), or the path of
+            a file that only this user can read; without it, they end with this object
         redirect: redirect(url) has the user visit a URL, and returns the URL that the
             browser arrived at, or None: for machines without a browser
         redirect_uri: where the browser comes back to, if that was registered; without a
@@ -9684,8 +9685,6 @@ class OAuth:
 
     # The store: by a server's URL its tokens, and how they were got
     def _load(self, url: str) -> Json:
-        if isinstance(self._store, tuple):
-            return self._store[0](url) or {}
         return object_or_empty(self._load_all().get(url))
 
     def _load_all(self) -> Json:
@@ -9706,9 +9705,6 @@ class OAuth:
     def _keep(self, url: str, record: Json) -> None:
         """Keep a record, or forget it if it is empty."""
         self._records[url] = record
-        if isinstance(self._store, tuple):
-            self._store[1](url, record or None)
-            return
         records = self._load_all()
         records[url] = record
         if not record:

@@ -15250,14 +15250,6 @@ class TestAuthorization:
             let_in(site, again)
         assert [each.name for each in tmp_path.glob("*.tmp")] == []
 
-    def test_functions(self, site):
-        """load(url) and save(url, record) may keep it anywhere."""
-        kept = {}
-        store = (kept.get, kept.__setitem__)
-        assert let_in(site, OAuth(redirect=visit, store=store)) == "let in"
-        assert let_in(site, OAuth(redirect=None, store=store)) == "let in"
-        assert list(kept) == [site.mcp] and len(site.paths("/authorize")) == 1
-
     RECORD = {
         "issuer": "i",
         "resource": "r",
