@@ -11388,7 +11388,8 @@ class Call:
 
     def _run(self, timeout: float | None) -> Json:
         seconds = self._client.timeout if timeout is None else timeout
-        for _ in range(MAX_ROUNDS + 1):
+        rounds = 0
+        while True:
             try:
                 result = self._connection.wait(
                     self._waiter, seconds, self._on_progress, self._deadline
@@ -11404,8 +11405,12 @@ class Call:
                 more = self._answers_to(result)
             if more is None:
                 return result
+            rounds += 1
+            if rounds > MAX_ROUNDS:
+                raise InternalError(
+                    f"{self._method}: the server asked more than {MAX_ROUNDS} times"
+                )
             self._send(more)
-        raise InternalError(f"{self._method}: asked more than {MAX_ROUNDS} times")
 
     def _answers_to(self, result: Json) -> Json | None:
         """The members that answer what a modern result asks; None for the last result.
@@ -11552,9 +11557,10 @@ class Listening:
             waiter.inbox.put(("answer", Answer(waiter, params, None)))
         elif is_ours and row.cancels:
             self._connection.finish(Answer(waiter, {}, None))
+        elif self._events.qsize() >= MAX_QUEUED:
+            log_line(WARNING, f"{method}: dropped, as too many wait")
         elif is_ours or (not waiter.sent and self._wants(method, params)):
-            if self._events.qsize() < MAX_QUEUED:
-                self._events.put({"method": method, "params": params})
+            self._events.put({"method": method, "params": params})
 
     def _wants(self, method: str, params: Json) -> bool:
         # It "might be a sub-resource of the one that the client actually subscribed to".
@@ -12066,8 +12072,8 @@ class Client:
             self._open(self._version, until)
         except ConnectionClosed:
             is_program = isinstance(self._target, Program)
-            has_started = self._connection is not None
-            if not (is_program and has_started and self._version == "auto"):
+            # Without a connection, no program was started.
+            if not is_program or self._version != "auto" or not self._connection:
                 raise
             # Some old servers end when anything comes before `initialize`.
             self.close()
@@ -12236,12 +12242,12 @@ class Client:
             offered = words.get("supportedVersions")
         except UnsupportedVersion as error:
             offered = object_or_empty(error.data).get("supported")
-        except (McpError, HttpFailure) as error:
-            if getattr(error, "code", None) in MODERN_ERRORS:
+        except McpError as error:
+            if error.code in MODERN_ERRORS:
                 raise
-            if isinstance(error, HttpFailure):
-                if wanted != "auto" or not may_be_legacy(error):
-                    raise
+        except HttpFailure as error:
+            if wanted != "auto" or not may_be_legacy(error):
+                raise
         kind = words.get("resultType", "complete")
         if kind != "complete":
             raise InternalError(f"server/discover: unknown resultType {show(kind)}")

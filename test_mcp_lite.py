@@ -8634,8 +8634,8 @@ class TestClient:
         """Only what is for them; each has an explanation, hints, and a line for each option."""
         visible = [name for name in dir(Client) if not name.startswith("_")]
         assert sorted(visible) == sorted(
-            "call call_tool close complete connect flush_callbacks get_prompt list_prompts "
-            "list_resource_templates list_resources list_tools listen notify ping "
+            "call call_tool close complete connect flush_callbacks get_prompt "
+            "list_prompts list_resource_templates list_resources list_tools listen notify ping "
             "protocol_version read read_resource request "
             "set_log_level set_roots start_call subscribe unsubscribe".split()
         )
