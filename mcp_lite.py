@@ -172,7 +172,6 @@ import operator
 import os
 import re
 import sys
-import textwrap
 import threading
 import time
 from collections import deque, namedtuple
@@ -3442,6 +3441,8 @@ def parse_doc(doc: str, names: Iterable[str]) -> tuple[str, dict[str, str]]:
     An entry goes on with the lines below it, as long as they are deeper, or empty. Of
     two for one name the first counts.
     """
+    import textwrap
+
     first, _, rest = doc.expandtabs().strip().partition("\n")
     text = f"{first}\n{textwrap.dedent(rest)}"
     # NumPy's have the type behind the name, and the text below.
@@ -4609,19 +4610,6 @@ def _append_trace(path: str, direction: str, line: bytes) -> None:
     with open(os.open(path, flags, 0o600), "wb", 0) as file:
         if direction:
             file.write(b"%s %s\n" % (direction.encode(), line))
-
-
-class _Log:
-    """STAND-IN: what the HTTP, server and client studies call instead of log_line."""
-
-    def debug(self, text, error=None):
-        log_line(DEBUG, text, error)
-
-    def warning(self, text, error=None):
-        log_line(WARNING, text, error)
-
-    def error(self, text, error=None):
-        log_line(ERROR, text, error)
 
 
 ###############################################################################
@@ -10673,7 +10661,8 @@ class ServerEndpoint(Endpoint):
             told: Json = {"uri": uri}
             if uri is None:
                 told = {NOT_FOUND: ctx._request.about}
-            told.update(error.data or {})
+            if isinstance(error.data, dict):
+                told.update(error.data)
             raise missing(error.message, told, ctx) from error
 
 
@@ -11083,8 +11072,10 @@ class Server:
         self._endpoint.remove("tools", name)
 
     def remove_resource(self, uri: str) -> None:
-        """Stop offering a resource or template, by the URI that it was registered with.
-        Clients are told. KeyError for an unknown one."""
+        """Stop offering a resource or template. Clients are told.
+
+        uri: as it was registered; KeyError for an unknown one
+        """
         is_fixed = uri in self._endpoint.offers["resources"]
         self._endpoint.remove("resources" if is_fixed else "resourceTemplates", uri)
 
@@ -11125,7 +11116,8 @@ class Server:
                 http.serve_until(stop, grace)
             return
         if transport != "stdio" or options:
-            raise ValueError('run(): for HTTP, write run("http", port=8000)')
+            told = 'for HTTP, write run("http", port=8000)'
+            raise ValueError(f"run({show(transport)}): {told}")
         stop = SimpleQueue()
         with stop_signals(stop), private_wire() as (reader, writer):
             self._serve(reader, writer, stop)
