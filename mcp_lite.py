@@ -1459,7 +1459,7 @@ def has_extension(capabilities: Json, name: str) -> bool:
 # table of keywords. Each step has a price, and one meter counts them, since schemas,
 # patterns and values may come from a stranger. Nothing is ever fetched.
 
-MAX_STEPS = 1_500_000  # of work for one value: about a second
+MAX_STEPS = 1_000_000  # of work for one value: less than a second
 MAX_ERRORS = 100  # of one value: no reader acts on more
 TOLD_ERRORS = 5  # of them, in one text
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
@@ -3507,19 +3507,19 @@ class Signature:
         self.description = description or None
         for name, text in entries.items():
             arguments[name].setdefault("description", text)
-        self._convert = members.convert
-        if schema is not None:
-            # "inputSchema" is one of an object, in every revision.
-            if object_or_empty(schema).get("type") != "object":
-                raise ValueError(
-                    'input_schema: expected a JSON Schema with "type": "object" at its '
-                    f"root, got {show(schema)}"
-                )
-            named = schema.get("properties", arguments).keys() & arguments.keys()
-            self._convert = partial(_pick_members, named)
+        # "inputSchema" is one of an object, in every revision.
+        if schema is not None and object_or_empty(schema).get("type") != "object":
+            raise ValueError(
+                'input_schema: expected a JSON Schema with "type": "object" at its '
+                f"root, got {show(schema)}"
+            )
         document = {**reader.document(members), "additionalProperties": False}
         self.schema: Json = document if schema is None else schema
         self._check = Schema(self.schema)
+        self._convert = members.convert
+        if schema is not None:
+            named = schema.get("properties", arguments).keys() & arguments.keys()
+            self._convert = partial(_pick_members, named)
         # The function takes them as they come.
         self._is_plain = schema is None and all(
             each.convert is _as_it_comes for each in arguments.values()

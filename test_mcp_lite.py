@@ -2599,6 +2599,7 @@ class TestSignatures:
             ({"type": "object", "$ref": "http://x/y"}, "nothing is fetched"),
             ({"type": "object", "$schema": "http://x/y"}, "expected draft 2020-12"),
             ({"type": "object", "properties": {"x": {"pattern": "["}}}, "pattern"),
+            ({"type": "object", "properties": []}, "properties: expected schemas"),
         ],
     )
     def test_an_own_schema_that_cannot_be_used_is_no_schema(self, schema, said):
