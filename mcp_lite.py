@@ -3804,8 +3804,7 @@ class Request:
         admitted (in flight) --respond()---> answered
                            \\--cut_short()--> cancelled, answered or not
 
-    When `cancelled` turns true, each queue in `cancel_inboxes` gets ("cancelled",
-    None), and the handler's own functions, the `callbacks`, run.
+    When `cancelled` turns true, each of the `callbacks` is called once.
     """
 
     modern = False
@@ -3851,7 +3850,6 @@ class Request:
         self.version = session.version
         self.capabilities = session.peer_capabilities
         self.client_info = session.peer_info
-        self.cancel_inboxes: list[SimpleQueue[Any]] = []
         self.callbacks: list[Job] = []
 
     def failure(self, error: McpError) -> Json | None:
@@ -4776,7 +4774,6 @@ class Connection:
         *,
         name: str,
         max_workers: int = MAX_WORKERS,
-        max_message: int = MAX_MESSAGE,
         trace: Trace | None = None,
     ) -> None:
         self.protocol = protocol
@@ -4787,8 +4784,7 @@ class Connection:
         is_client = protocol.role == "client"
         self._sends = "-->" if is_client else "<--"
         self._receives = "<--" if is_client else "-->"
-        self._max_message = max_message
-        self._framer = LineFramer(max_message)
+        self._framer = LineFramer(MAX_MESSAGE)
         self._outbox = Outbox(self._write)
         self.workers = Workers(name, max_workers, self.flush)
         # Held while a request of the peer's ends and its answer is queued; and while
@@ -4811,9 +4807,7 @@ class Connection:
         """Take one line; None is one that was too long. Returns requests to serve."""
         try:
             if line is None:
-                raise InvalidRequest(
-                    f"a message of more than {self._max_message} bytes"
-                )
+                raise InvalidRequest(f"a message of more than {MAX_MESSAGE} bytes")
             if self.trace is not None:
                 self.trace(self._receives, line)
             message = parse_message(line)
@@ -5217,7 +5211,7 @@ class Connection:
         if goes_on is None or not goes_on(answer):
             self.finish(answer)
 
-    def fail(self, request_id: RequestId, error: BaseException) -> bool:
+    def fail(self, request_id: RequestId | None, error: BaseException) -> bool:
         """Answer a request of ours with `error`. False if nobody waits for that."""
         waiter = self.protocol.pending.pop(request_id, None)
         if waiter is None:
