@@ -7965,9 +7965,12 @@ def _find_claims(tokens: dict[str, Json], given: str) -> Json | None:
     return claims
 
 
+_PATH = r"(/[^?#\x00-\x20\x7f-\U0010ffff]*)?"
+
+
 def _check_path(option: str, path: object) -> str:
     """A path that a request can have. Raises ValueError."""
-    if not isinstance(path, str) or not re.fullmatch("(/[!-~]*)?", path):
+    if not isinstance(path, str) or not re.fullmatch(_PATH, path):
         raise ValueError(f"{option}: expected a path, got {show(path)}")
     return path
 
@@ -8032,13 +8035,16 @@ class _WsgiExchange(Exchange):
 
     def read_body(self) -> bytes:
         size = parse_length(str(self.environ.get("CONTENT_LENGTH") or 0))
-        if self.environ.get("wsgi.input_terminated"):
+        is_whole = self.environ.get("wsgi.input_terminated")
+        if is_whole:
             size = self.max_body + 1
         elif size > self.max_body:
             raise _too_long(self.max_body)
         body: bytes = self.environ["wsgi.input"].read(size) if size else b""
         if len(body) > self.max_body:
             raise _too_long(self.max_body)
+        if len(body) < size and not is_whole:
+            raise HttpError(400, "the body ended early")
         return body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
