@@ -7514,7 +7514,8 @@ class HttpEndpoint:
         try:
             if error is not None:
                 raise error
-            exchange.tell("-->", f"{exchange.method} {exchange.path}".encode())
+            asked = f"{exchange.method} {exchange.path}"
+            exchange.tell("-->", asked.encode("utf-8", "replace"))
             self._find(exchange)(exchange)
         except McpError as refusal:
             if exchange.method and not exchange.body:
@@ -8143,7 +8144,6 @@ class _Handler(BaseHTTPRequestHandler):
     http.server's BaseHTTPRequestHandler, whose parser of heads, made for e-mail, costs
     more than the rest of a request."""
 
-    disable_nagle_algorithm = True
     timeout = IDLE_SECONDS
     rfile: io.BufferedReader
     server: HttpServer
@@ -8274,8 +8274,8 @@ class HttpServer(ThreadingTCPServer):
         self._ssl = ssl_context
         self.closing = threading.Event()
         self._lock = threading.Lock()
-        # The thread of each connection; guarded by _lock.
-        self._serving: dict[Socket, threading.Thread] = {}
+        # {socket: its thread}; guarded by _lock.
+        self.connections: dict[Socket, threading.Thread] = {}
         # Until when its request must be there, of those that have begun with one.
         self._deadlines: dict[Socket, float] = {}
         threading.Thread(
@@ -8319,7 +8319,7 @@ class HttpServer(ThreadingTCPServer):
         self.endpoint.look_after()  # who has hung up need not be waited for
         self.server_close()  # the port is free
         with self._lock:
-            serving = dict(self._serving)
+            serving = dict(self.connections)
             for sock in serving:
                 shut(sock, 0)  # no more requests
         me = threading.current_thread()
@@ -8332,7 +8332,7 @@ class HttpServer(ThreadingTCPServer):
                 left = until - time.monotonic()
                 is_over = join_all(threads, min(left, TICK_SECONDS)) or left <= 0
         with self._lock:
-            for sock, thread in self._serving.items():
+            for sock, thread in self.connections.items():
                 if thread is not me:
                     shut(sock)
 
@@ -8352,7 +8352,7 @@ class HttpServer(ThreadingTCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            surplus = len(self._serving) - self._max_connections
+            surplus = len(self.connections) - self._max_connections
         serve = self.process_request_thread if surplus < 0 else self._refuse
         thread = threading.Thread(
             target=serve,
@@ -8361,7 +8361,7 @@ class HttpServer(ThreadingTCPServer):
             daemon=True,
         )
         with self._lock:
-            self._serving[request] = thread
+            self.connections[request] = thread
         if surplus >= MAX_SURPLUS:
             self.shutdown_request(request)
         else:
@@ -8370,9 +8370,10 @@ class HttpServer(ThreadingTCPServer):
     def _refuse(self, request: Any, client_address: Any) -> None:
         """Tell one connection too many. Its request is taken first: to close it before
         would cost the client the answer."""
-        request.settimeout(1.0)
+        request.settimeout(0.5)
         with suppress(OSError):
             request.recv(CHUNK)
+        with suppress(OSError):
             request.sendall(_BUSY)
             shut(request, 1)
             request.recv(CHUNK)
@@ -8380,7 +8381,7 @@ class HttpServer(ThreadingTCPServer):
 
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
-            self._serving.pop(request, None)
+            self.connections.pop(request, None)
         self._deadlines.pop(request, None)
         super().shutdown_request(request)
 
@@ -8391,7 +8392,7 @@ class HttpServer(ThreadingTCPServer):
     def service_actions(self) -> None:
         now = time.monotonic()
         with self._lock:
-            for sock in list(self._serving):
+            for sock in list(self.connections):
                 if self._deadlines.get(sock, now) < now:
                     shut(sock)
         try:
@@ -8424,13 +8425,19 @@ def listen_http(
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             sock = socket.create_server(
-                (host, port), family=family, backlog=MAX_CONNECTIONS
+                (host, port),
+                family=family,
+                backlog=MAX_CONNECTIONS,
+                dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
             )
         except OSError as error:
             text = f"host {show(host)}, port {port}: {error.strerror}"
             raise OSError(error.errno, text) from None
+    # Another process may share it, and take the connection that this one was told of.
+    sock.setblocking(False)
     address = sock.getsockname()
-    if isinstance(address, (str, bytes)):
+    is_unix = isinstance(address, (str, bytes))
+    if is_unix:
         place = f"unix:{os.fsdecode(address)}:"
     else:
         host = address[0]
@@ -8438,7 +8445,7 @@ def listen_http(
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         place = f"[{shown}]:{address[1]}" if ":" in host else f"{shown}:{address[1]}"
         endpoint.hosts.add(f"[{host}]" if ":" in host else host)
-    traits = {"timeout": IDLE_SECONDS}
+    traits = {"timeout": IDLE_SECONDS, "disable_nagle_algorithm": not is_unix}
     handler = type("Handler", (_Handler, BaseHTTPRequestHandler), traits)
     listener: Any = type("Listener", (HttpServer, ThreadingTCPServer), {})
     server: HttpServer = listener(address, handler, bind_and_activate=False)
@@ -8448,7 +8455,22 @@ def listen_http(
     server.begin_serving(
         endpoint, f"{scheme}://{place}{path}", max_connections, ssl_context
     )
+    if hasattr(os, "register_at_fork"):
+        from weakref import ref
+
+        os.register_at_fork(after_in_child=partial(_let_go_of_sockets, ref(server)))
     return server
+
+
+def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
+    """In the child of a fork, close the sockets: they are of use to its parent alone. A
+    child that lives on would keep the port, and the connections, open."""
+    server = reference()
+    if server is None:
+        return
+    for sock in (server.socket, *server.connections):
+        with suppress(OSError):
+            os.close(sock.detach())
 
 
 ###############################################################################
