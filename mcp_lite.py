@@ -9569,7 +9569,7 @@ class OAuth:
             authorization servers that read one
         issuer: the one authorization server to use. A client_secret needs it, as a
             hostile server could have the secret sent to its own; "*": any will do
-        store: where tokens are kept: a dict (or what behaves like one), or the path of
+        store: where tokens are kept: a dict, or the path of
             a file that only this user can read; without it, they end with this object
         redirect: redirect(url) has the user visit a URL, and returns the URL that the
             browser arrived at, or None: for machines without a browser

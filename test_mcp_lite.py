@@ -14239,6 +14239,8 @@ class TestHttpClient:
             http = server.start_http()
             client = Client(http.url.replace("/mcp", path), version=version)
             with contextlib.closing(http), client, client.listen() as events:
+                # The answer comes behind `initialized`.
+                client.ping()
                 eventually(
                     lambda version=version: (
                         version < mcp_lite.FIRST_MODERN
