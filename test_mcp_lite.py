@@ -14278,6 +14278,8 @@ class TestHttpClient:
                         heard.append(event["method"])
 
                 listener = threading.Thread(target=listen)
+                # The answer comes behind `initialized`, and the stream.
+                client.ping()
                 first.close()
                 with server.start_http(port=first.port):
                     listener.start()
