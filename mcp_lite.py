@@ -6882,6 +6882,7 @@ class Exchange:
     OVER = "over"
     # Whether the response may end while its thread still runs the handler.
     can_leave = False
+    is_logged = True
     # The client's address.
     peer = ""
     state = OPENING
@@ -7531,7 +7532,8 @@ class HttpEndpoint:
             if exchange.state == exchange.OPENING:
                 with suppress(OSError):
                     exchange.send(500, {})
-        log_access(exchange)
+        if exchange.is_logged:
+            log_access(exchange)
 
     # Who may ask
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
@@ -7589,13 +7591,20 @@ class HttpEndpoint:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise self._challenge(401)
+        claims: object = None
         try:
-            claims: object = self._verify(token.strip())
+            if re.fullmatch("[!-~]+", token.strip()):
+                claims = self._verify(token.strip())
         except PermissionError as error:
-            raise self._challenge(403, "insufficient_scope", str(error)) from None
+            # One with a number is the system's: it tells no scope, but a path.
+            if error.errno is None:
+                raise self._challenge(403, "insufficient_scope", str(error)) from None
+            raise _unverified(error) from None
+        except OSError as error:
+            raise _unverified(error) from None
         if not isinstance(claims, dict) or not claims:
             raise self._challenge(401, "invalid_token")
-        return claims
+        return dict(claims)
 
     def _challenge(self, status: int, problem: str = "", scope: str = "") -> HttpError:
         """The refusal that tells a client which token would do, and where to get it."""
@@ -7615,6 +7624,7 @@ class HttpEndpoint:
         exchange.send(200, _JSON, encode_message(self._metadata))
 
     def _get_health(self, exchange: Exchange) -> None:
+        exchange.is_logged = False
         exchange.send(200, {"Cache-Control": "no-store"})
 
     # POST: basic/transports/streamable-http.md#sending-messages
@@ -7914,6 +7924,12 @@ class _SseTransport(Transport):
         """End the response."""
         with suppress(OSError), self._writing:
             self._exchange.write(b"", True)
+
+
+def _unverified(error: OSError) -> HttpError:
+    """Of a token whose database is down, say: what went wrong is for the log alone."""
+    log_line(ERROR, f"verify: {error_text(error)}", error)
+    return HttpError(500, "the token could not be checked")
 
 
 def _is_mirror(header: str) -> bool:
@@ -8343,11 +8359,16 @@ class HttpServer(ThreadingTCPServer):
         except OSError:
             time.sleep(0.05)  # out of descriptors, say: until some are closed
             raise
-        if self._ssl is not None:
-            # The handshake is for the connection's own thread.
-            sock = self._ssl.wrap_socket(
-                sock, server_side=True, do_handshake_on_connect=False
-            )
+        try:
+            if self._ssl is not None:
+                # The handshake is for the connection's own thread.
+                sock = self._ssl.wrap_socket(
+                    sock, server_side=True, do_handshake_on_connect=False
+                )
+        except Exception as error:
+            # Anything but an OSError would end the accepting.
+            sock.close()
+            raise OSError(error_text(error)) from error
         return sock, address or ("", 0)
 
     def process_request(self, request: Any, client_address: Any) -> None:

