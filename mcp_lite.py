@@ -10174,13 +10174,15 @@ def _error_words(said: Mapping[str, object]) -> str:
 # 19. Server ##################################################################
 ###############################################################################
 
+# A Server offers functions to clients. This room keeps what is offered, has the handler
+# of each method that clients may call, tells subscribers of changes, and is the face
+# that programs see. It knows no transport beyond the seams Transport and HttpEndpoint.
+
 MAX_LISTENERS = 1_000  # open subscriptions
 MAX_COMPLETIONS = 100  # values of a completion, by its schema
 # For work in flight over HTTP, when SIGTERM comes. With what comes after it, less than
 # the ten seconds that `docker stop` gives.
 GRACE_SECONDS = 5.0
-
-# What a server offers, to whom, and the handler of each method.
 
 # A registered function:
 #     wire: what lists say of it
@@ -10196,7 +10198,7 @@ Offer = namedtuple(
     defaults=[None, None, None, (), None],
 )
 _RESOURCES = {"resources": {"subscribe": True, "listChanged": True}}
-# What is declared for each kind of offers.
+# The capabilities that a server declares with the first offer of each kind.
 DECLARED: dict[str, Json] = {
     "tools": {"tools": {"listChanged": True}},
     "resources": _RESOURCES,
@@ -10205,7 +10207,7 @@ DECLARED: dict[str, Json] = {
 }
 # The capabilities that came later.
 CAPABILITY_SINCE = {"completions": "2025-03-26"}
-# What a completion may be about: its kind, and what names it in the reference.
+# A completion's reference: the kind of offer, and the member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
     "ref/resource": ("resourceTemplates", "uri"),
@@ -10214,8 +10216,8 @@ _ARGUMENT = _typed_members({"name": str, "value": str})
 
 
 class Subscription:
-    """Who is told of changes: a legacy session; or a request that listens, by the filter
-    that it was `granted` (basic/patterns/subscriptions.md)."""
+    """A listener is told of changes. It is a legacy session; or a request that listens,
+    by the filter that it was `granted` (basic/patterns/subscriptions.md)."""
 
     def __init__(
         self,
@@ -10284,13 +10286,13 @@ class ServerEndpoint(Endpoint):
         self.completers: dict[tuple[str, str], Callable[..., Any]] = {}
         # The outermost first.
         self.middleware: list[Callable[..., Any]] = []
-        # Who is told of changes.
+        # A set of listeners: each step on a dict is atomic.
         self._subscriptions: dict[Subscription, bool] = {}
 
     # What is offered
     def put(self, kind: str, name: str, offer: Offer) -> None:
         """Offer a function from now on."""
-        # What JSON cannot say is refused now, not when a client asks for the list.
+        # Fail now, not when a client asks for the list, if JSON cannot say it.
         encode_message(offer.wire)
         if name in self.offers[kind]:
             log_line(WARNING, f"{name}: another one takes its place")
@@ -10318,7 +10320,7 @@ class ServerEndpoint(Endpoint):
         return seen
 
     def _shows(self, ctx: Context, offer: Offer) -> bool:
-        """What an offer's `visible` says. What it raises hides the offer."""
+        """Ask an offer's `visible`. An exception hides the offer."""
         if offer.visible is None:
             return True
         try:
@@ -10399,12 +10401,12 @@ class ServerEndpoint(Endpoint):
 
     # Answering
     def capabilities(self) -> Json:
-        """What this server declares, where all of it can be delivered."""
+        """Return all that this server declares."""
         return self.declared
 
     def _declare(self, ctx: Context) -> Json:
-        """What it declares to a client: what its revision knows, and what can be
-        delivered to it."""
+        """Return the capabilities that a client's revision knows, and of which it can
+        be told."""
         declared = {
             name: dict(capability)
             for name, capability in self.declared.items()
@@ -10450,7 +10452,7 @@ class ServerEndpoint(Endpoint):
         connection.respond(request, None if request.is_notification else message)
 
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
-        """What the middleware at this place returns; behind the last one, the handler."""
+        """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
             ctx.load_answers()
             handler = getattr(self, ctx._request.row.handler)
@@ -10467,7 +10469,7 @@ class ServerEndpoint(Endpoint):
         return answer
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
-        """What the client is told of what a handler raised."""
+        """Turn a handler's exception into the error that the client gets."""
         if isinstance(error, McpError):
             return error
         if isinstance(error, ToolError):
@@ -10686,7 +10688,7 @@ class ServerEndpoint(Endpoint):
 
     # Calling registered functions
     def _call(self, ctx: Context, offer: Offer, arguments: Json) -> Any:
-        """What a registered function returns, called where run_on says, in its time."""
+        """Call a registered function where run_on says, for as long as it may take."""
         signature = offer.signature
         if signature.context is not None:
             arguments[signature.context] = ctx
@@ -10717,7 +10719,7 @@ def missing(text: str, data: Json, ctx: Context) -> NotFound:
     return error
 
 
-# What users see: registering, changing, running.
+# The public face: registering, changing, running.
 class Server:
     """An MCP server: register functions, then run() it.
 
@@ -10844,7 +10846,7 @@ class Server:
         timeout: seconds, after which the client gets a failure
         visible: visible(ctx) says whether a caller may see it. It is asked for lists
             and for calls, where run_on says. For those who may not, the tool does not
-            exist. What `visible` raises hides it
+            exist. An exception hides it, too
 
         Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
         schema that is none.
@@ -11096,14 +11098,14 @@ class Server:
 
         fn: fn(ctx, method, params, call_next) returns a result as on the wire, a dict:
             that of call_next(), which goes on as it came, or of call_next(params),
-            which goes on with others; or one of its own. What it raises is answered as
-            what a tool's function raises
+            which goes on with others; or one of its own. Its exceptions are answered
+            as those of a tool's function are
 
         It runs on the thread of the request, not where run_on says, and again for each
         answer of the client's, as the functions do. A question to a modern client
         passes it as an exception that `except Exception` leaves alone. The result of
-        subscriptions/listen is {}, as soon as it is open. What is refused before any
-        handler, such as an unknown method, does not come here.
+        subscriptions/listen is {}, as soon as it is open. A request that is refused
+        before any handler, for an unknown method, say, does not come here.
         """
         check_callable("middleware", fn)
         self._endpoint.middleware.append(fn)
@@ -11321,7 +11323,7 @@ class Server:
 
 
 def _decorate(noun: str, fn: Any, register: Callable[[Any], Any]) -> Any:
-    """What a decorator gives back: without a function yet, one that has the options."""
+    """Register a function, and return it; or return a decorator, if there is none yet."""
 
     def register_function(function: Any) -> Any:
         if not callable(function):
@@ -12735,7 +12737,7 @@ TARGET is a URL, a script, or a command line in quotes. It may also stand at the
 behind `--`: {_PROGRAM} call add a=1 b=2 -- npx -y some-server
 Values are read as JSON where the tool's schema takes that, and as text elsewhere.
 Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the tool failed; 130 Ctrl-C."""
-# What a command ends with, by what it raises: the first that fits.
+# A command's exit code, by the exception that ended it: the first row that fits.
 _EXIT_CODES = (
     (AuthorizationError, 3),
     (ConnectionError, 4),
@@ -12774,7 +12776,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parse_arguments(arguments: list[str]) -> Any:
-    """What is to be done: command, target, words and options. Raises ValueError."""
+    """Read the command, its target, its words and options. Raises ValueError."""
     import argparse
 
     class Parser(argparse.ArgumentParser):
@@ -12815,7 +12817,7 @@ def _parse_arguments(arguments: list[str]) -> Any:
 
 def _split_pair(text: str, separator: str, place: str) -> tuple[str, str]:
     name, _, value = text.partition(separator)
-    if not name or name == text:
+    if name in ("", text):
         # The value is not shown: it may be a secret.
         raise ValueError(f"{place}: expected NAME{separator}VALUE, got {show(name)}")
     return name, value.strip() if separator == ":" else value
@@ -12905,18 +12907,17 @@ def _ask_field(name: str, field: Json, schema: Json, content: Json) -> None:
 
 
 def _answer_url(params: Json) -> Json:
+    import webbrowser
     from urllib.parse import urlsplit
 
-    url = urlsplit(params["url"])
-    _note(f"The server asks you to visit {url.hostname}: {params['message']}")
+    host = urlsplit(params["url"]).hostname
+    _note(f"The server asks you to visit {host}: {params['message']}")
     _note(f"  {params['url']}")
-    is_web = url.scheme in ("http", "https")
-    if not is_web or _ask_line("Open it in the browser? [y/N]: ").lower() != "y":
-        return {"action": "decline"}
-    import webbrowser
-
-    webbrowser.open(params["url"])
-    return {"action": "accept"}
+    is_web = re.match("https?://", params["url"])
+    if is_web and _ask_line("Open it in the browser? [y/N]: ").lower() == "y":
+        webbrowser.open(params["url"])
+        return {"action": "accept"}
+    return {"action": "decline"}
 
 
 def _ask_line(text: str) -> str:
@@ -12932,7 +12933,7 @@ def _ask_line(text: str) -> str:
 
 # Values, and how they are shown
 def _coerce(name: str, text: str, schema: Json) -> Any:
-    """What key=value means: JSON where the schema takes that, else the text.
+    """Read a value as JSON where the schema takes that; else it is the text.
 
     So 012, or 5, stays a text where a text is wanted.
     """
@@ -13109,7 +13110,7 @@ def _load_server(target: str) -> Server:
     run = Server.run
     try:
         Server.run = do_nothing  # type: ignore
-        # What the file prints is not for the wire.
+        # The file's own prints are not for the wire.
         with redirect_stdout(sys.stderr):
             names = runpy.run_path(path, run_name="served")
     finally:

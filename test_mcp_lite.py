@@ -5562,6 +5562,10 @@ class TestServerInProcess:
         server = Server("s")
         for wrong, said in (
             (lambda: server.add_tool(len), "Python function"),
+            (
+                lambda: server.tool(input_schema={"type": "string"})(python_calls),
+                "input_schema",
+            ),
             (lambda: server.add_tool(lambda: 0), "tool name"),
             (lambda: server.resource("x://{a}")(lambda: 0), "the same names"),
             (lambda: server.resource("x://a")(lambda b: 0), "the same names"),
@@ -15607,7 +15611,6 @@ server.run()
 
     def test_list(self, script):
         """What a server is, and all that it offers, a line each; schemas; in JSON."""
-        # Up to Python 3.10, hints make a default of None nullable in another way.
         assert self.prints("list", script).replace("[integer] = []", "[integer]") == (
             "demo 2\n"
             f"revision: {MODERN} (modern)\n"
@@ -15617,8 +15620,8 @@ server.run()
             "tools (7)\n"
             '  forecast(city: string, days: integer = 3, unit: "C" | "F" = "C")'
             "  The forecast for a city.\n"
-            "  echo(text: string, n?: integer | null, xs: [integer], anything?: any)"
-            "  Says it again.\n"
+            "  echo(text: string, n: integer | null = null, xs: [integer], "
+            "anything: any = null)  Says it again.\n"
             "  paint()  A picture.\n"
             "  fail(why: string)\n"
             "  work()  Works.\n"
