@@ -8892,6 +8892,8 @@ class _Post:
         self.key: object = self if self.request_id is None else self.request_id
         # Where a redirect has sent it; the transport keeps that once it has served.
         self.url: SplitResult | None = None
+        # Where it was sent last.
+        self.sent_to: Any = None
 
 
 class _Trip:
@@ -9175,6 +9177,7 @@ class HttpTransport(Transport):
         if session.id is not None and not post.opens_session:
             headers["Mcp-Session-Id"] = session.id
         trip = _Trip("POST", post.url or self._url, post.key)
+        post.sent_to = trip.url
         with self._round_trip(trip, headers, post.line) as response:
             if response.status >= 300:
                 told = self._read_rejection(trip, post)
@@ -9242,7 +9245,7 @@ class HttpTransport(Transport):
         self, post: _Post, session: _ClientSession, status: int, place: str, told: Any
     ) -> bool:
         if status in (307, 308):
-            post.url = follow_reference(self._url, place)
+            post.url = follow_reference(post.sent_to, place)
         return post.url is not None and status in (307, 308)
 
     def _replace_session(

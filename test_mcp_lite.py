@@ -13526,9 +13526,12 @@ class TestHttpClient:
                     == [client._connection.transport._session.id]
                 )
             )
-        methods = [member(message, "method") for _, _, message in seen]
-        assert methods.count("initialize") == 2
-        assert methods.count("logging/setLevel") == 2
+
+            def methods():
+                return [member(message, "method") for _, _, message in list(seen)]
+
+            eventually(lambda: methods().count("logging/setLevel") == 2)
+            assert methods().count("initialize") == 2
 
     @pytest.mark.parametrize("session", ["a b", "\xe9", "x" * 60_000, "a\r\n b"])
     def test_a_session_s_id_that_cannot_be_sent_back(self, session):
