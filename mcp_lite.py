@@ -8116,7 +8116,7 @@ class _SocketExchange(Exchange):
             handler.close_connection = True
         fields = "".join([f"{name}: {headers[name]}\r\n" for name in headers])
         head = f"HTTP/1.1 {_status_line(status)}\r\n{fields}\r\n"
-        self._sock.sendall(head.encode("latin-1", "replace") + (body or b""))
+        self._send(head.encode("latin-1", "replace") + (body or b""))
         if body is not None and headers.get("Connection") == "close":
             shut(self._sock, 1)
 
@@ -8125,10 +8125,18 @@ class _SocketExchange(Exchange):
         if self._is_chunked:
             data = b"%x\r\n%b\r\n" % (len(events), events) if events else b""
             data += b"0\r\n\r\n" if ending else b""
-        self._sock.sendall(data)
+        self._send(data)
         if ending and threading.get_ident() != self.thread:
             self._handler.close_connection = True
             shut(self._sock, 1)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except OSError:
+            # What was half written cannot be followed by another answer.
+            self._handler.close_connection = True
+            raise
 
     def hung_up(self) -> bool:
         return has_hung_up(self._sock)
