@@ -6794,6 +6794,8 @@ def parse_head(lines: list[bytes]) -> Head:
         raise HttpError(400, "Host: required, but missing")
     # To a proxy, a target tells the host as well.
     target = re.sub("(?i)^https?://[^/?#]+/?", "/", target)
+    if not target.startswith("/"):
+        raise HttpError(400, f"not a path: {show(target[:60])}")
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
     return Head(method, target, version, fields, _body_size(fields), last)
 
@@ -7847,9 +7849,9 @@ class HttpEndpoint:
         Called now and then, by whoever made this endpoint. Does not block."""
         for exchange in list(self._serving):
             stream = exchange.stream
-            if stream is not None and exchange.state != exchange.OVER:
-                if exchange.hung_up():
-                    stream.lose(exchange)
+            is_open = stream is not None and exchange.state != exchange.OVER
+            if is_open and exchange.hung_up():
+                stream.lose(exchange)
 
     def close(self, final: bool) -> None:
         """End what only listens; if `final`, also sessions and what still runs."""

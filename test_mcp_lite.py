@@ -10247,7 +10247,6 @@ class TestHttpServer:
             (b"POST /m\xffcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
             (b"POST localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
             (b"POST ftp://localhost/mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-            (b"POST http://evil/mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
             (b"POST http:///mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
             (
                 b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
