@@ -6790,6 +6790,8 @@ def parse_head(lines: list[bytes]) -> Head:
         if name in fields and name not in _LISTS:
             raise HttpError(400, f"{name}: came twice")
         fields[name] = f"{fields[name]}, {value}" if name in fields else value
+    if version == "1.0" and "transfer-encoding" in fields:
+        raise HttpError(400, "HTTP/1.0 has no chunks")
     if version == "1.1" and "host" not in fields:
         raise HttpError(400, "Host: required, but missing")
     # To a proxy, a target tells the host as well.
@@ -8250,14 +8252,14 @@ class _Handler(BaseHTTPRequestHandler):
             # An extension costs the sender nothing either.
             ignored += len(line) - len(b"%x\r\n" % size)
             if ignored > MAX_IGNORED:
-                raise HttpError(400, "too many chunk extensions")
+                raise HttpError(431, "too many chunk extensions")
             body += self._read(size, len(body))
             if size and self.rfile.read(2) != b"\r\n":
                 raise HttpError(400, "a chunk without an end")
         for _ in range(MAX_TRAILERS):
             if parse_trailer(self.rfile.readline(MAX_IGNORED)):
                 return bytes(body)
-        raise HttpError(400, "too many trailers")
+        raise HttpError(431, "too many trailers")
 
     def _read(self, size: int, before: int) -> bytes:
         max_body = self.server.endpoint.max_body
