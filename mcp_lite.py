@@ -10868,8 +10868,6 @@ class Server:
         """
 
         def register(function: Function) -> Function:
-            if input_schema is not None and input_schema.get("type") != "object":
-                raise ValueError('input_schema: expected {"type": "object", ...}')
             signature = Signature(function, Context, input_schema)
             tool_name = name or signature.name
             if not re.fullmatch(r"[A-Za-z0-9_.\-]{1,128}", tool_name):
