@@ -4482,6 +4482,8 @@ class Outbox:
     def _run(self) -> None:
         while self._told.get():
             self.flush()
+        # Two threads may have started a writer at once: the other one ends, too.
+        self._told.put(False)
 
     def is_idle(self) -> bool:
         """Whether all is written."""
