@@ -11179,6 +11179,27 @@ class TestHttpServer:
         assert b'error="invalid_token"' in answer
         assert asked == []
 
+    def test_what_a_trace_is_told(self):
+        """Each message, and of HTTP itself the requests and statuses."""
+        told = []
+        server = Server("traced", trace=lambda *line: told.append(line))
+        with server.start_http() as http:
+            assert Web(http).send("GET", path="/none")[0] == 404
+            call = request("server/discover", modern())
+            assert Web(http).send("POST", call, path="/mcp?key=s3cret")[0] == 200
+            with Web(http).stream("POST", LISTEN) as response:
+                next_message(response)
+        assert [line for line in told if b"{" not in line[1]] == [
+            ("-->", b"GET /none"),
+            ("<--", b"HTTP 404 application/json"),
+            ("-->", b"POST /mcp"),
+            ("<--", b"HTTP 200 application/json"),
+            ("-->", b"POST /mcp"),
+            ("<--", b"HTTP 200 text/event-stream"),
+        ]
+        assert ("-->", json.dumps(call).encode()) in told
+        assert "s3cret" not in str(told)
+
     # The access log
 
     LINE = re.compile(
