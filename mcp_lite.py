@@ -187,11 +187,9 @@ if TYPE_CHECKING:
     from socket import socket as Socket
     from socketserver import ThreadingTCPServer
     from ssl import SSLContext
-    from typing import Any, Dict, Set, TextIO, Union
+    from typing import Any, Dict, Set, TextIO, TypeVar, Union
     from typing import Protocol as TypingProtocol
     from urllib.parse import SplitResult
-
-    from typing_extensions import TypeVar  # type checkers bring it
 
     Json = Dict[str, Any]  # a JSON object
     Headers = Dict[str, Union[str, bytes]]  # of an HTTP request
@@ -220,7 +218,7 @@ else:
     Json = dict
     Job = Write = Callable
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Audio",
     "AuthorizationError",

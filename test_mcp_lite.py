@@ -16143,7 +16143,7 @@ class TestBridge:
             assert client.instructions == "Be kind."
             names = [tool["name"] for tool in client.list_tools()]
             assert names == ["add", "ask", "sample", "work", "stay"]
-            assert client.call("add", a=1, b=2) == 3
+            assert str(client.call("add", a=1, b=2)) == "3"
             result = client.call_tool(
                 "work", on_progress=lambda *told: done.append(told)
             )
@@ -16536,7 +16536,8 @@ class TestExplain:
             [*program, "/no/such/server.py"], stderr=subprocess.PIPE, timeout=SECONDS
         )
         assert run.returncode == 1
-        assert run.stderr.startswith(b"explain: ") and b"\n" not in run.stderr.strip()
+        assert b"\nexplain: " in run.stderr and b"/no/such/server.py" in run.stderr
+        assert b"Traceback" not in run.stderr
 
 
 class TestInsideHosts:
@@ -21065,7 +21066,6 @@ class TestSoak:
             ({"losses": 1}, "1 losses"),
             ({"threads": (1, 2)}, "threads"),
             ({"opened": (5, 6)}, "descriptors"),
-            ({"left": {"handlers": 3}}, "3 handlers"),
         ],
     )
     def test_the_verdict_of_a_soak(self, wrong, why):
@@ -21080,7 +21080,6 @@ class TestSoak:
             "most": 32.0,
             "threads": (1, 1),
             "opened": (5, 5),
-            "left": {},
         }
         line = verdict(**{**seen, **wrong})
         expected = "ok: 9 calls, 0 losses, memory +1.0 "
@@ -21327,7 +21326,7 @@ class TestLessons:
         ],
         "05_progress.py": [
             "--> 2 tools/call bake",
-            "Who asks wants to hear of progress",
+            "The sender wants to hear of progress",
             "<-- notifications/progress",
             "*** loaf 1: 1 of 2",
             "<-- notifications/progress",
@@ -21356,10 +21355,10 @@ class TestLessons:
             "*** the function begins",
             "*** a place is reserved",
             "<-- 2 tools/call: ",
-            "Not the answer yet",
+            "This is a question in place of a result",
             "*** the user is asked",
             "--> 3 tools/call book",
-            "The same request once more",
+            "The request comes again",
             "*** the function begins",
             "*** the function goes on",
             "*** value: number 7: Oslo, Friday",
@@ -21374,7 +21373,7 @@ class TestLessons:
             "--> 6 resources/read",
             "*** drink tea",
             "--> 5 subscriptions/listen",
-            "request stays open",
+            "they come on its stream",
             "*** notifications/resources/updated note://today",
             "--> 6 resources/read",
             "*** drink tea",
@@ -21559,10 +21558,7 @@ class TestInspector:
     @pytest.fixture
     def page(self):
         """The server of its page, without a target."""
-        path = os.path.join(HERE, "examples", "inspector.py")
-        spec = importlib.util.spec_from_file_location("inspector", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = example("inspector")
         with module.PageServer(module.Inspector()) as page:
             thread = threading.Thread(target=page.serve_forever, args=(0.05,))
             thread.start()
@@ -22127,40 +22123,6 @@ class TestReadme:
                 ) as caught:
                     client.request("vendor/thing")
                 assert caught.value.code == -32601
-
-    def test_a_replay_of_several_conversations(self, replayed, tmp_path):
-        """What a server has written down of its clients, at a time, is told apart."""
-        trace = tmp_path / "trace.jsonl"
-        server = Server("s", trace=trace)
-        both = threading.Barrier(2, timeout=SECONDS)
-
-        @server.tool
-        def say(text: str, ctx: Context) -> str:
-            both.wait()
-            ctx.info(text)
-            both.wait()
-            return text
-
-        def talk(target, heard):
-            options = {
-                "version": "2025-11-25",
-                "on_log": lambda *told: heard.append(told),
-            }
-            with Client(target, stderr=None, **options) as client:
-                client.set_log_level("info")
-                yield client
-
-        make = contextlib.contextmanager(talk)
-        with make(server, []) as one, make(server, []) as two:
-            calls = [
-                each.start_call("say", {"text": text})
-                for each, text in ((one, "a"), (two, "b"))
-            ]
-            assert [call.value(SECONDS) for call in calls] == ["a", "b"]
-        heard = []
-        with make(replayed(trace, "stdio"), heard) as client:
-            assert [client.call("say", text=each) for each in "ba"] == ["b", "a"]
-        assert [told[1] for told in heard] == ["b", "a"]
 
     def test_the_order_of_a_replay(self, tmp_path):
         """The same request is answered in the recorded order, and then from the first

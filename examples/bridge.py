@@ -14,7 +14,6 @@ questions reach nobody else. A server that has ended is started again by the nex
 """
 
 import argparse
-import collections
 import fnmatch
 import os
 import queue
@@ -22,6 +21,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 
 # mcp_lite.py is one folder up.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -205,16 +205,11 @@ class Link:
                 self.relays.remove(relay)
 
         self.relays.append(relay)
+        job = partial(client.request, method, given)
         if method == "tools/call":
             arguments = given.get("arguments")
-            call = client.start_call(given["name"], arguments, on_progress=tell)
-            relay.call = call
-            job = call.result
-        else:
-
-            def job():
-                return client.request(method, given)
-
+            relay.call = client.start_call(given["name"], arguments, on_progress=tell)
+            job = relay.call.result
         threading.Thread(target=work, daemon=True).start()
         return relay
 
@@ -229,15 +224,30 @@ class Bridge:
         self.options = client_options
         self.lock = threading.Lock()
         # By caller and by what it declared, the latest used last.
-        self.links = collections.OrderedDict()
+        self.links = {}
         # By the key that travels with a request through its rounds.
         self.relays = {}
         self.server = Server("bridge")
         self.server.middleware(self.serve)
-        # These stand for what the other server has: the middleware gets the requests.
-        self.server.add_tool(lambda: "", name="bridge")
-        self.server.add_prompt(lambda: "", name="bridge")
-        self.server.add_resource(lambda rest: rest, "bridge:{+rest}")
+        # One tool, prompt and template stand for all that the other server has, as the
+        # middleware gets the requests. Its clients hear when one is registered anew.
+        here = self.server
+        self.stand_ins = {
+            "tools": (
+                partial(here.remove_tool, "bridge"),
+                partial(here.add_tool, lambda: "", name="bridge"),
+            ),
+            "prompts": (
+                partial(here.remove_prompt, "bridge"),
+                partial(here.add_prompt, lambda: "", name="bridge"),
+            ),
+            "resources": (
+                partial(here.remove_resource, "bridge:{+x}"),
+                partial(here.add_resource, lambda x: x, "bridge:{+x}"),
+            ),
+        }
+        for _, register in self.stand_ins.values():
+            register()
         self.schemes = set()
 
     def close(self):
@@ -249,15 +259,9 @@ class Bridge:
         """Tell the callers of a change."""
         if method == "notifications/resources/updated":
             self.server.resource_updated(params["uri"])
-        elif method == "notifications/tools/list_changed":
-            self.server.remove_tool("bridge")
-            self.server.add_tool(lambda: "", name="bridge")
-        elif method == "notifications/prompts/list_changed":
-            self.server.remove_prompt("bridge")
-            self.server.add_prompt(lambda: "", name="bridge")
-        elif method == "notifications/resources/list_changed":
-            self.server.remove_resource("bridge:{+rest}")
-            self.server.add_resource(lambda rest: rest, "bridge:{+rest}")
+        elif method.endswith("/list_changed"):
+            for step in self.stand_ins[method.split("/")[1]]:
+                step()
 
     def serve(self, ctx: Context, method, params, call_next):
         """The middleware: each request comes here first."""
@@ -310,12 +314,11 @@ class Bridge:
         declared = frozenset(QUESTIONS).intersection(ctx.client_capabilities)
         key = caller, declared
         with self.lock:
-            link = self.links.get(key)
+            link = self.links.pop(key, None)
             if link is None:
                 self.make_room()
                 link = Link(self, declared, bool(ctx.headers) and caller is None)
-                self.links[key] = link
-            self.links.move_to_end(key)
+            self.links[key] = link
         return link
 
     def make_room(self):

@@ -6,8 +6,8 @@ Run: python3 examples/explain.py TARGET        a URL, a script, or a command in 
      python3 examples/explain.py TARGET TOOL '{"city": "Oslo"}'    calls a tool as well
 In a program: Client(target, trace=Explainer()), or Server(name, trace=Explainer()).
 
-Each explanation is given once, when its message first comes. `direction` is "-->" for
-what the owner of the trace sends, and "<--" for what it receives.
+Each explanation is given once, when its message first comes. `direction` is "-->" from
+the client to the server, whichever of them has the trace, and "<--" back.
 """
 
 import argparse
@@ -192,8 +192,13 @@ class Explainer:
         if message.get("id") is not None:
             self.waiting[direction, str(message["id"])] = (name, time.monotonic())
         shown = {key: params[key] for key in params if key not in NOT_SHOWN}
-        self.show(direction, f"{name} {shorten(shown) if shown else ''}", message)
         row = METHODS.get(name)
+        # The parameter that says what a request is about comes first.
+        about = shown.pop(row.mirrored, "") if row and row.mirrored else ""
+        if list(shown) == ["arguments"]:
+            shown = shown["arguments"]
+        rest = shorten(shown) if shown else ""
+        self.show(direction, f"{name} {shorten(about)} {rest}", message)
         if row is None:
             self.note("The specification does not have this method.", "basic/index")
         else:
@@ -224,7 +229,7 @@ class Explainer:
         """Print one line: the direction, the id, and what it says."""
         request_id = (message or {}).get("id")
         number = "" if request_id is None else f"{shorten(request_id)} "
-        self.write(f"{direction} {number}{text}".rstrip() + "\n")
+        self.write(" ".join(f"{direction} {number}{text}".split()) + "\n")
 
     def note(self, text, page):
         """Print an explanation with its page, unless it was given before."""

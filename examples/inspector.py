@@ -34,8 +34,9 @@ from urllib.parse import parse_qs, urlsplit
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
-from mcp_lite import Client, McpError, OAuth  # noqa: E402
-from mcp_lite import load_config, validate  # noqa: E402
+from group import Config, load_config  # noqa: E402
+
+from mcp_lite import METHODS, Client, McpError, OAuth, validate  # noqa: E402
 
 # How many values of a kind the pages show, and how many characters of JSON; what is
 # older than that is forgotten.
@@ -56,6 +57,7 @@ MAX_TEXT = 10_000  # characters of a line of a log, or of a progress message
 MAX_BODY = 4 << 20  # bytes of a page's request
 MAX_RUNNING = 32  # jobs at a time
 POLL_SECONDS = 20.0  # that a page waits for changes, before it asks again
+SPECIFICATION = "https://modelcontextprotocol.io/specification/2025-11-25/"
 COMPLETE_SECONDS = 5.0  # for suggestions: later ones are of no use
 
 # What a server lists, by the member that names one: how a client reads the list.
@@ -193,6 +195,8 @@ class Session:
         # Open questions: number -> (what is asked, queue for the answer, the jobs that
         # ran when it came).
         self._questions = {}
+        # The methods of the requests that wait for an answer.
+        self._methods = {}
         self._about = {"target": options["target"]}
         self._roots = str(options.get("roots") or "").split("\n")
         is_url = "url" in target if isinstance(target, dict) else "://" in target
@@ -209,8 +213,7 @@ class Session:
             on_sample=self._sample,
             on_log=self._log,
             stderr=partial(self._log, "stderr", logger=None),
-            # What it shows goes to show().
-            trace=self,
+            trace=self._trace,
         )
         self._show("connecting")
 
@@ -430,19 +433,49 @@ class Session:
         shown = {"level": level, "text": text[:MAX_TEXT], "logger": logger}
         self.put("log", next(self._numbers), {**shown, "at": time.time()})
 
-    def show(self, entry):
-        """Show a message, or what HTTP adds; with what it is for, and the pages."""
+    def _trace(self, direction, line):
+        """Show a message, or what HTTP adds; with what it is for."""
         shown = {
-            "direction": entry.direction,
-            "at": entry.at,
-            "id": None if entry.id is None else str(entry.id)[:40],
-            "kind": entry.kind,
-            "title": entry.about[:MAX_TITLE],
-            "notes": entry.notes,
-            "size": len(entry.line),
-            "text": entry.line[:MAX_HEAD].decode("utf-8", "replace"),
+            "direction": direction,
+            "at": time.time(),
+            "size": len(line),
+            "text": line[:MAX_HEAD].decode("utf-8", "replace"),
         }
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if isinstance(message, dict):
+            shown.update(self._describe(direction, message))
+        else:
+            title = shown["text"][:MAX_TITLE]
+            shown.update(id=None, kind="http", title=title, notes=[])
         self.put("wire", next(self._numbers), shown)
+
+    def _describe(self, direction, message):
+        """What kind of message it is, in a line, and what its method is for."""
+        number = message.get("id")
+        kind = "error" if "error" in message else "result"
+        method = message.get("method")
+        if method is not None:
+            kind = "notification" if number is None else "request"
+            body = message.get("params")
+            self._methods[direction, str(number)] = method
+        else:
+            body = message.get("result", message.get("error"))
+            asked = "<--" if direction == "-->" else "-->"
+            method = self._methods.pop((asked, str(number)), "")
+        row = METHODS.get(method)
+        note = row and {"result": row.outcome, "error": row.setback}.get(kind)
+        if kind in ("request", "notification"):
+            note = row and row.purpose
+        named = body.get("name", "") if isinstance(body, dict) else ""
+        return {
+            "id": None if number is None else str(number)[:40],
+            "kind": kind,
+            "title": f"{method} {named} {json.dumps(body)}"[:MAX_TITLE],
+            "notes": [(note, SPECIFICATION + row.page)] if note else [],
+        }
 
 
 # What the user can ask for.
@@ -469,7 +502,7 @@ class Inspector:
 
     def __init__(self, config=None):
         self.board = Board()
-        self._config = config or load_config({"servers": {}})
+        self._config = config or Config()
         # Held while one session takes the place of another.
         self._turn = threading.Lock()
         self._session = None
@@ -502,7 +535,9 @@ class Inspector:
         if not text:
             raise ValueError("name a server: a script, a command line, or a URL")
         # A name of the config file has its whole entry for a target.
-        is_named = text in self._config or text in self._config.errors
+        is_named = text in self._config
+        if text in self._config.errors:
+            raise self._config.errors[text]
         target = self._config[text] if is_named else text
         with self._turn:
             if self._session is not None:

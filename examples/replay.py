@@ -15,8 +15,8 @@ server has said until then. Where it had a question, any answer will do.
 
 A trace does not tell: the time (so all comes at once, also what a subscription hears);
 which request a log line or a legacy question is about, if several are in flight (the
-latest is taken); whose a line is, if several clients have written into one file (one
-server's conversations are told apart); and what HTTP adds, such as statuses and sessions
+latest is taken); whose a line is, if several conversations are in one file; and what
+HTTP adds, such as statuses and sessions
 (so there is one session, and no GET; what came after an answer comes before it there).
 """
 
@@ -34,7 +34,7 @@ WHO = ("_meta", "clientInfo", "capabilities", "protocolVersion", "inputResponses
 VERSION = "io.modelcontextprotocol/protocolVersion"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 # Direction, which conversation if there are several, message.
-LINE = re.compile(r"^(-->|<--) ([^{]*?)((?:\[\s*)?{.*)$", re.MULTILINE)
+LINE = re.compile(r"^(-->|<--) ((?:\[\s*)?{.*)$", re.MULTILINE)
 
 
 def meta_of(message):
@@ -62,36 +62,36 @@ class Recording:
 
     def __init__(self, path):
         self.exchanges = {}  # by the key of the request: one for each time
-        # Of each conversation: the latest, also of each request id and progress token.
+        # The latest: of all, of each request id, and of each progress token.
         self.by_id = {}
         self.by_token = {}
-        self.latest = {}
+        self.latest = []
         with open(path, encoding="utf-8") as file:
             found = LINE.findall(file.read())
-        for direction, talk, text in found:
+        for direction, text in found:
             with contextlib.suppress(ValueError):  # no message was this even then
                 message = json.loads(text)
                 for each in message if isinstance(message, list) else [message]:
                     if isinstance(each, dict):
-                        self.note(direction, talk, each)
+                        self.note(direction, each)
 
-    def note(self, direction, talk, message):
+    def note(self, direction, message):
         if direction == "<--":
-            self.exchange_of(talk, message).append(message)
+            self.exchange_of(message).append(message)
         elif is_request(message):
-            exchange = self.latest[talk] = []
+            exchange = self.latest = []
             self.exchanges.setdefault(key_of(message), deque()).append(exchange)
-            self.by_id[talk, message["id"]] = exchange
-            self.by_token[talk, meta_of(message).get("progressToken")] = exchange
+            self.by_id[message["id"]] = exchange
+            self.by_token[meta_of(message).get("progressToken")] = exchange
 
-    def exchange_of(self, talk, message):
+    def exchange_of(self, message):
         """What a message of the server belongs to."""
         if "method" not in message:
-            return self.by_id.get((talk, message.get("id")), [])
+            return self.by_id.get(message.get("id"), [])
         token = (message.get("params") or {}).get("progressToken")
         subscription = meta_of(message).get(SUBSCRIPTION)
-        latest = self.by_id.get((talk, subscription), self.latest.get(talk, []))
-        return latest if token is None else self.by_token.get((talk, token), latest)
+        latest = self.by_id.get(subscription, self.latest)
+        return latest if token is None else self.by_token.get(token, latest)
 
     def look_up(self, request):
         """What is to be said to a request."""
