@@ -4449,11 +4449,17 @@ class Outbox:
         except IndexError:
             return False
 
-    def flush(self) -> None:
-        """Write what waits, or leave it to the thread that is writing."""
+    def flush(self, is_patient: bool = False) -> None:
+        """Write what waits, or leave it to the thread that is writing.
+
+        is_patient: beyond MAX_LINES, wait for that thread: a handler that has much to
+            say is as slow as its reader
+        """
         # A writer releases _writing before it looks for more lines: so what was added
         # while it wrote is seen by one of the two.
-        while self._lines and self._writing.acquire(len(self._lines) > MAX_LINES):
+        while self._lines and self._writing.acquire(
+            is_patient and len(self._lines) > MAX_LINES
+        ):
             try:
                 lines = []
                 while self._lines:
@@ -5040,13 +5046,13 @@ class Connection:
     def _flush_own(self, block: bool) -> None:
         """Write what this side has to say: a server's handler waits for it."""
         if block and self.protocol.role == "server":
-            self.flush()
+            self.flush(is_patient=True)
         else:
             self.flush_soon()
 
-    def flush(self) -> None:
+    def flush(self, is_patient: bool = False) -> None:
         """Write what is queued, or leave it to the thread that is writing."""
-        self._outbox.flush()
+        self._outbox.flush(is_patient)
 
     def flush_soon(self) -> None:
         """Have it written, without blocking."""
@@ -7317,7 +7323,7 @@ class HttpConnection(Connection):
         self._dirty.append(stream)
         stream.add_locked(line)
 
-    def flush(self) -> None:
+    def flush(self, is_patient: bool = False) -> None:
         """Write what is queued, in any stream."""
         with suppress(IndexError):  # another thread took the last
             while self._dirty:

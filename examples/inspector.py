@@ -374,6 +374,8 @@ class Session:
             call = self._running.get(number)
         if call is not None:
             call.cancel("the user has cancelled it")
+            # The thread of a modern call may be the one that waits for the user.
+            self._withdraw(lambda jobs: jobs == {number})
 
     # Questions: what the server asks
     def _ask(self, kind, params):

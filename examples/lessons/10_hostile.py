@@ -40,14 +40,13 @@ def send(title, line):
     print("<--", json.dumps(error)[:230])
 
 
-def call(name, arguments, id="1"):
+def call(name, arguments):
     params = f'{{"name": "{name}", "arguments": {arguments}, "_meta": {META}}}'
     return (
-        f'{{"jsonrpc": "2.0", "id": {id}, "method": "tools/call", "params": {params}}}'
+        f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {params}}}'
     ).encode()
 
 
-long_id = '"%s"' % ("x" * 9999)
 digits = '{"pattern": "x", "limit": 1%s}' % ("0" * 9000)
 cursor = f'{{"cursor": "../../etc/passwd", "_meta": {META}}}'
 list_page = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {cursor}}}'
@@ -55,7 +54,6 @@ list_page = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {cu
 send("No UTF-8", b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}')
 send("A hundred thousand arrays within each other", b"[" * 100_000)
 send("Small on the wire, large in memory", b"[" + b"[]," * 2_000_000 + b"[]]")
-send("An id that would be kept, and sent back", call("search", "{}", long_id))
 send("A number that is none", call("search", '{"pattern": "x", "limit": NaN}'))
 send("A number of thousands of digits", call("search", digits))
 send(
@@ -75,4 +73,4 @@ print("\nThe server left with exit code", child.wait())
 #    json.loads() and look at the memory that it takes.
 # 2. The regular expression of `search` is the caller's: re.search("(a+)+$", "a" * n + "b")
 #    takes seconds for n = 24, twice as long for 25, and years for 50. mcp_lite bounds the
-#    patterns of *schemas* (its room Patterns). What would you do about this tool?
+#    patterns of *schemas* (its room JSON Schema). What would you do about this tool?
