@@ -4295,13 +4295,17 @@ class Workers:
     called, no second one is, and the called one calls the next if there are more jobs.
     An idle worker waits for its bell, a lock; the latest is woken first.
 
-    `between()` writes what jobs have queued: after each job, unless a worker is called.
+    flush(is_patient) writes what jobs have queued: after each job, unless a worker is
+    called, and then a slow reader slows the workers; and when a worker is woken, but
+    then it waits for no reader, as its job may be one that another thread waits for.
     """
 
-    def __init__(self, name: str, limit: int, between: Job = do_nothing) -> None:
+    def __init__(
+        self, name: str, limit: int, flush: Callable[[bool], Any] = do_nothing
+    ) -> None:
         self._name = name
         self._limit = limit
-        self._between = between
+        self._flush = flush
         # It guards what follows.
         self._lock = threading.Lock()
         self._jobs: deque[Job] = deque()
@@ -4371,13 +4375,13 @@ class Workers:
             bell.acquire()
             self._is_called = False
             # Another worker may have left the answer of its job to this one.
-            self._do(self._between)
+            self._do(self._flush, False)
             while (job := self._next(bell)) is not None:
                 self._do(job)
                 # An idle worker keeps nothing alive.
                 del job
                 if not self._is_called:
-                    self._do(self._between)
+                    self._do(self._flush, True)
             if self._closed:
                 self._threads.discard(threading.current_thread())
                 return
@@ -4394,9 +4398,9 @@ class Workers:
         self._start(newcomer)
         return job
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: Callable[..., Any], *arguments: object) -> None:
         try:
-            job()
+            job(*arguments)
         except BaseException as error:
             log_line(ERROR, f"{self._name}: a job failed", error)
 
