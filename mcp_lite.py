@@ -2051,7 +2051,7 @@ class Pattern:
             # `re` knows best what is no pattern.
             self._plain = re.compile("".join(tokens), re.ASCII)
             self._way = None if _is_plain(tokens) else _parse(tokens)
-        except (re.error, ValueError, OverflowError, RecursionError) as error:
+        except (re.error, ValueError, OverflowError, RuntimeError) as error:
             raise ValueError(f"pattern {show(pattern)}: {error}") from None
         # Repeats and back references make one try as long as the text.
         self._length = 0 if re.search(r"{|\\\d", pattern) else len(pattern)
@@ -9354,10 +9354,20 @@ class HttpTransport(Transport):
         elif self._dialect == self.HTTP_SSE:
             pass  # only what comes on the stream is an answer
         elif kind == JSON_TYPE:
-            return response.read(MAX_MESSAGE + 1)
+            return self._read_whole(response)
         elif kind:
             raise trip.failure(response.read(MAX_ERROR), f"no answer, but {kind}: ")
         return b""
+
+    def _read_whole(self, response: HTTPResponse) -> bytes:
+        """A body; the rest of one beyond MAX_MESSAGE stays unread.
+
+        Old Pythons make room at once for all that read() may return.
+        """
+        body = bytearray()
+        while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
+            body += data
+        return bytes(body)
 
     def _read_events(
         self, response: HTTPResponse, request_id: RequestId | None, stream: EventParser

@@ -13974,7 +13974,10 @@ class TestHttpClient:
             (b"X: y\r\n" * 101, "more than 100 headers"),
             (b"X: %b", "line"),
             (b"Transfer-Encoding: chunked\r\n\r\nno\r\n{", "IncompleteRead"),
-            (b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}{}{}", "read length"),
+            (
+                b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}{}{}",
+                "read length|IncompleteRead",
+            ),
             (
                 b"Content-Length: 99999999999999999999\r\n\r\n{",
                 "no answer|IncompleteRead",
