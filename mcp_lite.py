@@ -9078,6 +9078,9 @@ class HttpTransport(Transport):
         except (McpError, HttpFailure):
             raise
         except Exception as error:
+            # A response that breaks off looks like one that was read to its end.
+            if trip.connection is not None:
+                trip.connection.close()
             # http.client has exceptions of its own, beside OSError.
             told = trip.tell(describe_exception(error, trip.url))
             raise HttpFailure(told, trip.place) from None
