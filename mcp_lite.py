@@ -2370,7 +2370,7 @@ def inner_schemas(schema: Any) -> Iterator[tuple[str, str | None, Any]]:
     for keyword, argument in schema.items() if isinstance(schema, dict) else ():
         held = _KEYWORDS[keyword].argument if keyword in _KEYWORDS else ""
         if held.endswith("schemas by name"):
-            for name, inner in argument.items():
+            for name, inner in object_or_empty(argument).items():
                 if not _is_names(inner) or held == "schemas by name":
                     yield keyword, name, inner
         elif "schema" in held and isinstance(argument, list):
@@ -8775,7 +8775,7 @@ def describe_response(response: HTTPResponse, body: bytes) -> str:
     with suppress(McpError):
         words = member_at(parse_message(body), ["error", "message"]) or words
     if words:
-        told += f": {words[:500].strip()}"
+        told += f": {str(words)[:500].strip()}"
     if response.status in _REMEDIES:
         told += f"; {_REMEDIES[response.status]}"
     return told
