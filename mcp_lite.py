@@ -11803,6 +11803,9 @@ class ClientEndpoint(Endpoint):
         """Answer a ping; have a worker answer a session's question."""
         if not request.row.capability:
             connection.respond(request, result_message(request.id, {}))
+        elif request.answers is not None:
+            # A batch has a worker already, which waits for all of its answers.
+            self._answer_request(connection, request)
         else:
             connection.workers.submit(
                 partial(self._answer_request, connection, request)

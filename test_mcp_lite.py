@@ -19074,9 +19074,6 @@ class TestFuzz:
                 thread.join(SECONDS)
                 client.close()
 
-    @pytest.mark.xfail(
-        reason="a client's answers to a batch do not leave as one POST", strict=True
-    )
     def test_a_batch_of_questions_over_http(self):
         """A session of 2025-03-26 may be asked several things at once.
 
