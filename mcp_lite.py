@@ -6592,8 +6592,7 @@ class Child(StreamTransport):
 
     def _last_words(self) -> str:
         begun = self._begun[:MAX_STDERR_LINE].decode("utf-8", "replace")
-        lines = [*self._lines, begun]
-        return "\n".join(filter(None, lines)).rstrip()
+        return "\n".join(filter(None, [*self._lines, begun])).rstrip()
 
     # Ending
 
@@ -8584,8 +8583,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 def show_url(url: SplitResult) -> str:
     """A URL for an error text: without its user and its query, which may be secrets."""
-    netloc = url.netloc.rpartition("@")[2]
-    return f"{url.scheme}://{netloc}{url.path}"
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
 def login_header(name: str, url: SplitResult) -> Headers:
@@ -11513,7 +11511,7 @@ class Call:
         for key, question in questions.items():
             self._check_open()
             method = str(question.get("method"))
-            params = question.get("params") or {}
+            params = object_or_empty(question.get("params"))
             answers[key] = self._client._endpoint.answer(method, params, version)
         more["inputResponses"] = answers
         return more
