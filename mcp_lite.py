@@ -5657,6 +5657,9 @@ class Context:
         self._recorded: Json = {}
         # Key -> value of once().
         self._once: Json = {}
+        # Where progress and questions go once detach() was called.
+        self._on_progress: Callback = None
+        self._on_ask: Callback = None
         # Numbers the questions without a key.
         self._next_number = itertools.count(1).__next__
 
@@ -5673,6 +5676,8 @@ class Context:
         message: what is being done; clients know it since 2025-03-26
         """
         request = self._request
+        if self._on_progress is not None:
+            self._on_progress(done, total, message)
         if request.progress_token is None:
             return
         params = {"progressToken": request.progress_token, "progress": done}
@@ -5780,6 +5785,28 @@ class Context:
         if self._request.stream is not None:
             self._request.stream.leave(RETRY_MS if retry_ms is None else retry_ms)
 
+    def detach(self, on_progress: Callback, on_ask: Callback) -> Job:
+        """Let the work go on when its request was answered: for extensions like tasks.
+        In the modern era only.
+
+        Middleware calls this, has a thread of its own run call_next(), and returns a
+        result that says how to ask for the outcome. See examples/tasks.py.
+
+        on_progress: on_progress(done, total, message) hears of progress
+        on_ask: on_ask({key: {"method", "params"}}) blocks for the answers, {key:
+            result}, as on the wire; it gets the questions in place of the client
+
+        Returns cancel(), which cancels the work, from any thread.
+        """
+        self._on_progress = on_progress
+        self._on_ask = on_ask
+
+        def cancel() -> None:
+            self._request.cancelled = True
+            self._connection.tell_cancelled(self._request)
+
+        return cancel
+
     # Asking
 
     def elicit(self, message: str, schema: Any, key: str | None = None) -> Json:
@@ -5867,7 +5894,7 @@ class Context:
         Returns {key: result}, each checked. In a legacy session all the answers have
         ten minutes, from now on.
         """
-        if self._connection._is_ended(self._request):
+        if self._on_ask is None and self._connection._is_ended(self._request):
             raise Cancelled("the request is over: nothing can be asked any more")
         if self._request.modern and not self._request.row.asks:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
@@ -5960,6 +5987,8 @@ class Context:
             key: {"method": method, "params": params}
             for key, (method, params) in questions.items()
         }
+        if self._on_ask is not None:
+            return dict(self._on_ask(asked))
         prints = {key: fingerprint(question) for key, question in asked.items()}
         # None: the answer came before we asked, and fits any question.
         missing = {
@@ -6699,6 +6728,10 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     return parameters
 
 
+# What Mcp-Name mirrors of the requests of the Tasks extension (SEP-2663).
+_TASK_ID = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
+
+
 def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
     """The headers that mirror a message: {header: value, or None where it has none}.
 
@@ -6707,8 +6740,9 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
     row = method_row(message.get("method"))
     params = object_or_empty(message.get("params"))
     headers: Json = {"Mcp-Method": message.get("method")}
-    if row.mirrored:
-        headers["Mcp-Name"] = params.get(row.mirrored)
+    mirrored = row.mirrored or _TASK_ID.get(str(message.get("method")))
+    if mirrored:
+        headers["Mcp-Name"] = params.get(mirrored)
     if row.mirrors_arguments:
         for path, header in parameters(str(headers["Mcp-Name"])):
             headers["Mcp-Param-" + header] = member_at(params.get("arguments"), path)
@@ -11401,10 +11435,10 @@ class Call:
     def __init__(
         self, client: Client, method: str, params: Json, on_progress: Callback = None
     ) -> None:
-        self._client = client
+        self.client = client
+        self.method = method
+        self.params = params
         self._connection = client._require_connection()
-        self._method = method
-        self._params = params
         self._on_progress = on_progress
         # For all rounds, by time.monotonic().
         self._deadline = float("inf")
@@ -11419,23 +11453,24 @@ class Call:
 
     def _send(self, more: Json) -> None:
         """Send the request, or send it again with what is new."""
-        self._check_open()
+        self.check_open()
         has_deadline = self._deadline < float("inf")
-        waiter = Waiter(self._method, self._on_progress is not None or has_deadline)
+        waiter = Waiter(self.method, self._on_progress is not None or has_deadline)
         self._waiter = waiter
-        self._connection.request(waiter, {**self._params, **more})
+        self._connection.request(waiter, {**self.params, **more})
         if self._is_cancelled:
             # Meanwhile: cancel() has found the waiter of the round before.
             self.cancel()
 
-    def _check_open(self) -> None:
-        """Raise what has ended this call while no request of it was on its way."""
+    def check_open(self) -> None:
+        """Raise what has ended this call: Cancelled, ConnectionClosed, Timeout. For a
+        function of `result_types` that goes on, and asks again."""
         if self._is_cancelled:
-            raise Cancelled(f"{self._method}: the call was cancelled")
+            raise Cancelled(f"{self.method}: the call was cancelled")
         if self._connection.reason is not None:
             raise self._connection.reason.with_traceback(None)
         if time.monotonic() >= self._deadline:
-            raise Timeout(f"{self._method}: no answer by the deadline for all of it")
+            raise Timeout(f"{self.method}: no answer by the deadline for all of it")
 
     def result(self, timeout: float | None = None) -> Json:
         """Block until the last answer is here. Returns the result, as on the wire.
@@ -11458,7 +11493,7 @@ class Call:
         return self._outcome
 
     def _run(self, timeout: float | None) -> Json:
-        seconds = self._client.timeout if timeout is None else timeout
+        seconds = self.client.timeout if timeout is None else timeout
         rounds = 0
         while True:
             try:
@@ -11470,33 +11505,38 @@ class Call:
                 if not self._may_read_list:
                     raise
                 self._may_read_list = False
-                self._client.list_tools()
-                more: Json | None = {}
+                self.client.list_tools()
+                more: Json = {}
             else:
+                kind = self._result_type(result)
+                if kind in self.client.result_types:
+                    return dict(self.client.result_types[kind](self, result))
+                if kind != "input_required":
+                    return result
                 more = self._answers_to(result)
-            if more is None:
-                return result
             rounds += 1
             if rounds > MAX_ROUNDS:
                 raise InternalError(
-                    f"{self._method}: the server asked more than {MAX_ROUNDS} times"
+                    f"{self.method}: the server asked more than {MAX_ROUNDS} times"
                 )
             self._send(more)
 
-    def _answers_to(self, result: Json) -> Json | None:
-        """The members that answer what a modern result asks; None for the last result.
-        Raises McpError."""
+    def _result_type(self, result: Json) -> str:
+        """The type of a result. Raises InternalError for a type that is new."""
         # "clients MUST treat an absent resultType as 'complete'"
         kind = str(result.get("resultType", "complete"))
-        version = self._client.protocol_version
-        if version < FIRST_MODERN or kind == "complete":
-            return None
-        if kind != "input_required" or not method_row(self._method).asks:
-            if self._client._endpoint.extensions:
-                return None
+        row = METHODS.get(self.method)
+        # Of an extension's request, the results are the extension's.
+        if row is None or self.client.protocol_version < FIRST_MODERN:
+            return "complete"
+        is_known = kind == "complete" or kind in self.client.result_types
+        if not is_known and not (kind == "input_required" and row.asks):
             # "A resultType of any value unrecognized [...] MUST be considered invalid."
             raise InternalError(f"the server's result has an unknown resultType {kind}")
+        return kind
 
+    def _answers_to(self, result: Json) -> Json:
+        """The members that answer what a modern result asks. Raises McpError."""
         more = add_given({}, requestState=result.get("requestState"))
         questions = result.get("inputRequests")
         if questions is None:
@@ -11509,10 +11549,10 @@ class Call:
             )
         answers = {}
         for key, question in questions.items():
-            self._check_open()
-            method = str(question.get("method"))
-            params = object_or_empty(question.get("params"))
-            answers[key] = self._client._endpoint.answer(method, params, version)
+            self.check_open()
+            answers[key] = self.client.answer(
+                str(question.get("method")), object_or_empty(question.get("params"))
+            )
         more["inputResponses"] = answers
         return more
 
@@ -11529,7 +11569,7 @@ class Call:
         timeout: as result() has it
         """
         result = _with_objects(self.result(timeout), "content")
-        self._client._check_result(str(self._params.get("name")), result)
+        self.client._check_result(str(self.params.get("name")), result)
         return result
 
     def cancel(self, reason: str | None = None) -> None:
@@ -12023,6 +12063,7 @@ class Client:
         stderr: Callable[[str], Any] | bool | None = True,
         ssl_context: SSLContext | None = None,
         extensions: Json | None = None,
+        result_types: dict[str, Callable[[Call, Json], Json]] | None = None,
     ) -> None:
         """Prepare to reach a server, by `with` or connect(). Raises TypeError and
         ValueError for what is no target, revision or list of roots.
@@ -12071,6 +12112,9 @@ class Client:
         ssl_context: an ssl.SSLContext, for https
         extensions: what to declare of extensions: {"com.example/thing": {}}, with their
             settings; request() and notify() speak them
+        result_types: of extensions, {"task": fn}: fn(call, result) makes the last
+            result of one that has this `resultType`, on the thread that waits for it.
+            `call` has `client`, `method`, `params` and check_open()
 
         `roots`, `on_elicit` and `on_sample` are declared as capabilities when given.
         In a session they run on workers, while a call to a modern server waits in the
@@ -12085,6 +12129,7 @@ class Client:
         # No clock of the system knows an endless time.
         self.timeout = min(timeout, threading.TIMEOUT_MAX)
         self.total_timeout = total_timeout
+        self.result_types = result_types or {}
         self._target = read_target(target)
         self._headers = headers
         self._auth = auth
@@ -12400,8 +12445,7 @@ class Client:
     ) -> Json:
         """Send any request, and block for its result, as on the wire.
 
-        method: of this protocol, or an extension's. Its results may have a resultType
-            that this protocol does not know if the client declares extensions
+        method: of this protocol, or an extension's, whose results come as they are
         params: as on the wire; what every request carries is added
         timeout: in seconds, else the client's
 
@@ -12409,6 +12453,16 @@ class Client:
         answers, InternalError for a resultType that is new, Timeout, ConnectionClosed.
         """
         return self._start(method, params).result(timeout)
+
+    def answer(self, method: str, params: Json) -> Json:
+        """Have this client's callbacks answer a question that came inside a result.
+
+        method: such as "elicitation/create"
+        params: as on the wire
+
+        Returns the answer, as on the wire. Raises McpError: what the server is told.
+        """
+        return self._endpoint.answer(method, params, self.protocol_version)
 
     def notify(self, method: str, params: Json | None = None) -> None:
         """Send any notification.
