@@ -665,6 +665,22 @@ _DECODER = json.JSONDecoder(parse_float=_parse_number, parse_constant=_parse_num
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
 )
+# JSONEncoder.encode() makes one of these for each call, and that takes as long as the
+# encoding. A Python whose json is not in C has none.
+_encode_parts: Any = _ENCODER.iterencode
+_make_encoder: Any = vars(json.encoder)["c_make_encoder"]
+if _make_encoder is not None:
+    _encode_parts = _make_encoder(
+        None,
+        _ENCODER.default,
+        json.encoder.encode_basestring,
+        None,
+        ":",
+        ",",
+        False,
+        False,
+        False,
+    )
 _ID_TEXT = "expected string or integer"
 TYPE_NAMES = {
     str: "string",
@@ -682,7 +698,11 @@ def parse_message(data: bytes) -> Any:
     if data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
         raise InvalidRequest(f"more than {MAX_BRACKETS} arrays and objects")
     try:
-        return _DECODER.decode(data.decode("utf-8"))
+        text = data.decode("utf-8").strip(" \t\r\n")
+        message, end = _DECODER.raw_decode(text)
+        if end != len(text):
+            raise ValueError(f"more than one value, at character {end}")
+        return message
     except (ValueError, RecursionError) as error:
         raise ParseError(f"not JSON in UTF-8: {error}") from None
 
@@ -690,7 +710,7 @@ def parse_message(data: bytes) -> Any:
 def encode_json(value: object) -> str:
     """Raises ValueError or TypeError for what JSON cannot say: NaN, an object."""
     try:
-        return _ENCODER.encode(value)
+        return "".join(_encode_parts(value, 0))
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -804,26 +824,31 @@ class LineFramer:
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
-        # The unfinished line; of one over the limit, only that it is.
+        # The unfinished line. Nothing is kept of one that is over the limit.
         self._line = bytearray()
         self._is_long = False
 
     def feed(self, data: bytes) -> list[bytes | None]:
         """The lines that these bytes complete, but for blank ones; None in place of one
         that is too long. b"", the end of the input, completes a line, too."""
-        pieces = data.split(b"\n") if data else [b"", b""]
+        *ended, begun = data.split(b"\n") if data else [b"", b""]
         lines: list[bytes | None] = []
-        for place, piece in enumerate(pieces):
-            if place:
-                lines.append(None if self._is_long else bytes(self._line))
+        for line in ended:
+            if self._line:
+                self._line += line
+                line = bytes(self._line)
                 self._line = bytearray()
-                self._is_long = False
-            self._is_long |= len(self._line) + len(piece) > self.limit
-            if self._is_long:
-                self._line = bytearray()
-            else:
-                self._line += piece
-        return [line for line in lines if line is None or line.strip()]
+            if self._is_long or len(line) > self.limit:
+                lines.append(None)
+            elif line.strip():
+                lines.append(line)
+            self._is_long = False
+
+        self._line += begun
+        self._is_long |= len(self._line) > self.limit
+        if self._is_long:
+            self._line = bytearray()
+        return lines
 
 
 class EventParser:
