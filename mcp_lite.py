@@ -5385,6 +5385,7 @@ _FORM = {
     "required": ["properties"],
     "properties": {
         "properties": {"type": "object", "additionalProperties": _FIELD},
+        "required": {"type": "array", "items": {"type": "string"}},
     },
 }
 
@@ -11544,7 +11545,11 @@ class Call:
                 raise InternalError(
                     f"{self.method}: the server asked more than {MAX_ROUNDS} times"
                 )
-            self._send(more)
+            try:
+                self._send(more)
+            except ValueError as error:
+                # The server may have named a question by half a surrogate.
+                raise InternalError(f"{self._method}: {error}") from None
 
     def _result_type(self, result: Json) -> str:
         """The type of a result. Raises InternalError for a type that is new."""
@@ -12748,7 +12753,9 @@ class Client:
             cursor = result.get("nextCursor")
             if cursor is None:
                 return items
-            if not isinstance(cursor, str) or cursor in cursors:
+            is_text = isinstance(cursor, str)
+            # Half a surrogate could not be sent back.
+            if not is_text or cursor in cursors or re.search("[\ud800-\udfff]", cursor):
                 told = show(cursor)
                 raise InternalError(f"{method}: nextCursor: expected new, got {told}")
             cursors.add(cursor)
