@@ -11549,7 +11549,7 @@ class Call:
                 self._send(more)
             except ValueError as error:
                 # The server may have named a question by half a surrogate.
-                raise InternalError(f"{self._method}: {error}") from None
+                raise InternalError(f"{self.method}: {error}") from None
 
     def _result_type(self, result: Json) -> str:
         """The type of a result. Raises InternalError for a type that is new."""
