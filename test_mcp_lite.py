@@ -8744,78 +8744,6 @@ def converse(client):
         client.call_tool("no such")
 
 
-def shown_messages(text):
-    """The messages in a transcript without time, id and size; of HTTP nothing."""
-    found = []
-    for line in text.split("\n"):
-        line = re.sub(r"^[\d:.]{12} (-->|<--) (#\d+ )?(\d+ )?", r"\1 ", line)
-        line = re.sub(r" \([^()]*\)$", "", line)
-        is_http = re.match("... (POST|GET|DELETE|HTTP|the stream|event:)", line)
-        if line[:3] in ("-->", "<--") and not is_http and "tools/list" not in line:
-            found.append(line)
-    return found
-
-
-MODERN_TRANSCRIPT = [
-    "--> server/discover",
-    '<-- server/discover: {"supportedVersions": ["2026-07-28"]',
-    '--> tools/call count {"to": 1}',
-    '<-- notifications/progress {"progressToken": ',
-    '<-- tools/call: {"content": [{"type": "text", "text": "counted"}]',
-    "--> tools/call think",
-    '<-- tools/call: {"inputRequests": {"sample-1": {"method": "sampling/createMessage',
-    '--> tools/call think {"arguments": {}, "inputResponses": {"sample-1": {"role": ',
-    '<-- tools/call: {"content": [{"type": "text", "text": "four"}]',
-    "--> tools/call fail",
-    '<-- tools/call: {"content": [{"type": "text", "text": "one"}',
-    "--> tools/call no such",
-    "<-- tools/call: error -32602 Unknown tool: ",
-]
-LEGACY_TRANSCRIPT = [
-    '--> initialize {"protocolVersion": "',
-    '<-- initialize: {"protocolVersion": "',
-    "--> notifications/initialized",
-    *MODERN_TRANSCRIPT[2:6],
-    '<-- sampling/createMessage {"messages": [{"role": "user", ',
-    '--> sampling/createMessage: {"role": "assistant", ',
-    *MODERN_TRANSCRIPT[8:],
-]
-# What is explained in any case, and where the eras and transports differ.
-EXPLAINED = [
-    "The model wants this function to be run",
-    "How far a request has come",
-    "The tool has failed. That is a result",
-    "Error -32602: The parameters are wrong",
-]
-EXPLAINED_LEGACY = [
-    "A session begins",
-    "Now the session is open",
-    "client's model for a",
-]
-EXPLAINED_MODERN = [
-    "there is no session. Each request carries its revision, 2026-07-28",
-    "Not the answer yet: the server has questions, sample-1",
-    "The same request once more, with the answers",
-    "it remembers nothing between requests",
-]
-EXPLAINED_HTTP = [
-    "is a POST, to its one endpoint",
-    "The answer is a stream of events",
-    "Nothing more comes on this response",
-]
-EXPLAINED_SESSION = [
-    "The client listens",
-    "Taken. A notification",
-    "The client is done: the session ends",
-]
-
-
-# A child takes a moment to start, so not all of them.
-SHOWN = list(itertools.product(["memory", "http"], EVERY))
-SHOWN += itertools.product(["sse"], LEGACY)
-SHOWN += [("stdio", "2025-11-25"), ("stdio", MODERN)]
-
-
 class Web:
     """A raw HTTP conversation with a server on a port;
     `session` is a legacy session's id.
@@ -8983,7 +8911,6 @@ def call_legacy(tool, id=1, meta=None, **arguments):
     )
 
 
-CHUNKED = "Transfer-Encoding: chunked\r\n\r\n"
 LISTEN = request(
     "subscriptions/listen", modern(notifications={"toolsListChanged": True}), 9
 )
