@@ -87,6 +87,10 @@ from mcp_lite import (  # noqa: E402
 LEGACY = list(mcp_lite.LEGACY_VERSIONS)
 MODERN = mcp_lite.NEWEST
 EVERY = LEGACY + list(mcp_lite.MODERN_VERSIONS)
+META_VERSION = "io.modelcontextprotocol/protocolVersion"
+META_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+META_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 WAV = b"RIFF\0\0\0\0WAVEfmt "
 LIKE_A_HEADER = {"type": "string", "x-mcp-header": "A"}
@@ -17637,62 +17641,60 @@ class TestInsideHosts:
                 os.kill(child, signal.SIGKILL)
 
 
-# The seed: another one is another fuzz.
+# The first seed: another one is another fuzz.
 FUZZ = 20260728
 DEEP = functools.reduce(lambda inner, _: [inner], range(150), [])
-ODD = [
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1.5,
-    2**63,
-    -(10**400),
-    float("nan"),
-    float("inf"),
-    "",
-    "\0",
-    "\ud800",
-    "é\u2028\n",
-    "x" * 9000,
-    [],
-    {},
-    [[]],
-    {"": None},
-    DEEP,
-    {"a": DEEP},
-    [{}] * 40,
-    "tools/list",
-    "2025-03-26",
-    MODERN,
-]
-SPLICES = [
-    b"",
-    b"\xff",
-    b"\0",
-    b"\n",
-    b"\r",
-    b'"',
-    b"\\",
-    b"}",
-    b"]",
-    b",",
-    b"1e999",
-    b"-",
-    b"NaN",
-    b"null",
-    b"\\ud800",
-    b"\xed\xa0\x80",
-    b"\xef\xbb\xbf",
-    b"[" * 3000,
-    b'{"a":' * 3000,
-    b"9" * 5000,
-    b" " * 3000,
-    b"{}{}",
-]
+ODD = [None, True, False, 0, -1, 1.5, 2**63, -(10**400), float("nan"), float("inf")]
+ODD += ["", "\0", "\ud800", "é\u2028\n", "x" * 9000, "tools/list", "2025-03-26", MODERN]
+ODD += [[], {}, [[]], {"": None}, DEEP, {"a": DEEP}, [{}] * 40]
+SPLICES = rb'- " \ } ] , 1e999 NaN null \ud800 {}{}'.split()
+SPLICES += [b"", b"\0", b"\n", b"\r", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf"]
+SPLICES += [b"[" * 3000, b'{"a":' * 3000, b"9" * 5000, b" " * 3000]
 MEMBERS = ["id", "method", "params", "result", "error", "_meta", "x"]
 OURS = re.compile(r"id\d+\.")
+
+# What a client says: a method, or none for an answer, and its parameters.
+SAID = """
+["ping", {}]
+["server/discover", {}]
+["tools/list", {}]
+["resources/list", {"cursor": "x"}]
+["resources/templates/list", {}]
+["prompts/list", {"cursor": "prompts/list:1"}]
+["resources/read", {"uri": "x://note"}]
+["resources/read", {"uri": "x://users/Bo/7?color=red"}]
+["resources/read", {"uri": "x://users/%ff/99999999999999999999999999999999"}]
+["resources/subscribe", {"uri": "x://note"}]
+["resources/unsubscribe", {"uri": "x://note"}]
+["prompts/get", {"name": "review", "arguments": {"code": "1", "style": "strict"}}]
+["prompts/get", {"name": "asks"}]
+["logging/setLevel", {"level": "debug"}]
+["completion/complete", {"ref": {"type": "ref/prompt", "name": "review"},
+    "argument": {"name": "code", "value": "a"}, "context": {"arguments": {}}}]
+["notifications/initialized", {}]
+["notifications/cancelled", {"requestId": "id7."}]
+["$/cancelRequest", {"id": "id7."}]
+["notifications/roots/list_changed", {}]
+["notifications/progress", {"progressToken": "id7.", "progress": 1, "total": 2}]
+["", {"action": "accept", "content": {"name": "Bo"}}]
+["", {}]
+"""
+SAID = [json.loads(line) for line in re.findall(r"(?m)^\[[^\n]*(?:\n +.*)*", SAID)]
+# Tools, and the arguments that they take.
+CALLED = {
+    "echo": {"value": "x", "more": 1},
+    "add": {"a": 1, "b": 2},
+    "greet": {"name": "Bo"},
+    "person": {"name": "Bo"},
+    "fail": {"how": "tool"},
+    "count": {"to": 3},
+    "bad": {"kind": "nan"},
+}
+CALLED.update(
+    (name, {})
+    for name in ["media", "logs", "form", "visit", "think", "where", "steps"]
+    + ["together", "change", "form_person"]
+)
 
 
 def strict_json(data):
@@ -17733,16 +17735,17 @@ class Fuzz:
         self.sent.update(OURS.findall(data.decode("latin-1")))
         return data
 
-    def check(self, messages, batch=True):
-        """What came must be a message, or several;
-        and no id is answered more often than it was sent.
+    def check(self, came):
+        """Each message that came is a message; no id is answered more often than it
+        was sent.
         """
-        if not (batch and isinstance(messages, list) and messages):
-            messages = [messages]
-        for message in messages:
-            kind = mcp_lite.check_envelope(message)
-            if kind == "response" and OURS.fullmatch(str(message.get("id"))):
-                number = message["id"]
+        for message in came if isinstance(came, list) and came else [came]:
+            assert message["jsonrpc"] == "2.0", f"{message}; {self}"
+            if "method" in message:
+                continue
+            assert ("result" in message) != ("error" in message), f"{message}; {self}"
+            number = message.get("id")
+            if OURS.fullmatch(str(number)):
                 self.answered[number] += 1
                 is_once = self.answered[number] <= self.sent[number]
                 assert is_once, f"twice: {message}; {self}"
@@ -17755,8 +17758,8 @@ class Fuzz:
         return f"id{self.ids}."
 
     def spoil(self, value):
-        """A copy in which up to three places are dropped,
-        replaced, swapped, doubled or wrapped.
+        """A copy in which up to three places are dropped, replaced, swapped, doubled
+        or wrapped.
         """
         value = copy.deepcopy([value])
         for _ in range(self.dice.randint(1, 3)):
@@ -17766,18 +17769,18 @@ class Fuzz:
                 here = queue.pop()
                 keys = list(here) if isinstance(here, dict) else list(range(len(here)))
                 places += [(here, key) for key in keys]
-                queue += [
-                    here[key] for key in keys if isinstance(here[key], (dict, list))
-                ][:50]
+                inner = [here[key] for key in keys]
+                queue += [each for each in inner if isinstance(each, (dict, list))][:50]
             here, key = self.dice.choice(places)
             there, other = self.dice.choice(places)
-            how = self.dice.randrange(6)
             one = copy.deepcopy(here[key])
             two = copy.deepcopy(there[other])
+            how = self.dice.randrange(6)
             if how == 0 and here is not value:
                 del here[key]
             elif how == 1:
-                here[key], there[other] = two, one
+                here[key] = two
+                there[other] = one
             elif how == 2:
                 here[key] = two
             elif how == 3 and isinstance(here, dict):
@@ -17789,9 +17792,7 @@ class Fuzz:
         return value[0] if value else None
 
     def splice(self, data):
-        """The same bytes, but for a few: cut off,
-        cut out, replaced, or put in between.
-        """
+        """The same bytes, but for a few: cut off, cut out, replaced, or put between."""
         for _ in range(self.dice.randint(1, 3)):
             start = self.dice.randrange(len(data) + 1)
             end = min(len(data), start + self.dice.choice([0, 0, 1, 1, 2, 9, 10**6]))
@@ -17799,8 +17800,8 @@ class Fuzz:
         return data
 
     def encode(self, message, spoiled=60, spliced=15):
-        """A message as bytes, which with these chances
-        in a hundred are not what they should be.
+        """A message as bytes, which with these chances in a hundred are not what they
+        should be.
         """
         if self.chance(spoiled):
             message = self.spoil(message)
@@ -17809,172 +17810,57 @@ class Fuzz:
 
     def pieces(self, data):
         """The same bytes in a few pieces."""
-        cuts = sorted(
-            self.dice.randrange(len(data) + 1)
-            for _ in range(self.dice.choice([0, 0, 1, 2, 5]))
-        )
+        count = self.dice.choice([0, 0, 1, 2, 5])
+        cuts = sorted(self.dice.randrange(len(data) + 1) for _ in range(count))
         return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)])]
 
     def from_client(self):
         """Anything that a client says, of any revision."""
         dice = self.dice
-        meta = {"progressToken": self.new_id()} if self.chance(30) else {}
-        tool = dice.choice(
-            [
-                "echo",
-                "add",
-                "greet",
-                "media",
-                "person",
-                "fail",
-                "count",
-                "logs",
-                "form",
-                "visit",
-                "think",
-                "where",
-                "steps",
-                "together",
-                "bad",
-                "change",
-                "form_person",
-            ]
-        )
-        values = {
-            "value": dice.choice(ODD),
-            "a": 1,
-            "b": 2,
-            "name": "Bo",
-            "to": 3,
-            "kind": "nan",
-            "how": "tool",
-        }
-        method, params = dice.choice(
-            [
-                (
-                    "initialize",
-                    {
-                        "protocolVersion": dice.choice(EVERY),
-                        "capabilities": {"roots": {}},
-                        "clientInfo": {"name": "f", "version": "0"},
-                    },
-                ),
-                ("ping", {}),
-                ("server/discover", {}),
-                ("tools/list", {}),
-                ("resources/list", {"cursor": "x"}),
-                ("resources/templates/list", {}),
-                ("prompts/list", {"cursor": "prompts/list:1"}),
-                (
-                    "resources/read",
-                    {
-                        "uri": dice.choice(
-                            [
-                                "x://note",
-                                "x://bytes",
-                                "x://users/Bo/7?color=red",
-                                "x://files/a/b",
-                                "x://users/%ff/" + "9" * 500,
-                            ]
-                        )
-                    },
-                ),
-                ("resources/subscribe", {"uri": "x://note"}),
-                ("resources/unsubscribe", {"uri": "x://note"}),
-                (
-                    "prompts/get",
-                    {"name": "review", "arguments": {"code": "1", "style": "strict"}},
-                ),
-                ("prompts/get", {"name": "asks"}),
-                ("logging/setLevel", {"level": "debug"}),
-                (
-                    "completion/complete",
-                    {
-                        "ref": {"type": "ref/prompt", "name": "review"},
-                        "argument": {"name": "code", "value": "a"},
-                        "context": {"arguments": {}},
-                    },
-                ),
-                ("notifications/initialized", None),
-                ("notifications/cancelled", {"requestId": self.new_id()}),
-                ("$/cancelRequest", {"id": self.new_id()}),
-                ("notifications/roots/list_changed", None),
-                (
-                    "notifications/progress",
-                    {"progressToken": self.new_id(), "progress": 1, "total": 2},
-                ),
-                (None, {"action": "accept", "content": {"name": "Bo"}}),
-                (None, None),
-            ]
-            + [("tools/call", {"name": tool, "arguments": self.some_of(values)})] * 12
-        )
-        message = {"jsonrpc": "2.0", "id": self.new_id()}
-        if method is None:
-            message["id"] = dice.randint(1, 9)
-            if params:
-                message["result"] = params
-            else:
-                message["error"] = {"code": -1, "message": "no"}
-            return message
-        message["method"] = method
-        if method == "tools/call" and tool not in ("echo", "bad"):
-            params["arguments"] = {
-                name: params["arguments"][name]
-                for name in params["arguments"]
-                if name
-                in {
-                    "add": "ab",
-                    "greet": ["name"],
-                    "person": ["name"],
-                    "fail": ["how"],
-                    "count": ["to"],
-                }.get(tool, ())
-            }
+        method, params = copy.deepcopy(dice.choice(SAID))
+        if self.chance(30):
+            method, params = "tools/call", self.a_call()
+        elif self.chance(4):
+            method, params = "initialize", request_of_a_session(dice.choice(EVERY))
+        if not method:
+            answer = {"result": params} if params else {"error": {"code": -1}}
+            return {"jsonrpc": "2.0", "id": dice.randint(1, 9), **answer}
+        if self.chance(30):
+            params["_meta"] = {"progressToken": self.new_id()}
+        if self.chance(40):
+            given = {"elicitation": {}, "sampling": {}, "roots": {}}
+            meta = modern(
+                given if self.chance(60) else {}, _meta=params.get("_meta", {})
+            )
+            params.update(meta)
+            if self.chance(10):
+                params["requestState"] = "a.b"
+                params["inputResponses"] = {"elicit-1": {"action": "accept"}}
+        message = request(method, params, self.new_id())
         if "notifications/" in method or method[0] == "$":
             del message["id"]
-        if params is not None or self.chance(20):
-            message["params"] = {**(params or {}), **({"_meta": meta} if meta else {})}
-        if self.chance(40):
-            given = {}
-            if self.chance(60):
-                given = {"elicitation": {}, "sampling": {}, "roots": {}}
-            params = message.setdefault("params", {})
-            params["_meta"] = {**modern(given)["_meta"], **params.get("_meta", {})}
-            if self.chance(10):
-                params.update(
-                    requestState="a.b",
-                    inputResponses={"elicit-1": {"action": "accept"}},
-                )
         return message
 
-    def some_of(self, values):
-        """All of these arguments, or now and then only three."""
-        if self.chance(20):
-            return {key: values[key] for key in self.dice.sample(sorted(values), 3)}
-        return values
+    def a_call(self):
+        name = self.dice.choice(sorted(CALLED))
+        arguments = {**CALLED[name]}
+        if self.chance(20) and arguments:
+            arguments[self.dice.choice(sorted(arguments))] = self.dice.choice(ODD)
+        return {"name": name, "arguments": arguments}
 
     def a_message_or_a_batch(self):
-        message = self.from_client()
         if self.chance(4):
-            return [message, *self.some_messages()]
-        return message
-
-    def some_messages(self):
-        return [self.from_client() for _ in range(self.dice.randrange(4))]
+            return [self.from_client() for _ in range(self.dice.randint(1, 4))]
+        return self.from_client()
 
 
-def open_files():
-    """How many descriptors are open, where that can be told."""
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-
-
-def resident(process):
-    """A process's memory in KiB, where that can be told."""
-    try:
-        with open(f"/proc/{process.pid}/status") as lines:
-            return int(re.search(r"VmRSS:\s*(\d+)", lines.read())[1])
-    except OSError:
-        return 0
+def request_of_a_session(version):
+    """The parameters of initialize."""
+    return {
+        "protocolVersion": version,
+        "clientInfo": {"name": "t", "version": "0"},
+        "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}},
+    }
 
 
 class FuzzedWire:
@@ -17989,13 +17875,12 @@ class FuzzedWire:
         self.answers = {}
         # Answers to the server's questions.
         self.asked = []
-        wire.out = io.BufferedReader(wire.out)
+        self.out = io.BufferedReader(wire.out)
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
     def read(self):
-        for line in iter(self.wire.out.readline, b""):
-            self.came.append(line)
+        self.came.extend(iter(self.out.readline, b""))
 
     def look(self):
         """Judge what has come, and answer what was asked."""
@@ -18021,48 +17906,33 @@ class FuzzedWire:
 
     def be_sane(self, name):
         """Requests of both eras in the midst of it all are answered, and right."""
-        fuzz = self.fuzz
-        first = "sane init "
-        legacy = "sane "
-        modern = "sane modern "
-        params = {
-            "protocolVersion": self.version,
-            "clientInfo": {"name": "t", "version": "0"},
-            "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}},
-        }
-        self.wire.send(b"\n", request("initialize", params, first + name))
-        self.wire.send(
-            call_legacy("add", legacy + name, a=1),
-            call_tool("add", modern + name, a=1),
+        first, *calls = (
+            f"sane {kind} {name}" for kind in ("first", "legacy", "modern")
         )
-        expected = {first + name, legacy + name, modern + name}
+        self.wire.send(
+            b"\n",
+            request("initialize", request_of_a_session(self.version), first),
+            call_legacy("add", calls[0], a=1),
+            call_tool("add", calls[1], a=1),
+        )
 
         def answered():
             self.look()
             # Else handlers wait for answers until none is left.
             self.wire.send(*self.asked)
             self.asked.clear()
-            return expected <= set(self.answers)
+            return {first, *calls} <= set(self.answers)
 
-        try:
-            eventually(answered)
-        except BaseException as error:
-            text = f"{type(error).__name__}: {error}; {fuzz}"
-            raise AssertionError(text) from error
-        for kind in (legacy, modern):
-            answer = self.answers[kind + name]
-            assert "'text': '2'" in str(answer), f"{answer}; {fuzz}"
+        eventually(answered, f"an answer; {self.fuzz}")
+        for each in calls:
+            assert "'text': '2'" in str(self.answers[each]), str(self.fuzz)
 
     def send_nonsense(self):
         fuzz = self.fuzz
-        message = fuzz.a_message_or_a_batch()
-        data = fuzz.encode(message) + (b"\n" if fuzz.chance(97) else b"")
-        fuzz.note(data)
-        try:
-            for piece in fuzz.pieces(data):
-                self.wire.send(piece)
-        except OSError as error:
-            raise AssertionError(f"the server left: {error}; {fuzz}") from error
+        data = fuzz.encode(fuzz.a_message_or_a_batch())
+        data = fuzz.note(data + (b"\n" if fuzz.chance(97) else b""))
+        for piece in fuzz.pieces(data):
+            self.wire.send(piece)
 
     def end(self):
         self.wire.process.stdin.close()
@@ -18080,89 +17950,77 @@ def fuzz_stdio(seed, version, count):
         for number in range(count):
             if fuzz.chance(3) or number == count // 20:
                 conversation.be_sane(str(number))
-            if number == count // 3:
-                early = resident(wire.process)
             conversation.send_nonsense()
             conversation.look()
         conversation.be_sane("last")
-        late = resident(wire.process)
-        assert late - early < 40_000, f"it grows: {early} KiB, then {late}"
         conversation.end()
     return fuzz
 
 
-HEADERS = [
-    b"",
-    b"Host: evil.example",
-    b"Host: localhost",
-    b"Origin: http://localhost",
-    b"Origin: http://evil.example",
-    b"Accept: text/html",
-    b"Accept: */*",
-    b"Content-Type: text/plain",
-    b"Transfer-Encoding: chunked",
-    b"Transfer-Encoding: gzip, chunked",
-    b"Content-Length: 5",
-    b"Content-Length: -1",
-    b"Content-Length: 99999999999",
-    b"Content-Length: 1e3",
-    b"Content-Length: 20000000",
-    b"Connection: close",
-    b"Expect: 100-continue",
-    b"Mcp-Session-Id: no-such",
-    b"Mcp-Session-Id;",
-    b"MCP-Protocol-Version: 1900-01-01",
-    b"Mcp-Method: \xff",
-    b"Mcp-Name: =?base64?!?=",
-    b"Last-Event-ID: 0-0",
-    b"Last-Event-ID: 99-\xb2",
-    b"X: " + b"y" * 70000,
-    b"X:" + b" " * 9000 + b"\0",
-    b" folded: yes",
-    b"X: a\rb",
-    b"no colon",
-    b": no name",
-    b"X\0: 1",
-    b"X : 1",
-]
-STARTS = [
-    b"GET /mcp HTTP/1.1",
-    b"DELETE /mcp HTTP/1.1",
-    b"PUT /mcp HTTP/1.1",
-    b"HEAD /mcp HTTP/1.1",
-    b"OPTIONS * HTTP/1.1",
-    b"POST /nowhere HTTP/1.1",
-    b"POST /mcp HTTP/1.0",
-    b"POST /mcp HTTP/2.0",
-    b"POST /mcp",
-    b"post /mcp HTTP/1.1",
-    b"",
-    b"POST /messages?session_id=no HTTP/1.1",
-    b"POST /" + b"a" * 70000 + b" HTTP/1.1",
-    b"GET /sse HTTP/1.1",
-    b"POST /mcp?\xff#x HTTP/1.1",
-    b"POST  /mcp HTTP/1.1",
-    b"\x16\x03\x01\x02\0\x01",
-    b"POST http://localhost/mcp HTTP/1.1",
-]
+HEADERS = rb"""
+Host: evil.example
+Host: localhost
+Origin: http://localhost
+Origin: http://evil.example
+Accept: text/html
+Accept: */*
+Content-Type: text/plain
+Transfer-Encoding: chunked
+Transfer-Encoding: gzip, chunked
+Content-Length: 5
+Content-Length: -1
+Content-Length: 99999999999
+Content-Length: 1e3
+Connection: close
+Expect: 100-continue
+Mcp-Session-Id: no-such
+Mcp-Session-Id;
+MCP-Protocol-Version: 1900-01-01
+Mcp-Name: =?base64?!?=
+Last-Event-ID: 0-0
+ folded: yes
+no colon
+: no name
+X : 1
+""".split(b"\n")
+HEADERS += [b"Mcp-Method: \xff", b"Last-Event-ID: 99-\xb2", b"X\0: 1", b"X: a\rb"]
+HEADERS += [b"X: " + b"y" * 70000, b"X:" + b" " * 9000 + b"\0"]
+STARTS = rb"""
+GET /mcp HTTP/1.1
+DELETE /mcp HTTP/1.1
+PUT /mcp HTTP/1.1
+HEAD /mcp HTTP/1.1
+OPTIONS * HTTP/1.1
+POST /nowhere HTTP/1.1
+POST /mcp HTTP/1.0
+POST /mcp HTTP/2.0
+POST /mcp
+post /mcp HTTP/1.1
+POST /messages?session_id=no HTTP/1.1
+GET /sse HTTP/1.1
+POST  /mcp HTTP/1.1
+POST http://localhost/mcp HTTP/1.1
+""".split(b"\n")
+STARTS += [b"POST /" + b"a" * 70000 + b" HTTP/1.1", b"POST /mcp?\xff#x HTTP/1.1"]
+STARTS += [b"\x16\x03\x01\x02\0\x01"]
 
 
 def strict_chunks(data):
     """A chunked body at the start of these bytes: (body, the rest, is whole)."""
     body = b""
-    while True:
-        size, end, data = data.partition(b"\r\n")
+    size = -1
+    while size:
+        line, end, data = data.partition(b"\r\n")
         if not end:
             return body, b"", False
-        assert re.fullmatch(rb"[0-9a-f]+", size), f"{size[:200]!r}"
-        size = int(size, 16)
+        assert re.fullmatch(rb"[0-9a-f]+", line), f"{line[:200]!r}"
+        size = int(line, 16)
         body += data[:size]
-        if len(data) < size + 2:
-            return body, data[size + 2 :], False
-        assert data[size : size + 2] == b"\r\n", f"{data[:200]!r}"
-        data = data[size + 2 :]
-        if not size:
-            return body, data, True
+        end, data = data[size : size + 2], data[size + 2 :]
+        if len(end) < 2:
+            return body, data, False
+        assert end == b"\r\n", f"{end!r}"
+    return body, data, True
 
 
 def strict_responses(data, head_only=False):
@@ -18172,54 +18030,40 @@ def strict_responses(data, head_only=False):
     found = []
     while data:
         head, end, data = data.partition(b"\r\n\r\n")
-        if not end:
-            assert re.match(rb"HTTP/1\.1 \d{3} ", head), f"{head[:200]!r}"
-            return found
         first, *lines = head.decode("latin-1").split("\r\n")
-        status = re.fullmatch(r"HTTP/1\.1 (\d{3}) [A-Z][A-Za-z -]*", first)
+        status = re.match(r"HTTP/1\.1 (\d{3}) [A-Z][A-Za-z -]*", first)
         assert status, f"{first[:200]!r}"
+        if not end:
+            return found
         pairs = [re.fullmatch(r"([A-Za-z-]+): ([^\0\r\n]*)", line) for line in lines]
-        assert all(pairs), f"{lines}"
         headers = {pair[1].lower(): pair[2] for pair in pairs}
         assert len(headers) == len(pairs), f"{lines}"
         if status[1] == "100":
             continue
+        body, whole = b"", True
         if headers.get("transfer-encoding") == "chunked":
             body, data, whole = strict_chunks(data)
-        elif "content-length" in headers:
-            size = int(headers["content-length"])
-            if head_only and data[:5] in (b"", b"HTTP/"):
-                size = 0
+        elif not (head_only and data[:5] in (b"", b"HTTP/")):
+            size = int(headers.get("content-length", len(data)))
             whole = len(data) >= size
             body, data = data[:size], data[size:]
-        else:
-            whole = True
-            body, data = data, b""
         found.append((int(status[1]), headers, body, whole))
     return found
 
 
 def messages_in(responses):
     """The messages in a server's responses."""
-    for status, headers, body, whole in responses:
+    for _, headers, body, whole in responses:
         kind = headers.get("content-type")
-        assert kind in ("application/json", "text/event-stream") or not body, (
-            f"{status} {headers} {body[:200]!r}"
-        )
         if kind == "application/json" and whole and body:
             yield strict_json(body)
         elif kind == "text/event-stream":
             for event in body.split(b"\n\n")[:-1]:
-                fields = dict(
-                    line.partition(b": ")[::2]
-                    for line in event.split(b"\n")
-                    if line[:1] != b":"
-                )
-                assert fields.keys() <= {b"event", b"id", b"data", b"retry", b""}, (
-                    f"{event[:200]!r}"
-                )
+                fields = dict(line.partition(b": ")[::2] for line in event.split(b"\n"))
                 if fields.get(b"data") and fields.get(b"event") != b"endpoint":
                     yield strict_json(fields[b"data"])
+        else:
+            assert kind == "application/json" or not body, f"{headers} {body[:200]!r}"
 
 
 class FuzzedPort:
@@ -18228,7 +18072,7 @@ class FuzzedPort:
     def __init__(self, fuzz, http, messages_path):
         self.fuzz = fuzz
         self.http = http
-        # Where an HTTP+SSE stream that somebody reads wants its messages.
+        # Where an HTTP+SSE stream that is read wants its messages.
         self.messages_path = messages_path
         self.open_sessions()
 
@@ -18238,21 +18082,14 @@ class FuzzedPort:
 
     def header_lines(self, message, web):
         """The headers that belong to a message, as far as it has what they need."""
-        params = mcp_lite.object_or_empty(message).get("params")
-        params = mcp_lite.object_or_empty(params)
-        if not mcp_lite.object_or_empty(params.get("_meta")):
-            return [
-                f"Mcp-Session-Id: {web.session}".encode(),
-                f"MCP-Protocol-Version: {web.version}".encode(),
-            ]
-        lines = [
-            f"MCP-Protocol-Version: {MODERN}".encode(),
-            f"Mcp-Method: {message['method']}".encode(),
-        ]
-        name = params.get("name", params.get("uri"))
-        if name:
-            lines.append(f"Mcp-Name: {name}".encode())
-        return lines
+        params = message.get("params") or {} if isinstance(message, dict) else {}
+        if META_VERSION not in params.get("_meta", ()):
+            session = web.session or "none"
+            told = {"Mcp-Session-Id": session, "MCP-Protocol-Version": web.version}
+        else:
+            told = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
+            told["Mcp-Name"] = params.get("name", params.get("uri"))
+        return [f"{name}: {told[name]}".encode() for name in told if told[name]]
 
     def chunked(self, body):
         """One chunk and the last one; the size is a wrong one now and then."""
@@ -18264,11 +18101,9 @@ class FuzzedPort:
     def spoil_headers(self, lines):
         dice = self.fuzz.dice
         for _ in range(dice.randint(1, 2)):
-            odd = dice.choice(HEADERS)
             start = dice.randrange(len(lines))
-            lines[start : start + dice.randrange(2)] = [odd]
-            at = dice.randrange(len(lines) + 1)
-            lines.insert(at, dice.choice(HEADERS + lines))
+            lines[start : start + dice.randrange(2)] = [dice.choice(HEADERS)]
+            lines.insert(dice.randrange(len(lines) + 1), dice.choice(HEADERS + lines))
 
     def build(self):
         """A request's bytes; in most of them something is wrong."""
@@ -18278,15 +18113,17 @@ class FuzzedPort:
         body = fuzz.encode(message, 60, 8)
         kind = dice.randrange(8)
         lines = [b"Host: localhost", b"Content-Type: application/json"]
+        start = b"POST /mcp HTTP/1.1"
         if kind == 0:
             start = f"POST {self.messages_path} HTTP/1.1".encode()
         else:
-            start = b"POST /mcp HTTP/1.1"
             lines += self.header_lines(message, dice.choice(self.webs))
         if kind == 1:
             start = dice.choice(STARTS)
-
-        if fuzz.chance(10):
+        if start[:4] == b"GET ":
+            # Nothing may stand before the end, by which the stream ends.
+            body = b""
+        elif fuzz.chance(10):
             lines.append(b"Transfer-Encoding: chunked")
             body = self.chunked(body)
         else:
@@ -18318,14 +18155,14 @@ class FuzzedPort:
     def send_nonsense(self):
         """One request; what comes back must be HTTP and MCP."""
         data = self.fuzz.note(self.build())
-        if b"DELETE" in data:
-            self.may_be_deleted = True
+        self.may_be_deleted |= b"DELETE" in data
         answered = self.exchange(data, leaves=self.fuzz.chance(6))
         try:
-            responses = strict_responses(answered, data[:5] == b"HEAD ")
-            for message in messages_in(responses):
+            for message in messages_in(
+                strict_responses(answered, data[:5] == b"HEAD ")
+            ):
                 self.fuzz.check(message)
-        except (AssertionError, ValueError, mcp_lite.McpError) as error:
+        except Exception as error:
             text = f"{type(error).__name__}: {error}; answered {answered[-3000:]!r}"
             raise AssertionError(f"{text}; {self.fuzz}") from error
 
@@ -18334,83 +18171,44 @@ class FuzzedPort:
         if self.may_be_deleted:
             self.open_sessions()
         answers = [Web(self.http).post(call_tool("add", "s", a=1))[2]]
-        for web in self.webs:
-            answers.append(web.post(call_legacy("add", name, a=1))[2])
+        answers += [web.post(call_legacy("add", name, a=1))[2] for web in self.webs]
         for each in answers:
             assert "'text': '2'" in str(each), f"{answers}; {self.fuzz}"
 
 
-def fuzz_http(seed, count=500):
-    """`count` mutated requests to a server on a port,
-    a connection each, and an HTTP+SSE stream beside.
+def fuzz_http(seed, count):
+    """`count` mutated requests to a server on a port, a connection each, and an
+    HTTP+SSE stream beside.
     """
     fuzz = Fuzz(seed)
-    before = open_files()
-    heard = []
-
-    def listen(events):
-        # The stream is closed in the end.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            heard.extend(iter(lambda: next_event(events), None))
-
     with build_server().start_http() as http:
         old = Web(http)
         with old.stream(path="/sse") as events:
             path = next_event(events)["data"]
-            listener = threading.Thread(target=listen, args=(events,), daemon=True)
-            listener.start()
-            params = {
-                "protocolVersion": "2024-11-05",
-                "capabilities": {},
-                "clientInfo": {"name": "t", "version": "0"},
-            }
+            params = request_of_a_session("2024-11-05")
             old.send("POST", request("initialize", params, "sane"), path=path)
-
             port = FuzzedPort(fuzz, http, path)
             for number in range(count):
                 port.send_nonsense()
                 if number % 100 == 99:
                     port.be_sane(f"s{number}")
-
-            def last():
-                return [event for event in heard if "sane last" in str(event)]
-
             old.send("POST", call_legacy("add", "sane last", a=1), path=path)
-            eventually(last, f"an answer on the stream; {fuzz}")
-            for event in list(heard):
+            for event in iter(lambda: next_event(events), None):
                 if event["message"] or event.get("data", "")[:1] == "[":
                     fuzz.check(strict_json(event["data"].encode()))
-            assert "'text': '2'" in str(last())
-            http.close()
-            listener.join(SECONDS)
-    eventually(
-        lambda: open_files() <= before,
-        f"the closing of files: {before}, now {open_files()}; {fuzz}",
-    )
-    return fuzz
+                if "sane last" in str(event):
+                    assert "'text': '2'" in str(event)
+                    return fuzz
+    raise AssertionError(f"no answer on the stream; {fuzz}")
 
 
 # How a call may end, but for its result.
-ENDS = (
-    McpError,
-    ToolError,
-    Timeout,
-    Cancelled,
-    ConnectionClosed,
-    HttpFailure,
-)
-TOOL = {
-    "name": "t",
-    "inputSchema": {
-        "type": "object",
-        "properties": {"a": {"type": "string", "x-mcp-header": "A"}},
-    },
-    "outputSchema": {
-        "type": "object",
-        "properties": {"result": {"type": "integer"}},
-        "required": ["result"],
-    },
-}
+ENDS = (McpError, ToolError, Timeout, Cancelled, ConnectionClosed, HttpFailure)
+TOOL = """{"name": "t", "inputSchema": {"type": "object", "properties":
+    {"a": {"type": "string", "x-mcp-header": "A"}}}, "outputSchema": {"type": "object",
+    "properties": {"result": {"type": "integer"}}, "required": ["result"]}}"""
+OFFERED = """{"tools": {"listChanged": true}, "resources": {"subscribe": true},
+    "prompts": {}, "completions": {}, "logging": {}}"""
 QUESTIONS = {
     "form": {
         "method": "elicitation/create",
@@ -18424,30 +18222,19 @@ QUESTIONS = {
     "alive": {"method": "ping"},
 }
 RESULTS = {
-    "server/discover": {
-        "supportedVersions": [MODERN],
-        "capabilities": {
-            "tools": {"listChanged": True},
-            "resources": {"subscribe": True},
-            "prompts": {},
-            "completions": {},
-            "logging": {},
-        },
-    },
-    "tools/list": {"tools": [TOOL], "nextCursor": "more"},
-    "tools/call": {
-        "content": [{"type": "text", "text": "5"}],
-        "structuredContent": {"result": 5},
-        "isError": False,
-    },
-    "resources/list": {"resources": [{"uri": "x://a", "name": "a"}]},
-    "resources/templates/list": {"resourceTemplates": []},
-    "prompts/list": {"prompts": [{"name": "p"}]},
-    "resources/read": {"contents": [{"uri": "x://a", "blob": "AAAA"}]},
-    "prompts/get": {
-        "messages": [{"role": "user", "content": {"type": "text", "text": "x"}}]
-    },
-    "completion/complete": {"completion": {"values": ["a"], "total": 1}},
+    "server/discover": f'{{"supportedVersions": ["{MODERN}"], "capabilities": {OFFERED}}}',
+    "initialize": f"""{{"protocolVersion": "2025-11-25", "capabilities": {OFFERED},
+        "serverInfo": {{"name": "f", "version": "1"}}}}""",
+    "tools/list": f'{{"tools": [{TOOL}], "nextCursor": "more"}}',
+    "tools/call": """{"content": [{"type": "text", "text": "5"}], "isError": false,
+        "structuredContent": {"result": 5}}""",
+    "resources/list": '{"resources": [{"uri": "x://a", "name": "a"}]}',
+    "resources/templates/list": '{"resourceTemplates": []}',
+    "prompts/list": '{"prompts": [{"name": "p"}]}',
+    "resources/read": '{"contents": [{"uri": "x://a", "blob": "AAAA"}]}',
+    "prompts/get": """{"messages": [{"role": "user",
+        "content": {"type": "text", "text": "x"}}]}""",
+    "completion/complete": '{"completion": {"values": ["a"], "total": 1}}',
 }
 
 
@@ -18455,22 +18242,18 @@ class FuzzedServer(Fuzz):
     """What a server says to a client, spoiled."""
 
     def answers_to(self, message, version):
-        """What to send when this message came:
-        messages as bytes, none, one or several.
-        """
+        """What to send when this message came: messages as bytes, none, one or more."""
         if "id" not in message or "method" not in message:
             return []
         method = message["method"]
         is_first = method in ("initialize", "server/discover")
-        is_sure = is_first and self.chance(80)
         result = self.result_of(message, version)
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        if (
-            method == "server/discover" and version < mcp_lite.FIRST_MODERN
-        ) or self.chance(6):
+        is_new = method == "server/discover" and version < MODERN
+        if is_new or self.chance(6):
             del answer["result"]
             answer["error"] = self.an_error(version)
-        if is_sure:
+        if is_first and self.chance(80):
             return [self.note(json.dumps(answer).encode())]
         said = [answer]
         self.add_notifications(said, message)
@@ -18480,28 +18263,20 @@ class FuzzedServer(Fuzz):
         if self.chance(5):
             said.append(answer)
         if self.chance(4):
-            said.append({**answer, "id": self.another_id(message["id"])})
+            ids = [None, 0, message["id"] - 1, str(message["id"]), 1.5, "q1"]
+            said.append({**answer, "id": self.dice.choice(ids)})
         if self.chance(3):
             said.remove(answer)
         return [self.note(self.encode(each, 40, 6)) for each in said]
 
     def result_of(self, message, version):
         method = message["method"]
-        result = copy.deepcopy(RESULTS.get(method, {}))
+        result = json.loads(RESULTS.get(method, "{}"))
         if method == "initialize":
-            return {
-                **result,
-                "protocolVersion": version,
-                "serverInfo": {"name": "f", "version": "1"},
-                "capabilities": RESULTS["server/discover"]["capabilities"],
-            }
+            result["protocolVersion"] = version
         if method == "tools/list" and (message.get("params") or {}).get("cursor"):
             del result["nextCursor"]
-        elif (
-            method == "tools/call"
-            and version >= mcp_lite.FIRST_MODERN
-            and self.chance(30)
-        ):
+        elif method == "tools/call" and version == MODERN and self.chance(30):
             names = self.dice.sample(sorted(QUESTIONS), 2)
             return {
                 "resultType": "input_required",
@@ -18512,48 +18287,30 @@ class FuzzedServer(Fuzz):
 
     def an_error(self, version):
         codes = [-32601, -32602, -32603, -32002, -32020, -32021, -32022, -32042, 7]
-        return {
-            "code": self.dice.choice(codes),
-            "message": "no",
-            "data": {"supported": [version], "uri": "x://a"},
-        }
-
-    def another_id(self, number):
-        ids = [None, 0, number - 1, str(number), 1.5, "q1"]
-        return self.dice.choice(ids)
-
-    def notifications(self, message):
-        """(method, params, in how many of a hundred answers) of each kind."""
-        number = message["id"]
-        meta = (message.get("params") or {}).get("_meta") or {}
-        progress = {
-            "progressToken": meta.get("progressToken", 1),
-            "progress": 1,
-            "total": 2,
-            "message": "x",
-        }
-        acknowledged = {
-            "notifications": {},
-            "_meta": {mcp_lite.META_SUBSCRIPTION: number},
-        }
-        log = {"level": "info", "data": "x", "logger": "l"}
-        cancelled = {"requestId": self.dice.choice([number, 1, "q1"])}
-        is_listen = "listen" in message["method"]
-        return (
-            ("progress", progress, 5),
-            ("message", log, 5),
-            ("tools/list_changed", {}, 5),
-            ("resources/updated", {"uri": "x://a"}, 5),
-            ("subscriptions/acknowledged", acknowledged, 50 if is_listen else 5),
-            ("cancelled", cancelled, 5),
-        )
+        data = {"supported": [version], "uri": "x://a"}
+        return {"code": self.dice.choice(codes), "message": "no", "data": data}
 
     def add_notifications(self, said, message):
-        for name, params, percent in self.notifications(message):
+        number = message["id"]
+        meta = (message.get("params") or {}).get("_meta") or {}
+        token = meta.get("progressToken", 1)
+        listens = "listen" in message["method"]
+        # Each with its chance in a hundred.
+        for method, params, percent in (
+            ("progress", {"progressToken": token, "progress": 1, "total": 2}, 5),
+            ("message", {"level": "info", "data": "x", "logger": "l"}, 5),
+            ("tools/list_changed", {}, 5),
+            ("resources/updated", {"uri": "x://a"}, 5),
+            (
+                "subscriptions/acknowledged",
+                {"notifications": {}, "_meta": {META_SUBSCRIPTION: number}},
+                50 if listens else 5,
+            ),
+            ("cancelled", {"requestId": self.dice.choice([number, 1, "q1"])}, 5),
+        ):
             if self.chance(percent):
-                method = "notifications/" + name
-                notification = {"jsonrpc": "2.0", "method": method, "params": params}
-                said.insert(self.dice.randrange(2), notification)
+                notification = {"method": "notifications/" + method, "params": params}
+                said.insert(self.dice.randrange(2), {"jsonrpc": "2.0", **notification})
 
 
 def fuzz_calls(fuzz, target, version, count):
@@ -18563,17 +18320,14 @@ def fuzz_calls(fuzz, target, version, count):
     """
     problems = []
     done = []
-    notes = {
-        "on_progress": lambda *given: None,
-        "on_log": lambda *given: None,
-        "on_notification": lambda *given: None,
-    }
     client = Client(
         target,
         version=fuzz.dice.choice(["auto", version]),
         timeout=1.0,
         **CALLBACKS,
-        **notes,
+        on_progress=lambda *given: None,
+        on_log=lambda *given: None,
+        on_notification=lambda *given: None,
     )
     calls = [
         lambda: client.call("t", a="x"),
@@ -18599,33 +18353,31 @@ def fuzz_calls(fuzz, target, version, count):
     ]
 
     def make(call):
+        done.append(call)
         try:
             call()
         except ENDS as error:
-            str(error)
+            return not str(error)
         except BaseException as error:
-            problems.append(f"{mcp_lite.error_text(error)}; {fuzz}")
-        done.append(call)
+            problems.append(f"{type(error).__name__}: {error}; {fuzz}")
+        return True
 
     def run():
-        make(client.connect)
-        client.timeout = 0.02
-        for _ in range(count if client._connection is not None else 0):
-            make(fuzz.dice.choice(calls))
+        if make(client.connect):
+            client.timeout = 0.02
+            for _ in range(count):
+                make(fuzz.dice.choice(calls))
         make(client.close)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(SECONDS)
-    frame = sys._current_frames().get(thread.ident)
-    assert not thread.is_alive(), (
-        f"a call hangs: {''.join(traceback.format_stack(frame))}; {fuzz}"
-    )
+    assert not thread.is_alive(), f"call {len(done)} hangs; {fuzz}"
     assert not problems, problems[0]
     return len(done)
 
 
-def fuzz_client(seed, count=60):
+def fuzz_client(seed, count):
     """A client of an odd server over a pair of streams, in some revision."""
     fuzz = FuzzedServer(seed)
     version = fuzz.dice.choice(EVERY)
@@ -18636,55 +18388,41 @@ def fuzz_client(seed, count=60):
             for said in fuzz.answers_to(message, version):
                 if fuzz.chance(3):
                     late.append(said)
-                else:
-                    for piece in fuzz.pieces(said + b"\n"):
-                        write(piece)
+                    continue
+                for piece in fuzz.pieces(said + b"\n"):
+                    write(piece)
             if fuzz.chance(10) and late:
                 write(late.pop() + b"\n")
             if fuzz.chance(0.5):
                 return
 
-    before = open_files()
     with fake_server(script) as target:
-        made = fuzz_calls(fuzz, target, version, count)
-    eventually(lambda: open_files() <= before, f"the closing of files; {fuzz}")
-    return fuzz, made
+        return fuzz_calls(fuzz, target, version, count)
 
 
-HEADS = [
-    "HTTP/1.1 200 OK",
-    "HTTP/1.1 202 Accepted",
-    "HTTP/1.1 204 X",
-    "HTTP/1.1 301 X\r\nLocation: /x",
-    "HTTP/1.1 400 X",
-    "HTTP/1.1 401 X",
-    "HTTP/1.1 404 X",
-    "HTTP/1.1 405 X",
-    "HTTP/1.1 500 X",
-    "HTTP/1.1 503 X\r\nRetry-After: 1",
-    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK",
-    "HTTP/1.1 999 \xff",
-    "HTTP/1.1 0 X",
-    "HTTP/2 200",
-    "",
-    "\0\xff",
-    "HTTP/1.0 200 OK",
-    "HTTP/1.1 200 OK\r\nX: " + "y" * 70000,
-    "HTTP/1.1 200 OK" + "\r\nX: y" * 200,
-    "HTTP/1.1 200 OK\r\nMcp-Session-Id: \xe9\0",
-    "HTTP/1.1 200 OK\r\n folded",
-]
-
-
-ENDPOINTS = [
-    "http://[",
-    "//\0",
-    "\xff\xfe /",
-    "http://localhost:99999/x",
-    "/\ud7ff x",
-    "",
-    "x" * 9000,
-]
+HEADS = r"""
+HTTP/1.1 202 Accepted
+HTTP/1.1 204 X
+HTTP/1.1 301 X\r\nLocation: /x
+HTTP/1.1 400 X
+HTTP/1.1 401 X
+HTTP/1.1 404 X
+HTTP/1.1 405 X
+HTTP/1.1 500 X
+HTTP/1.1 503 X\r\nRetry-After: 1
+HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK
+HTTP/1.1 999 \xff
+HTTP/1.1 0 X
+HTTP/2 200
+\0\xff
+HTTP/1.0 200 OK
+HTTP/1.1 200 OK\r\nMcp-Session-Id: \xe9\0
+HTTP/1.1 200 OK\r\n folded
+"""
+HEADS = [head.encode().decode("unicode_escape") for head in HEADS.split("\n")]
+HEADS += ["HTTP/1.1 200 OK\r\nX: " + "y" * 70000, "HTTP/1.1 200 OK" + "\r\nX: y" * 200]
+ENDPOINTS = ["http://[", "//\0", "\xff\xfe /", "http://localhost:99999/x", "/\ud7ff x"]
+ENDPOINTS += ["", "x" * 9000]
 
 
 class FuzzedSite:
@@ -18714,16 +18452,11 @@ class FuzzedSite:
                 return self.say_on_the_stream(said, is_sure)
         if not message and not (seen["method"] == "GET" and fuzz.chance(30)):
             return 405, {}, b""
-
         extra = {}
         if message.get("method") == "initialize":
             extra["Mcp-Session-Id"] = f"s{next(self.sessions)}"
-        if is_sure and said:
+        if (is_sure or fuzz.chance(40)) and said:
             return 200, extra, said[-1]
-        if fuzz.chance(40):
-            if said:
-                return 200, extra, said[-1]
-            return 202, extra, b""
         data = fuzz.note(self.odd_response(said, extra))
         if fuzz.chance(10):
             data = fuzz.splice(data)
@@ -18734,9 +18467,7 @@ class FuzzedSite:
     def stream(self, sock):
         """HTTP+SSE: a stream, whose first event may lead nowhere."""
         self.streams.append(sock)
-        path = "/post"
-        if not self.fuzz.chance(85):
-            path = self.fuzz.dice.choice(ENDPOINTS)
+        path = "/post" if self.fuzz.chance(85) else self.fuzz.dice.choice(ENDPOINTS)
         begin_stream(sock, f"event: endpoint\ndata: {path}\n\n")
         self.ended.wait(SECONDS)
 
@@ -18744,33 +18475,20 @@ class FuzzedSite:
         for each in said:
             line = b"data: " + each.replace(b"\n", b" ")
             self.streams[-1].sendall(line + b"\n\n")
-        status = 202 if is_sure or self.fuzz.chance(90) else 404
-        return status, {}, b""
+        return (202 if is_sure or self.fuzz.chance(90) else 404), {}, b""
 
     def events(self, said):
         """A stream of events, which may have nothing to do with what was to be said."""
-        fuzz = self.fuzz
         dice = self.fuzz.dice
         said = [b"data: " + each.replace(b"\n", b" ") for each in said]
-        lines = [
-            b"event: " + dice.choice([b"message", b"other", b"\xff"]),
-            b"id: 1",
-            b"id",
-            b"retry: 0",
-            b"retry: x",
-            b":",
-            b"data",
-            b"\xef\xbb\xbfdata: {}",
-            b"id: \0",
-            *said * 3,
-        ]
-        odd = b""
-        for _ in range(dice.randrange(12)):
-            odd += dice.choice(lines)
-            odd += dice.choice([b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"])
-        if fuzz.chance(40):
+        if self.fuzz.chance(40):
             return b"".join(line + b"\n\n" for line in said)
-        return odd
+        lines = rb"event: message|event: other|id: 1|id|retry: 0|retry: x|:|data"
+        lines = [*lines.split(b"|"), *said * 3, b"event: \xff", b"id: \0"]
+        lines.append(b"\xef\xbb\xbfdata: {}")
+        ends = [b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"]
+        count = dice.randrange(12)
+        return b"".join(dice.choice(lines) + dice.choice(ends) for _ in range(count))
 
     def odd_response(self, said, extra):
         """The bytes of a response; in most of them something is wrong."""
@@ -18784,11 +18502,9 @@ class FuzzedSite:
             kind = dice.choice(["application/json"] * 4 + odd)
         if fuzz.chance(20):
             body = fuzz.splice(body)
-        head = dice.choice(HEADS) if fuzz.chance(30) else HEADS[0]
-        head += f"\r\nContent-Type: {kind}"
-        for name, value in extra.items():
+        head = dice.choice(HEADS) if fuzz.chance(30) else "HTTP/1.1 200 OK"
+        for name, value in {"Content-Type": kind, **extra}.items():
             head += f"\r\n{name}: {value}"
-
         how = dice.randrange(6)
         if how == 0:
             size = len(body) + dice.choice([-1, 1, 1000, 10**20])
@@ -18799,29 +18515,25 @@ class FuzzedSite:
         elif how < 4:
             head += "\r\nTransfer-Encoding: chunked"
             sizes = [b"%x" % len(body)] * 4 + [b"x", b"-1", b"ffffffff", b"", b"1"]
-            size = dice.choice(sizes)
             end = dice.choice([b"0\r\n\r\n"] * 3 + [b"", b"0\r\nX"])
-            body = size + b"\r\n" + body + b"\r\n" + end
+            body = dice.choice(sizes) + b"\r\n" + body + b"\r\n" + end
         return (head + "\r\n\r\n").encode("latin-1") + body
 
 
-def fuzz_web_client(seed, count=40):
+def fuzz_web_client(seed, count):
     """A client of an odd web server, in some revision and transport."""
     fuzz = FuzzedServer(seed)
-    before = open_files()
     site = FuzzedSite(fuzz)
     with web_server(site) as (url, _):
         try:
-            made = fuzz_calls(fuzz, url, site.revision, count)
+            return fuzz_calls(fuzz, url, site.revision, count)
         finally:
             site.ended.set()
-    eventually(lambda: open_files() <= before, f"the closing of files; {fuzz}")
-    return fuzz, made
 
 
 class TestFuzz:
-    """Some 12,000 messages, most of them wrong,
-    the same in each run: a failure tells the seed.
+    """Some 6,000 messages, most of them wrong, the same in each run: a failure tells
+    the seed. Nothing is left open behind them, as behind no test.
     """
 
     @pytest.fixture(autouse=True)
@@ -18831,234 +18543,25 @@ class TestFuzz:
 
     @pytest.mark.parametrize("number, version", list(enumerate(LEGACY)))
     def test_a_server_on_stdio(self, number, version):
-        """1,000 lines in each revision:
-        no id is answered twice, all that comes is JSON, it lives.
-        """
-        fuzz = fuzz_stdio(FUZZ + number, version, 1000)
-        assert len(fuzz.answered) > 200, str(fuzz)
-
-    @pytest.mark.parametrize("number", range(4))
-    def test_a_server_over_http(self, number):
-        """600 requests each, in every revision:
-        what comes is HTTP and JSON, it lives, files are closed.
-        """
-        fuzz = fuzz_http(FUZZ + number, 600)
+        """No id is answered twice, all that comes is JSON, and it lives."""
+        fuzz = fuzz_stdio(FUZZ + number, version, 500)
         assert len(fuzz.answered) > 100, str(fuzz)
 
-    @pytest.mark.parametrize("first", range(0, 12, 6))
-    def test_a_client_over_streams(self, first):
-        """6 odd servers, 50 calls each: every call ends,
-        with a result or an exception that is documented.
-        """
-        assert (
-            sum(fuzz_client(FUZZ + first + number, 50)[1] for number in range(6)) > 50
-        )
+    @pytest.mark.parametrize("number", range(3))
+    def test_a_server_over_http(self, number):
+        """In every revision, all that comes is HTTP and JSON, and it lives."""
+        fuzz = fuzz_http(FUZZ + number, 400)
+        assert len(fuzz.answered) > 60, str(fuzz)
 
-    @pytest.mark.parametrize("first", range(0, 80, 40))
-    def test_a_client_over_http(self, first):
-        """40 odd servers of every revision, 40 calls each:
-        the same, over HTTP and HTTP+SSE.
-        """
-        assert (
-            sum(fuzz_web_client(FUZZ + first + number, 40)[1] for number in range(40))
-            > 200
-        )
+    @pytest.mark.parametrize("seeds", [range(3), range(3, 6)])
+    def test_a_client_over_streams(self, seeds):
+        """Every call ends, with a result or an exception that is documented."""
+        assert sum(fuzz_client(FUZZ + number, 50) for number in seeds) > 20
 
-    @counts_memory
-    def test_memory(self):
-        """After 60 MiB of broken messages a server has no more memory than before,
-        on stdio and over HTTP.
-        """
-        fuzz = Fuzz(FUZZ)
-        text = "x" * (1 << 20)
-
-        def broken():
-            message = request(
-                "tools/call",
-                {"name": "echo", "arguments": {"value": text}},
-                {"no": "id"},
-            )
-            message[fuzz.dice.choice(["jsonrpc", "method", "params"])] = (
-                fuzz.dice.choice([text, [text], {text: text}])
-            )
-            data = json.dumps(message).encode()
-            return data[:-1] if fuzz.chance(30) else data
-
-        with Wire() as wire:
-            wire.open()
-            for number in range(35):
-                if number == 5:
-                    before = resident(wire.process)
-                wire.send(broken(), b"\n")
-                assert "error" in wire.read()
-            assert resident(wire.process) - before < 15_000
-        with build_server().start_http() as http:
-            web = Web(http).open()
-            for number in range(35):
-                if number == 5:
-                    gc.collect()
-                    tracemalloc.start()
-                try:
-                    assert web.post(broken())[0] >= 400
-                except BaseException:
-                    tracemalloc.stop()
-                    raise
-            gc.collect()
-            held = tracemalloc.get_traced_memory()[0]
-            tracemalloc.stop()
-            assert held < 8 << 20
-
-    # What such messages found once
-
-    @pytest.mark.parametrize(
-        "code",
-        [
-            "with build_server().start_http() as http:\n"
-            "    head = b'GET /mcp HTTP/1.1\\r\\nHost: localhost\\r\\n'\n"
-            "    head += b'X:' + b' ' * 60000\n"
-            "    assert b' 400 ' in raw_http(http.port, head + b'\\0\\r\\n\\r\\n')\n",
-            "message = 'tool ' * 1000000\n"
-            "error = McpError.from_wire({'code': -32602, 'message': message})\n"
-            "assert type(error) is InvalidParams\n",
-        ],
-        ids=["header", "error"],
-    )
-    def test_long_texts_take_steps_in_proportion(self, code):
-        """A header of spaces and an error of many words are judged
-        at once, not after hours.
-        """
-        subprocess.run(
-            [sys.executable, "-c", "from test_mcp_lite import *\n" + code],
-            cwd=HERE,
-            check=True,
-            timeout=SECONDS,
-        )
-
-    @pytest.mark.parametrize(
-        "message",
-        [
-            request("ping", modern(), "\ud800"),
-            request("\ud800", modern()),
-            {**request("ping"), "jsonrpc": "\ud800"},
-            request("tools/list", modern(_meta={mcp_lite.META_VERSION: "\ud800"})),
-        ],
-    )
-    def test_lone_surrogates_are_answered_over_http(self, web, message):
-        """What cannot be quoted in UTF-8 is refused
-        with an error that has the request's id.
-        """
-        session = Web(web).open()
-        for each in (web, session):
-            status, _, body = each.post(
-                message, MCP_Protocol_Version=each.version or MODERN, Mcp_Method="ping"
-            )
-            assert status >= 400 or each is session
-            assert body["error"]["code"] < 0 and body["id"] == message["id"]
-
-    def test_sessions_that_are_lost_at_once(self):
-        """A server that forgets each session is asked
-        for a new one once for each call.
-        """
-        sessions = []
-        plain = legacy_site()
-
-        def script(seen, sock):
-            message = seen["message"] if isinstance(seen["message"], dict) else {}
-            if message.get("method") != "initialize":
-                return 404, {}, b"what?"
-            status, _, body = plain(seen, sock)
-            sessions.append(f"s{len(sessions)}")
-            return status, {"Mcp-Session-Id": sessions[-1]}, body
-
-        with web_server(script) as (url, _), Client(
-            url, version="2025-11-25", timeout=SECONDS
-        ) as client:
-            with pytest.raises(HttpFailure, match="404"):
-                client.call("x")
-            client.notify("notifications/roots/list_changed")
-            eventually(lambda: len(sessions) == 3, "a session for the notification")
-
-    def test_a_stream_for_a_notification_is_not_waited_for(self):
-        """A server that answers `initialized`
-        with a stream without end does not hold up connect().
-        """
-        release = threading.Event()
-
-        def initialized(seen, sock):
-            begin_stream(sock)
-            while not release.wait(0.05):
-                sock.sendall(b":\n\n")
-
-        with web_server(legacy_site(notifications_initialized=initialized)) as (url, _):
-            client = Client(url, version="2025-11-25")
-            thread = threading.Thread(target=client.connect, daemon=True)
-            thread.start()
-            try:
-                thread.join(SECONDS)
-                assert not thread.is_alive()
-            finally:
-                release.set()
-                thread.join(SECONDS)
-                client.close()
-
-    def test_a_batch_of_questions_over_http(self):
-        """A session of 2025-03-26 may be asked several things at once.
-
-        The answers leave as one POST.
-        """
-        done = threading.Event()
-        answers = []
-
-        def get(seen, sock):
-            begin_stream(
-                sock,
-                event_of(
-                    [{"jsonrpc": "2.0", "id": n, **QUESTIONS["where"]} for n in (1, 2)]
-                ),
-            )
-            done.wait(SECONDS)
-
-        plain = legacy_site("2025-03-26", GET=get)
-
-        def script(seen, sock):
-            if isinstance(seen["message"], bytes) and seen["message"][:1] == b"[":
-                answers.extend(json.loads(seen["message"]))
-                return 202, {}, b""
-            return plain(seen, sock)
-
-        with web_server(script) as (url, _):
-            try:
-                with Client(url, version="2025-03-26", roots=["/tmp"]):
-                    eventually(lambda: len(answers) == 2)
-            finally:
-                done.set()
-        assert {each["id"] for each in answers} == {1, 2}
-        assert all("result" in each for each in answers)
-
-    def test_refusals_leave_no_connection_open(self):
-        """An error on a connection that ends with it
-        leaves nothing to the garbage collector.
-        """
-
-        def call(seen, sock):
-            sock.sendall(b"HTTP/1.0 500 Oh\r\nContent-Type: text/plain\r\n\r\noh")
-
-        gc.disable()
-        try:
-            with web_server(modern_site(tools_call=call)) as (url, _), Client(
-                url, version=MODERN
-            ) as client:
-                for _ in range(20):
-                    with pytest.raises(HttpFailure, match="500"):
-                        client.call("x")
-                responses = [
-                    each
-                    for each in gc.get_objects()
-                    if isinstance(each, http.client.HTTPResponse)
-                ]
-                assert all(each.isclosed() for each in responses)
-        finally:
-            gc.enable()
+    @pytest.mark.parametrize("seeds", [range(20), range(20, 40)])
+    def test_a_client_over_http(self, seeds):
+        """The same, over HTTP and HTTP+SSE, with servers of every revision."""
+        assert sum(fuzz_web_client(FUZZ + number, 40) for number in seeds) > 100
 
 
 def program(folder, text):
