@@ -6659,7 +6659,12 @@ class Child(StreamTransport):
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
+        if exit_code == 0 and not self._has_begun():
+            why = "it ended without serving: is run() missing?"
         return ConnectionClosed(why, exit_code, self.command, self._last_words())
+
+    def _has_begun(self) -> bool:
+        return self._protocol is not None and self._protocol.initialized
 
     def _has_ended(self, seconds: float) -> bool:
         return wait_until(lambda: self._process.poll() is not None, seconds)
@@ -6672,8 +6677,7 @@ class Child(StreamTransport):
         moment. A child that has not begun to serve has nothing to bring to its end, and
         gets STARTING_SECONDS instead.
         """
-        has_begun = self._protocol is not None and self._protocol.initialized
-        patience = EXIT_SECONDS if has_begun else STARTING_SECONDS
+        patience = EXIT_SECONDS if self._has_begun() else STARTING_SECONDS
         try:
             with suppress(OSError, ValueError):
                 self._writer.close()
@@ -12877,30 +12881,37 @@ def main(argv: list[str] | None = None) -> int:
     """
     # A file that is served imports the same module.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
-    arguments = sys.argv[1:] if argv is None else argv
-    command = ""
+    if argv is None:
+        argv = sys.argv[1:]
     try:
-        options = _parse_arguments(arguments)
-        command = options.command
-        _COMMANDS[command].run(options)
+        options = _parse_arguments(argv)
+        _COMMANDS[options.command](options, *options.words)
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
-        text = str(error) or type(error).__name__
-        if isinstance(error, AuthorizationError) and command != "login":
-            text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
-        line = f"mcp_lite: {text}"
-        if "--json" in arguments:
-            code = getattr(error, "code", None)
-            told = {"message": text, "code": code, "exit": exit_code}
-            line = json.dumps({"error": told})
-        _note(line)
-        return exit_code
+        return _fail(error, "--json" in argv)
+
+
+def _fail(error: BaseException, as_json: bool) -> int:
+    """Tell of a failure in one line. Returns the exit code."""
+    exit_code = next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
+    text = str(error) or type(error).__name__
+    if isinstance(error, ConnectionClosed):
+        # Of the server's stderr the last line: the others were shown as they came.
+        text = re.sub(r"(?s)\n(.*\n)?", " ", text)
+    if isinstance(error, AuthorizationError):
+        text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
+    line = f"mcp_lite: {text}"
+    if as_json:
+        told = {"message": text, "code": getattr(error, "code", None)}
+        line = json.dumps({"error": {**told, "exit": exit_code}})
+    _say(line)
+    return exit_code
 
 
 def _parse_arguments(arguments: list[str]) -> Any:
-    """Read the command, its target, its words and options. Raises ValueError."""
+    """Read the command, its words and options. Raises ValueError and TypeError."""
     import argparse
+    import inspect
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> Any:
@@ -12927,32 +12938,29 @@ def _parse_arguments(arguments: list[str]) -> Any:
     option("--http", metavar="[HOST:]PORT", help="run: serve at a URL, not on stdio")
     # Behind `--` stands a command of the user's.
     cut = [*arguments, "--"].index("--")
-    target = arguments[cut + 1 :]
     options = parser.parse_intermixed_args(arguments[:cut] or ["--help"])
-    words = [target, *options.words] if target else options.words
-    command = _COMMANDS[options.command]
-    names = command.words.split()
-    if len(words) < len(names) or (len(words) > len(names) and not command.has_pairs):
-        parser.error(f"{options.command}: expected {command.words}")
-    options.target, *options.words = words
+    if cut < len(arguments):
+        options.words.insert(0, arguments[cut + 1 :])
+    # It says which word is missing, before anything is done.
+    inspect.signature(_COMMANDS[options.command]).bind(options, *options.words)
     return options
 
 
-def _split_pair(text: str, separator: str, place: str) -> tuple[str, str]:
-    name, _, value = text.partition(separator)
-    if name in ("", text):
-        # The value is not shown: it may be a secret.
-        raise ValueError(f"{place}: expected NAME{separator}VALUE, got {show(name)}")
-    return name, value.strip() if separator == ":" else value
+def _split_pair(text: str, separator: str) -> tuple[str, str]:
+    name, found, value = text.partition(separator)
+    if not found:
+        # The text is not shown: it may be a secret.
+        raise ValueError(f"expected NAME{separator}VALUE")
+    return name, value.strip()
 
 
 # Reaching the server
-def _connect(options: Any) -> Client:
+def _connect(options: Any, target: Any) -> Client:
     """The client that the options describe, connected."""
-    headers = dict(_split_pair(each, ":", "--header") for each in options.header)
+    headers = dict(_split_pair(each, ":") for each in options.header)
     has_token = "authorization" in map(str.lower, headers)
     client = Client(
-        options.target,
+        target,
         timeout=options.timeout,
         version=options.protocol,
         headers=headers,
@@ -12965,87 +12973,79 @@ def _connect(options: Any) -> Client:
     )
     try:
         client.connect()
-        if "logging" in client.server_capabilities:
-            client.set_log_level("info")
-        return client
     except (Timeout, McpError) as error:
         raise ConnectionClosed(str(error)) from None
+    if "logging" in client.server_capabilities:
+        client.set_log_level("info")
+    return client
 
 
-def _note(text: str) -> None:
-    """Write a line to stderr, in place of the progress that a terminal may show."""
+def _say(text: str, end: str = "\n") -> None:
+    """Write to stderr, in place of the progress that a terminal may show."""
     clear = _CLEAR if sys.stderr.isatty() else ""
-    print(f"{clear}{printable(text)}", file=sys.stderr, flush=True)
+    print(clear + printable(text), end=end, file=sys.stderr, flush=True)
 
 
 def _show_log(level: str, data: object, logger: str | None) -> None:
-    _note(f"[{level}] {data if isinstance(data, str) else json.dumps(data)}")
+    _say(f"[{level}] {data if isinstance(data, str) else json.dumps(data)}")
 
 
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
     if sys.stderr.isatty():
-        share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-        line = printable(f"{share} {message or ''}")[:78]
-        print(f"{_CLEAR}{line}", end="", file=sys.stderr, flush=True)
+        share = "/".join(f"{each:g}" for each in (progress, total) if each is not None)
+        _say(f"{share} {message or ''}"[:78], end="")
 
 
 # Questions of the server
 def _answer(params: Json) -> Json:
     """Have the user answer a question. Without a terminal, it is declined."""
-    ask = _answer_url if "url" in params else _answer_form
+    _say(f"The server asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        _note(f"declined, as there is no terminal to ask at: {params['message']}")
+        _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
     try:
-        return ask(params)
+        answer = {"action": "accept", "content": {}}
+        if "url" in params:
+            _show_url(params["url"])
+        else:
+            answer["content"] = _ask_form(params["requestedSchema"])
+        is_agreed = _ask_line("Agree? [y/N]: ").lower() == "y"
     except EOFError:
         return {"action": "cancel"}
+    return answer if is_agreed else {"action": "decline"}
 
 
-def _answer_form(params: Json) -> Json:
-    schema = object_or_empty(params.get("requestedSchema"))
-    content: Json = {}
-    _note(f"The server asks: {params['message']}")
-    for name, field in object_or_empty(schema.get("properties")).items():
-        _ask_field(name, object_or_empty(field), schema, content)
-    if _ask_line("Send this? [Y/n]: ").lower() == "n":
-        return {"action": "decline"}
-    return {"action": "accept", "content": content}
-
-
-def _ask_field(name: str, field: Json, schema: Json, content: Json) -> None:
-    """Ask for a field of a form until it is what the form wants."""
-    about = field.get("description") or field.get("title") or name
-    is_optional = "default" in field or name not in _listed(schema.get("required"))
-    while True:
-        text = _ask_line(f"  {about} ({_show_type(field)}): ")
-        if not text and is_optional:
-            return
-        value = _coerce(name, text, schema)
-        wrong = validate({name: value}, {**schema, "required": []})
-        if not wrong:
-            content[name] = value
-            return
-        _note(f"  {wrong[0]}")
-
-
-def _answer_url(params: Json) -> Json:
-    import webbrowser
+def _show_url(url: str) -> None:
     from urllib.parse import urlsplit
 
-    host = urlsplit(params["url"]).hostname
-    _note(f"The server asks you to visit {host}: {params['message']}")
-    _note(f"  {params['url']}")
-    is_web = re.match("https?://", params["url"])
-    if is_web and _ask_line("Open it in the browser? [y/N]: ").lower() == "y":
-        webbrowser.open(params["url"])
-        return {"action": "accept"}
-    return {"action": "decline"}
+    _say(f"It asks you to visit {urlsplit(url).hostname}:")
+    _say(f"  {url}")
+
+
+def _ask_form(schema: Json) -> Json:
+    """Ask for each field until it is what the form wants."""
+    content: Json = {}
+    for name, field in schema["properties"].items():
+        about = field.get("description") or field.get("title") or name
+        question = f"  {about} ({_show_type(field)}): "
+        needed = {name}.intersection(schema.get("required", []))
+        form = {**schema, "required": list(needed)}
+        answer = _read_answer(name, question, schema)
+        while validate(answer, form):
+            _say(f"  {validate(answer, form)[0]}")
+            answer = _read_answer(name, question, schema)
+        content.update(answer)
+    return content
+
+
+def _read_answer(name: str, question: str, schema: Json) -> Json:
+    text = _ask_line(question)
+    return {name: _coerce(name, text, schema)} if text else {}
 
 
 def _ask_line(text: str) -> str:
     """A line that the user types. Raises EOFError."""
-    print(_CLEAR + printable(text), end="", file=sys.stderr, flush=True)
+    _say(text, end="")
     # A Ctrl-C during input() would leave the lock of stdin taken, and Python's end
     # would wait for it.
     line = os.read(0, 4096)
@@ -13060,78 +13060,58 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
 
     So 012, or 5, stays a text where a text is wanted.
     """
-    try:
+    with suppress(ValueError):
         value = json.loads(text)
-    except ValueError:
-        return text
-    if isinstance(value, str):
-        return text
-    member = object_or_empty(member_at(schema, ("properties", name)))
-    # If no text is wanted, the error should be about the value, not about its type.
-    takes_text = "string" in str(member.get("type", "string"))
-    if takes_text and validate({name: value}, {**schema, "required": []}):
-        return text
-    return value
+        wrong = validate({name: value}, {**schema, "required": []})
+        if not wrong and not isinstance(value, str):
+            return value
+    return text
 
 
-def _listed(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _show_type(schema: object) -> str:
+def _show_type(schema: Json) -> str:
     """A schema in a word or two: integer = 3, [string], "a" | "b"."""
-    members = object_or_empty(schema)
-    choices = members.get("anyOf") or members.get("oneOf")
-    kind = members.get("type", "any")
-    if "enum" in members:
-        kind = map(show, _listed(members["enum"]))
-    elif choices:
-        kind = map(_show_type, _listed(choices))
-    elif "items" in members:
-        kind = f"[{_show_type(members['items'])}]"
-    text = kind if isinstance(kind, str) else " | ".join(map(str, kind))
-    return f"{text} = {show(members['default'])}" if "default" in members else text
+    choices = schema.get("anyOf") or schema.get("oneOf") or []
+    kinds = [*map(show, schema.get("enum", [])), *map(_show_type, choices)]
+    if "const" in schema:
+        kinds = [show(schema["const"])]
+    if "items" in schema:
+        kinds = [f"[{_show_type(schema['items'])}]"]
+    text = " | ".join(kinds) or str(schema.get("type", "any"))
+    if "default" in schema:
+        text += f" = {show(schema['default'])}"
+    return text
 
 
 def _show_offer(item: Json) -> str:
     """A line about it: forecast(city: string, days: integer = 3)  The forecast."""
-    schema = object_or_empty(item.get("inputSchema"))
-    required = _listed(schema.get("required"))
+    schema = item.get("inputSchema", {})
     parameters = []
-    for name, member in object_or_empty(schema.get("properties")).items():
-        mark = "" if name in required or "default" in object_or_empty(member) else "?"
-        parameters.append(f"{name}{mark}: {_show_type(member)}")
-    for argument in map(object_or_empty, _listed(item.get("arguments"))):
+    for name, member in schema.get("properties", {}).items():
+        parameters.append(f"{name}: {_show_type(member)}")
+    for argument in item.get("arguments", []):
         mark = "" if argument.get("required") else "?"
-        parameters.append(f"{argument.get('name')}{mark}")
+        parameters.append(f"{argument['name']}{mark}")
     uri = item.get("uri") or item.get("uriTemplate")
-    called = uri or f"{item.get('name')}({', '.join(parameters)})"
+    called = uri or f"{item['name']}({', '.join(parameters)})"
     about = str(item.get("description") or item.get("title") or "").strip()
     return f"{called}  {about.partition(chr(10))[0]}".rstrip()
 
 
-def _text_of(block: object) -> str:
-    """The text of a block, or of the resource in it; the JSON of any other block."""
-    content = object_or_empty(block)
-    content = object_or_empty(content.get("resource")) or content
-    return str(content.get("text") or json.dumps(content))
-
-
-def _write(value: object) -> None:
-    """Write a result to stdout: texts and bytes as they are, all else as JSON."""
-    encoding = sys.stdout.encoding or "utf-8"
+def _write(options: Any, result: Json, shown: Any) -> None:
+    """Write a result, or what is shown of it, to stdout: texts and bytes as they are,
+    all else as JSON."""
+    encoding = sys.stdout.encoding.lower()
     is_seen = sys.stdout.isatty()
+    value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
         # JSON has its own way to write what an old code page lacks.
-        is_narrow = not encoding.lower().startswith("utf")
-        value = json.dumps(value, indent=2, ensure_ascii=is_narrow)
+        value = json.dumps(value, indent=2, ensure_ascii=encoding != "utf-8")
     if isinstance(value, str):
         text = printable(value, keep_lines=True) if is_seen else value
         value = f"{text}\n".encode(encoding, "backslashreplace")
     elif is_seen:
         raise ValueError(f"{len(value)} bytes that are no text: add > FILE")
-    if sys.stderr.isatty():
-        print(_CLEAR, end="", file=sys.stderr, flush=True)
+    _say("", end="")
     try:
         sys.stdout.buffer.write(value)
         sys.stdout.flush()
@@ -13140,26 +13120,26 @@ def _write(value: object) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# The commands
-def _list(options: Any) -> None:
-    with _connect(options) as client:
+# The commands. Their parameters are the words that they want.
+def _list(options: Any, target: Any) -> None:
+    with _connect(options, target) as client:
         offers = {
             "tools": client.list_tools(),
             "resources": client.list_resources(),
             "resourceTemplates": client.list_resource_templates(),
             "prompts": client.list_prompts(),
         }
-        info = client.server_info
         version = client.protocol_version
     about = {
-        "serverInfo": info,
+        "serverInfo": client.server_info,
         "protocolVersion": version,
         "capabilities": client.server_capabilities,
         "instructions": client.instructions,
     }
+    era = "modern" if version >= FIRST_MODERN else "legacy"
     lines = [
-        f"{info.get('name')} {info.get('version')}",
-        f"revision: {version} ({'modern' if version >= FIRST_MODERN else 'legacy'})",
+        f"{client.server_info.get('name')} {client.server_info.get('version')}",
+        f"revision: {version} ({era})",
         f"capabilities: {', '.join(client.server_capabilities)}",
         f"instructions: {client.instructions or 'none'}",
     ]
@@ -13167,104 +13147,86 @@ def _list(options: Any) -> None:
         lines.append(f"{kind} ({len(items)})")
         for item in items:
             lines.append(f"  {_show_offer(item)}")
-            if options.schema and "inputSchema" in item:
-                lines.append(json.dumps(item["inputSchema"], indent=2))
-    _write({**about, **offers} if options.json else "\n".join(lines))
+            if options.schema and kind == "tools":
+                lines.append(json.dumps(item.get("inputSchema"), indent=2))
+    _write(options, {**about, **offers}, "\n".join(lines))
 
 
-def _call(options: Any) -> None:
-    tool, *words = options.words
-    pairs = [_split_pair(each, "=", tool) for each in words]
-    text = sys.stdin.read() if options.input == "-" else options.input
+def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
+    text = options.input
+    if text == "-":
+        text = sys.stdin.read()
     given = dict(json.loads(text))
-    with _connect(options) as client:
+    words = dict(_split_pair(each, "=") for each in pairs)
+    with _connect(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
-        schema = object_or_empty(tools.get(tool, {}).get("inputSchema"))
-        given.update((name, _coerce(name, text, schema)) for name, text in pairs)
+        schema = tools.get(tool, {}).get("inputSchema", {})
+        given.update({name: _coerce(name, words[name], schema) for name in words})
         result = client.call_tool(tool, given)
-    value = value_of(result)
-    if options.json:
-        value = result
-    elif "structuredContent" not in result:
-        value = "\n".join(map(_text_of, result["content"]))
-    _write(value)
+    _write(options, result, value_of(result))
 
 
-def _read(options: Any) -> None:
-    with _connect(options) as client:
+def _read(options: Any, target: Any, uri: str) -> None:
+    with _connect(options, target) as client:
         read = client.read_resource if options.json else client.read
-        _write(read(options.words[0]))
+        result: Any = read(uri)
+    _write(options, result, result)
 
 
-def _prompt(options: Any) -> None:
-    name, *words = options.words
-    pairs = dict(_split_pair(each, "=", name) for each in words)
-    with _connect(options) as client:
-        result = client.get_prompt(name, pairs)
-    lines = [
-        f"{message.get('role')}: {_text_of(message.get('content'))}"
-        for message in result["messages"]
-    ]
-    _write(result if options.json else "\n".join(lines))
+def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
+    words = dict(_split_pair(each, "=") for each in pairs)
+    with _connect(options, target) as client:
+        result = client.get_prompt(name, words)
+    lines = []
+    for message in result["messages"]:
+        content = message["content"]
+        lines.append(f"{message['role']}: {content.get('text') or show(content, 200)}")
+    _write(options, result, "\n".join(lines))
 
 
-def _run(options: Any) -> None:
-    """Serve the Server of a file, over stdio or at a URL, as the options say."""
-    if options.trace:
-        os.environ["MCP_LITE_TRACE"] = "1" if options.trace is True else options.trace
-    server = _load_server(options.target)
-    if options.http is None:
-        server.run()
-        return
-    host, _, port = options.http.rpartition(":")
-    server.run("http", host=host or "127.0.0.1", port=int(port))
-
-
-def _load_server(target: str) -> Server:
-    """The Server that FILE[:object] makes, without its own run()."""
+def _run(options: Any, file: Any) -> None:
+    """Serve the Server of FILE[:object], without its own run()."""
     import runpy
     from contextlib import redirect_stdout
 
-    path, _, name = target.rpartition(":")
-    if not (name.isidentifier() and os.path.exists(path)):
-        path = target
+    path, _, name = file.rpartition(":")
+    if not os.path.exists(path):
+        path = file
         name = ""
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     run = Server.run
-    try:
-        Server.run = do_nothing  # type: ignore
-        # The file's own prints are not for the wire.
-        with redirect_stdout(sys.stderr):
-            names = runpy.run_path(path, run_name="served")
-    finally:
-        Server.run = run  # type: ignore[method-assign]
-    for key, value in names.items():
-        if isinstance(value, Server) and name in ("", key):
-            return value
-    raise ValueError(f"there is no Server in {target}")
+    Server.run = do_nothing  # type: ignore
+    # The file's own prints are not for the wire.
+    with redirect_stdout(sys.stderr):
+        values = runpy.run_path(path, run_name="served")
+    servers = {key: each for key, each in values.items() if isinstance(each, Server)}
+    server = servers.get(name or next(iter(servers), ""))
+    if server is None:
+        raise ValueError(f"there is no Server in {file}")
+    server._endpoint.trace = tracer(options.trace)
+    if options.http is None:
+        run(server)
+    else:
+        host, _, port = options.http.rpartition(":")
+        run(server, "http", host=host or "127.0.0.1", port=int(port))
 
 
-def _login(options: Any) -> None:
-    OAuth(store=_TOKENS).login(options.target)
-    _note(f"logged in; the tokens are in {_TOKENS}")
+def _login(options: Any, url: str) -> None:
+    OAuth(store=_TOKENS).login(url)
 
 
-def _logout(options: Any) -> None:
-    OAuth(store=_TOKENS).logout(options.target)
-    _note("logged out")
+def _logout(options: Any, url: str) -> None:
+    OAuth(store=_TOKENS).logout(url)
 
 
-# words: what must be given, the TARGET first
-# has_pairs: whether key=value may follow
-_Command = namedtuple("_Command", "run words has_pairs", defaults=[False])
-_COMMANDS = {
-    "list": _Command(_list, "TARGET"),
-    "call": _Command(_call, "TARGET TOOL", has_pairs=True),
-    "read": _Command(_read, "TARGET URI"),
-    "prompt": _Command(_prompt, "TARGET NAME", has_pairs=True),
-    "run": _Command(_run, "FILE[:object]"),
-    "login": _Command(_login, "URL"),
-    "logout": _Command(_logout, "URL"),
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "list": _list,
+    "call": _call,
+    "read": _read,
+    "prompt": _prompt,
+    "run": _run,
+    "login": _login,
+    "logout": _logout,
 }
 
 

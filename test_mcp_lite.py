@@ -15464,8 +15464,9 @@ class TestCommandLine:
 
     SERVER = '''
 import typing
-from mcp_lite import Context, Image, Server, ToolError
+from mcp_lite import Context, EmbeddedResource, Image, Server, ToolError
 server = Server("demo", version="2", instructions="Be kind.\\nAlways.")
+other = Server("other")
 @server.tool
 def forecast(city: str, days: int = 3, unit: typing.Literal["C", "F"] = "C") -> list:
     """The forecast for a city.
@@ -15473,34 +15474,33 @@ def forecast(city: str, days: int = 3, unit: typing.Literal["C", "F"] = "C") -> 
     More of it."""
     return [f"day {n}: {city}" for n in range(days)]
 @server.tool
-def echo(
-    text: str, n: typing.Optional[int] = None, xs: typing.List[int] = [],
-    anything: typing.Any = None,
-) -> dict:
-    """Says it again."""
+def echo(text: str, n: typing.Optional[int] = None, xs: typing.List[int] = [],
+         anything: typing.Any = None) -> dict:
     return {"text": text, "n": n, "xs": xs, "anything": anything}
 @server.tool
 def paint() -> Image:
-    """A picture."""
     return Image(b"\\x89PNG", mime_type="image/png")
 @server.tool
 def fail(why: str):
     raise ToolError(why)
 @server.tool
 def work(ctx: Context) -> str:
-    """Works."""
     for n in range(3):
         ctx.progress(n + 1, 3, "at work")
-    ctx.log("info", "nearly there")
     return "done"
 @server.tool
 def ask(ctx: Context) -> dict:
-    """Asks."""
-    return ctx.elicit("Who?", {"type": "object", "properties": {
-        "name": {"type": "string", "default": "Bob"}, "age": {"type": "integer"}}})
+    return ctx.elicit("Who?", {"type": "object", "required": ["sure"], "properties": {
+        "name": {"type": "string", "default": "Bob"}, "sure": {"type": "boolean"},
+        "color": {"type": "string", "oneOf": [
+            {"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
+        "many": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+    }})
+@server.tool
+def visit(ctx: Context) -> dict:
+    return ctx.elicit_url("Pay", "http://shop.example:8000/pay?x=1")
 @server.tool
 def stay(ctx: Context) -> None:
-    """Stays."""
     ctx.log("warning", "begun")
     try:
         ctx.sleep(600)
@@ -15522,6 +15522,7 @@ def review(code: str, tone: str = "kind") -> str:
 print("noise", flush=True)
 server.run()
 '''
+    COMMAND = [sys.executable, "-m", "mcp_lite"]
 
     @pytest.fixture
     def script(self, tmp_path):
@@ -15529,406 +15530,241 @@ server.run()
         path.write_text(f"import sys; sys.path.insert(0, {HERE!r})\n{self.SERVER}")
         return str(path)
 
-    def run(self, *arguments, input="", cwd=None, **env):
-        """What a command prints, and its exit code."""
-        done = subprocess.run(
-            [sys.executable, os.path.join(HERE, "mcp_lite.py"), *arguments],
-            input=input.encode(),
+    def start(self, *arguments, **env):
+        """A command, in a process of its own."""
+        return subprocess.Popen(
+            [*self.COMMAND, *arguments],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=SECONDS,
-            cwd=cwd,
+            cwd=HERE,
             env={**os.environ, "HOME": "/nonexistent", **env},
         )
-        done.stdout = done.stdout.replace(os.linesep.encode(), b"\n")
-        return done
+
+    def run(self, *arguments, input="", **env):
+        """The exit code, stdout and stderr of a command."""
+        with self.start(*arguments, **env) as process:
+            told, rest = process.communicate(input.encode(), timeout=SECONDS)
+        told = told.replace(os.linesep.encode(), b"\n")
+        return process.returncode, told, rest.decode()
 
     def prints(self, *arguments, **options):
         """The stdout of a command that does well."""
-        done = self.run(*arguments, **options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode()
+        exit_code, told, rest = self.run(*arguments, **options)
+        assert exit_code == 0, rest
+        return told.decode()
 
     def test_list(self, script):
-        """What a server is, and all that it offers, a line each; schemas; in JSON."""
-        assert self.prints("list", script).replace("[integer] = []", "[integer]") == (
-            "demo 2\n"
-            f"revision: {MODERN} (modern)\n"
-            "capabilities: logging, tools, resources, completions, prompts\n"
-            "instructions: Be kind.\n"
-            "Always.\n"
-            "tools (7)\n"
+        """It shows what a server is, and all that it offers, a line each."""
+        lines = self.prints("list", script, "--schema").splitlines()
+        for line in (
+            "demo 2",
+            f"revision: {MODERN} (modern)",
+            "capabilities: logging, tools, resources, completions, prompts",
+            "instructions: Be kind.",
             '  forecast(city: string, days: integer = 3, unit: "C" | "F" = "C")'
-            "  The forecast for a city.\n"
-            "  echo(text: string, n: integer | null = null, xs: [integer], "
-            "anything: any = null)  Says it again.\n"
-            "  paint()  A picture.\n"
-            "  fail(why: string)\n"
-            "  work()  Works.\n"
-            "  ask()  Asks.\n"
-            "  stay()  Stays.\n"
-            "resources (2)\n"
-            "  config://app  How it is set up.\n"
-            "  blob://x\n"
-            "resourceTemplates (1)\n"
-            "  word://{x}\n"
-            "prompts (1)\n"
-            "  review(code, tone?)  Review code.\n"
+            "  The forecast for a city.",
+            "resources (2)",
+            "  config://app  How it is set up.",
+            "  word://{x}",
+            "  review(code, tone?)  Review code.",
+            '    "city"',
+        ):
+            assert line in lines
+        report = json.loads(
+            self.prints(
+                *["list", "--json", "--protocol", "2025-06-18"],
+                *["--", sys.executable, script],
+            )
         )
-        old = self.prints("list", script, "--protocol", "2025-06-18")
-        assert "2025-06-18 (legacy)" in old
-        assert '"required"' in self.prints("list", script, "--schema")
-        command = [sys.executable, script]
-        report = json.loads(self.prints("list", "--json", "--", *command))
+        assert report["protocolVersion"] == "2025-06-18"
         assert report["serverInfo"] == {"name": "demo", "version": "2"}
         assert report["tools"][0]["inputSchema"]["required"] == ["city"]
         assert [len(report[kind]) for kind in ("resources", "prompts")] == [2, 1]
 
     @pytest.mark.parametrize(
-        "item, line",
+        "arguments, wanted",
         [
-            ({"inputSchema": 5}, "x()"),
-            ({"inputSchema": {"properties": {"a": 5}}}, "x(a?: any)"),
-            (
-                {"inputSchema": {"required": 5, "properties": {"a": {"enum": 5}}}},
-                "x(a?: )",
-            ),
-            ({"arguments": 5}, "x()"),
-        ],
-    )
-    def test_offers_that_are_malformed(self, item, line):
-        """They are shown as well as can be: they hide none of the others."""
-        assert mcp_lite._show_offer({"name": "x", **item}) == line
-
-    def test_call(self, script):
-        """Arguments as the tool's schema wants them; results as text, or JSON."""
-        told = self.prints("call", script, "forecast", "city=Oslo", "days=2")
-        assert json.loads(told) == ["day 0: Oslo", "day 1: Oslo"]
-        for given, wanted in (
             (["text=012"], {"text": "012", "n": None, "xs": [], "anything": None}),
             (["text=5", "n=5", "anything=5"], {"text": "5", "n": 5, "anything": 5}),
             (['text="x"', "xs=[1,2]"], {"text": '"x"', "xs": [1, 2]}),
             (["text=a=b", "anything=a b"], {"text": "a=b", "anything": "a b"}),
             (["--input", '{"n": 7, "text": "x"}', "n=8"], {"text": "x", "n": 8}),
-        ):
-            result = json.loads(self.prints("call", script, "echo", *given))
-            assert result == {**result, **wanted}
-        command = [sys.executable, script]
-        told = self.prints("call", "work", "--", *command)
-        assert told == "done\n"
-        told = self.prints(
-            "call", script, "echo", "--input", "-", input='{"text": "y"}'
-        )
-        assert json.loads(told)["text"] == "y"
-        result = json.loads(self.prints("call", script, "paint", "--json"))
-        assert result["content"][0]["mimeType"] == "image/png"
-        # --json of the server's own is not ours.
-        told = self.prints("call", "work", "--", *command, "--json")
-        assert told == "done\n"
-
-    def test_results_of_several_parts(self, tmp_path):
-        """Texts are shown as they are; other blocks as JSON, a line each."""
-        script = tmp_path / "parts.py"
-        script.write_text(
-            f"import sys; sys.path.insert(0, {HERE!r})\n"
-            "from mcp_lite import EmbeddedResource, Image, ResourceLink, Server\n"
-            "server = Server('parts')\n"
-            "@server.tool\n"
-            "def parts():\n"
-            "    png = Image(b'\\x89PNG', mime_type='image/png')\n"
-            "    link = ResourceLink('x://y', 'y')\n"
-            "    return ['a', png, EmbeddedResource('x://z', 'z'), link]\n"
-            "server.run()\n"
-        )
-        told = self.prints("call", str(script), "parts")
-        text, image, resource, link = told.splitlines()
-        assert (text, resource) == ("a", "z")
-        assert json.loads(image)["mimeType"] == "image/png"
-        assert json.loads(link)["uri"] == "x://y"
-
-    @pytest.mark.parametrize(
-        "schema, text, value",
-        [
-            ({"type": "string"}, "012", "012"),
-            ({"type": "string"}, "5", "5"),
-            ({"type": "string", "minLength": 3}, "5", "5"),
-            ({"type": "integer", "minimum": 1}, "0", 0),
-            ({"type": "integer"}, "x", "x"),
-            ({"type": ["string", "null"]}, "null", None),
-            ({"type": ["string", "null"]}, "5", "5"),
-            ({"enum": [1, 2]}, "2", 2),
-            ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "7", 7),
-            ({"$ref": "#/$defs/n"}, "7", 7),
-            ({"type": "array"}, "1,2", "1,2"),
-            ({}, "true", True),
+            (["--input", "-", "n=null"], {"text": "y", "n": None}),
         ],
     )
-    def test_what_a_pair_means(self, schema, text, value):
-        """JSON where the tool takes that, else the text; a wrong value is as wrong."""
-        whole = {"properties": {"n": schema}, "$defs": {"n": {"type": "integer"}}}
-        assert mcp_lite._coerce("n", text, whole) == value
+    def test_call(self, script, arguments, wanted):
+        """Each value is read as the tool's schema wants it."""
+        told = self.prints("call", script, "echo", *arguments, input='{"text": "y"}')
+        result = json.loads(told)
+        assert result == {**result, **wanted}
 
-    def test_read_and_prompt(self, script):
-        """A text as it is, bytes as they are, a prompt's messages; or JSON."""
+    def test_results(self, script):
+        """A text or bytes come as they are, all else as JSON; --json is the result."""
+        assert self.prints("call", "work", "--", sys.executable, script, "--json") == (
+            "done\n"
+        )
+        result = json.loads(self.prints("call", script, "paint", "--json"))
+        assert result["content"][0]["mimeType"] == "image/png"
         assert self.prints("read", script, "config://app") == "a text\nof two lines\n"
-        assert self.run("read", script, "blob://x").stdout == bytes(range(256))
+        assert self.run("read", script, "blob://x")[1] == bytes(range(256))
         result = json.loads(self.prints("read", script, "blob://x", "--json"))
         assert "blob" in result["contents"][0]
-        assert self.prints("prompt", script, "review", "code=x") == (
-            "user: review x, be kind\n"
-        )
-        result = json.loads(self.prints("prompt", script, "review", "code=x", "--json"))
+        prompt = ["prompt", script, "review", "code=x"]
+        assert self.prints(*prompt) == "user: review x, be kind\n"
+        result = json.loads(self.prints(*prompt, "--json"))
         assert result["messages"][0]["role"] == "user"
+        assert json.loads(self.prints("call", script, "ask"))["action"] == "decline"
 
     @pytest.mark.parametrize(
         "arguments, exit_code, told",
         [
-            (["nosuch"], 1, "invalid choice: 'nosuch' (choose from"),
-            (["list"], 1, "expected TARGET"),
-            (["call", "SERVER"], 1, "expected TARGET TOOL"),
-            (["read", "SERVER", "config://app", "x"], 1, "expected TARGET URI"),
-            (["call", "SERVER", "echo", "text"], 1, "echo: expected NAME=VALUE"),
+            (["nosuch"], 1, "invalid choice: 'nosuch'"),
+            (["list"], 1, "missing a required argument: 'target'"),
+            (["call", "SERVER"], 1, "missing a required argument: 'tool'"),
+            (["read", "SERVER", "config://app", "x"], 1, "too many"),
+            (["call", "SERVER", "echo", "text"], 1, "expected NAME=VALUE"),
             (["call", "SERVER", "echo", "--input", "x"], 1, "Expecting value"),
-            (["list", "nobody"], 4, "nobody"),
-            (
-                ["list", "SERVER", "--header", "Secret"],
-                1,
-                "--header: expected NAME:VALUE",
-            ),
-            (["list", "http://127.0.0.1:9/mcp"], 4, "127.0.0.1:9"),
-            (["list", "--", sys.executable, "-c", "1/0"], 4, "ZeroDivisionError"),
+            (["list", "SERVER", "--header", "Secret"], 1, "expected NAME:VALUE"),
             (["list", "SERVER", "--protocol", "2024-11-06"], 1, "version: expected"),
+            (["run", "nofile.py"], 1, "No such file or directory: "),
+            (["run", "setup.cfg"], 1, "invalid syntax"),
+            (["list", "nobody"], 4, "nobody"),
+            (["list", "http://127.0.0.1:9/mcp"], 4, "127.0.0.1:9"),
+            (
+                ["list", "--", sys.executable, "-c", "1/0"],
+                4,
+                "the end of its stderr: ZeroDivisionError: division by zero",
+            ),
+            (["list", "--", sys.executable, "-c", "1"], 4, "is run() missing?"),
             (["call", "SERVER", "nosuch"], 5, "Unknown tool: nosuch"),
             (["call", "SERVER", "fail", "why=no\n\x1bway"], 5, r"no\n\x1bway"),
-            (["call", "SERVER", "forecast"], 5, "city: required"),
-            (["run", "nofile.py"], 1, "No such file or directory: "),
-            (["run", "SERVER", "--nosuch"], 1, "unrecognized arguments: --nosuch"),
             (["call", "SERVER", "stay", "--timeout", "1"], 5, "no answer within 1"),
         ],
     )
     def test_failures(self, script, arguments, exit_code, told):
-        """One line on stderr, or an object with --json; the exit code says which kind."""
+        """A failure is one line on stderr; the exit code says which kind."""
         arguments = [script if each == "SERVER" else each for each in arguments]
-        done = self.run(*arguments)
-        assert (done.returncode, done.stdout) == (exit_code, b"")
-        # What the log has to say may come before or behind it.
-        lines = done.stderr.decode().splitlines()
-        (line,) = (each for each in lines if each.startswith("mcp_lite: "))
+        code, out, rest = self.run(*arguments)
+        assert (code, out) == (exit_code, b"")
+        (line,) = (each for each in rest.splitlines() if each.startswith("mcp_lite: "))
         assert told in line
-        cut = arguments.index("--") if "--" in arguments else len(arguments)
-        done = self.run(*arguments[:cut], "--json", *arguments[cut:])
-        assert done.returncode == exit_code
-        lines = done.stderr.decode().splitlines()
-        (line,) = (each for each in lines if each.startswith("{"))
-        error = json.loads(line)["error"]
-        assert error["exit"] == exit_code
-        assert told in mcp_lite.printable(error["message"])
 
-    def test_targets(self):
-        """A URL, with headers; a server that wants a token leads to `login`."""
+    def test_a_failure_in_json(self, script):
+        """With --json it is an object with the message, its code and the exit code."""
+        code, out, rest = self.run("call", script, "nosuch", "--json")
+        error = json.loads(rest.splitlines()[-1])["error"]
+        assert (code, out, error["exit"], error["code"]) == (5, b"", 5, -32602)
+        assert "Unknown tool: nosuch" in error["message"]
+
+    def test_tokens(self, tmp_path):
+        """The stored token is sent, unless a header has one; none leads to `login`."""
         server = Server("who")
 
         def who(ctx: Context) -> str:
-            """Who?"""
-            return f"{ctx.auth['sub']}, {ctx.headers['x-team']}"
+            return f"{ctx.auth['sub']}, {ctx.headers.get('x-team')}"
 
         server.add_tool(who)
-        verify = {"t0ken": {"sub": "ada"}}.get
-        with server.start_http(verify=verify) as http:
-            told = self.prints(
-                *["call", http.url, "who", "--header", "X-Team: blue"],
-                *["--header", "Authorization: Bearer t0ken"],
-            )
-            assert told == "ada, blue\n"
-            done = self.run("list", http.url)
-        assert done.returncode == 3
-        assert f"login {http.url}" in done.stderr.decode()
-
-    def test_whose_token_is_shown(self, tmp_path):
-        """The stored one, unless the command has its own; none is asked for."""
-        server = Server("who")
-
-        def who(ctx: Context) -> str:
-            """Who?"""
-            return ctx.auth["sub"]
-
-        server.add_tool(who)
-        verify = {"stored": {"sub": "ada"}, "given": {"sub": "bob"}}.get
+        verify = {"stored": {"sub": "ada"}, "given": {"sub": "bob"}}
         home = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
         with server.start_http(verify=verify) as http:
             store = tmp_path / ".mcp_lite_tokens.json"
             store.write_text(json.dumps({http.url: {"access_token": "stored"}}))
             call = ["call", http.url, "who"]
-            assert self.prints(*call, **home) == "ada\n"
-            header = ["--header", "authorization: Bearer given"]
-            assert self.prints(*call, *header, **home) == "bob\n"
-            assert (
-                self.run(*call, "--header", "Authorization: x", **home).returncode == 3
-            )
-            assert self.run("logout", http.url, **home).returncode == 0
-            done = self.run(*call, **home)
-        assert done.returncode == 3
-        line = done.stderr.decode().splitlines()[-1]
+            assert self.prints(*call, **home) == "ada, None\n"
+            headers = ["--header", "authorization: Bearer given"]
+            headers += ["--header", "X-Team: blue"]
+            assert self.prints(*call, *headers, **home) == "bob, blue\n"
+            assert self.run("logout", http.url, **home)[0] == 0
+            code, _, rest = self.run(*call, **home)
+        assert code == 3
+        line = rest.splitlines()[-1]
         assert line.endswith(f"(to log in: python3 -m mcp_lite login {http.url})")
 
-    def test_questions(self, script):
-        """Without a terminal they are declined."""
-        answer = json.loads(self.prints("call", script, "ask"))
-        assert answer["action"] == "decline"
-
-    @staticmethod
-    def at_terminal(*arguments, answers=(), **env):
+    def at_terminal(self, *arguments, answers=()):
         """What a command shows at a terminal, where each answer follows its question."""
         import pty
 
         parent, child = pty.openpty()
         process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "mcp_lite.py"), *arguments],
+            [*self.COMMAND, *arguments],
             stdin=child,
             stdout=child,
             stderr=child,
-            env={**os.environ, "HOME": "/nonexistent", **env},
+            cwd=HERE,
         )
         os.close(child)
-        answers = list(answers)
+        left = list(answers)
         told = b""
         heard = 0
-        while True:
-            try:
-                data = os.read(parent, 4096)
-            except OSError:
-                break
-            if not data:
-                break
-            told += data
-            if answers and answers[0][0] in told[heard:]:
-                heard = len(told)
-                os.write(parent, answers.pop(0)[1])
+        # A terminal whose other end is closed raises OSError.
+        with contextlib.suppress(OSError):
+            while True:
+                told += os.read(parent, 4096)
+                if left and left[0][0] in told[heard:]:
+                    heard = len(told)
+                    os.write(parent, left.pop(0)[1])
         assert process.wait(SECONDS) == 0, told
         os.close(parent)
-        assert not answers, told
+        assert not left, told
         return told.decode()
-
-    FORM = """
-from mcp_lite import Context, Server
-server = Server("form")
-@server.tool
-def ask(ctx: Context) -> dict:
-    return ctx.elicit("Sure?", {"type": "object", "required": ["sure"], "properties": {
-        "sure": {"type": "boolean"},
-        "color": {"type": "string", "oneOf": [
-            {"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]},
-        "many": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
-    }})
-@server.tool
-def visit(ctx: Context) -> dict:
-    return ctx.elicit_url("Pay", "http://shop.example:8000/pay?x=1")
-server.run()
-"""
-
-    @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
-    def test_answers_that_will_not_do(self, tmp_path):
-        """A field is asked for until it is what the form wants; Ctrl-D cancels all."""
-        script = tmp_path / "form.py"
-        script.write_text(f"import sys; sys.path.insert(0, {HERE!r})\n{self.FORM}")
-        sure = b"sure (boolean): "
-        told = self.at_terminal(
-            *["call", str(script), "ask"],
-            answers=[
-                (sure, b"\n"),
-                (sure, b"perhaps\n"),
-                (sure, b"true\n"),
-                (b"color (", b"b\n"),
-                (b"color", b"g\n"),
-                (b'many (["a" | "b"]): ', b'["b"]\n'),
-                (b"Send this?", b"\n"),
-            ],
-        )
-        assert 'sure: expected boolean, got "perhaps"' in told
-        answer = json.loads(told[told.index("{") :])
-        content = {"sure": True, "color": "g", "many": ["b"]}
-        assert answer == {"action": "accept", "content": content}
-        told = self.at_terminal("call", str(script), "ask", answers=[(sure, b"\x04")])
-        assert '"action": "cancel"' in told
-
-    @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
-    def test_urls_are_opened_by_who_wants_it(self, tmp_path):
-        """Host and URL are shown; nothing but a yes opens the browser."""
-        script = tmp_path / "form.py"
-        script.write_text(f"import sys; sys.path.insert(0, {HERE!r})\n{self.FORM}")
-        log = tmp_path / "visited"
-        code = "import sys; print(sys.argv[1], file=open(sys.argv[2], 'a'))"
-        (tmp_path / "browser.py").write_text(code)
-        browser = f"{sys.executable} {tmp_path / 'browser.py'} %s {log}"
-        for answer, action in ((b"\n", "decline"), (b"y\n", "accept")):
-            assert not log.exists()
-            told = self.at_terminal(
-                *["call", str(script), "visit"],
-                answers=[(b"[y/N]: ", answer)],
-                BROWSER=browser,
-            )
-            assert "visit shop.example: Pay" in told
-            assert "  http://shop.example:8000/pay?x=1\r\n" in told
-            assert f'"action": "{action}"' in told
-        assert log.read_text() == "http://shop.example:8000/pay?x=1\n"
-        done = self.run("call", str(script), "visit", BROWSER=browser)
-        assert b'"decline"' in done.stdout
-        assert log.read_text().count("\n") == 1
 
     @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
     def test_on_a_terminal(self, script):
-        """Forms field by field, progress as a line, and nothing that commands it."""
-        told = self.at_terminal(
-            "call",
-            script,
-            "ask",
-            answers=[
-                (b'name (string = "Bob"): ', b"\n"),
-                (b"age (integer): ", b"41\n"),
-                (b"Send this?", b"y\n"),
-            ],
-        )
-        assert "The server asks: Who?" in told
-        assert '"age": 41' in told
-        assert '"name": "Bob"' in told
-        told = self.at_terminal("call", script, "work")
-        assert "3/3 at work" in told
+        """Progress is a line there, and nothing of a server's commands the terminal."""
+        assert "3/3 at work" in self.at_terminal("call", script, "work")
         told = self.at_terminal("call", script, "echo", "text=\x1b[31mred")
         assert "\x1b[31m" not in told.replace("\x1b[K", "")
 
+    @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
+    def test_questions(self, script):
+        """Each field is asked for until it fits; URLs are shown with their host."""
+        sure = b"sure (boolean): "
+        told = self.at_terminal(
+            *["call", script, "ask"],
+            answers=[
+                (b'name (string = "Bob"): ', b"\n"),
+                (sure, b"\n"),
+                (sure, b"perhaps\n"),
+                (sure, b"true\n"),
+                (b'color ("r" | "g"): ', b"b\n"),
+                (b'color ("r" | "g"): ', b"g\n"),
+                (b'many (["a" | "b"]): ', b'["b"]\n'),
+                (b"Agree? [y/N]: ", b"y\n"),
+            ],
+        )
+        assert "The server asks: Who?" in told
+        assert 'sure: expected boolean, got "perhaps"' in told
+        answer = json.loads(told[told.index("{\r\n") :])
+        content = {"name": "Bob", "sure": True, "color": "g", "many": ["b"]}
+        assert answer == {"action": "accept", "content": content}
+        told = self.at_terminal("call", script, "ask", answers=[(b"name", b"\x04")])
+        assert '"action": "cancel"' in told
+        told = self.at_terminal("call", script, "visit", answers=[(b"[y/N]", b"\n")])
+        assert "visit shop.example:" in told
+        assert "  http://shop.example:8000/pay?x=1\r\n" in told
+        assert '"action": "decline"' in told
+
     @pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
     def test_ctrl_c_cancels_the_call(self, script):
-        """130, after the tool has been told."""
-        process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "mcp_lite.py"), "call", script, "stay"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        with process:
+        """The exit code is 130, and the tool has been told."""
+        with self.start("call", script, "stay") as process:
             assert any(b"[warning] begun" in line for line in process.stderr)
             process.send_signal(signal.SIGINT)
             told, rest = process.communicate(timeout=SECONDS)
         assert (process.returncode, told) == (130, b"")
-        assert rest.splitlines()[-1] == b"mcp_lite: KeyboardInterrupt"
         assert b"cancelled" in rest
 
     def test_run(self, script, tmp_path):
-        """A file's server without its run(), on stdio or at a URL; by name, too."""
-        path = os.path.join(HERE, "mcp_lite.py")
-        with Client([sys.executable, path, "run", script]) as client:
+        """`run` serves a file's server, on stdio or at a URL; one by name, too."""
+        trace = tmp_path / "trace"
+        command = [*self.COMMAND, "run", script, "--trace", str(trace)]
+        with Client(command, cwd=HERE) as client:
             assert client.call("work") == "done"
-        with open(script) as file:
-            (tmp_path / "two.py").write_text(
-                file.read().replace("server.run()", "other = Server('other')")
-            )
-        named = f"{tmp_path / 'two.py'}:other"
-        with Client([sys.executable, path, "run", named]) as client:
+        assert "tools/call" in trace.read_text()
+        with Client([*self.COMMAND, "run", f"{script}:other"], cwd=HERE) as client:
             assert client.server_info["name"] == "other"
-        process = subprocess.Popen(
-            [sys.executable, path, "run", script, "--http", "0"],
-            stderr=subprocess.PIPE,
-        )
-        with process:
+        with self.start("run", script, "--http", "0") as process:
             line = next(line for line in process.stderr if b"http://" in line)
             url = re.search(rb"http://[^\s,]+", line)[0].decode()
             with Client(url) as client:
@@ -15936,39 +15772,12 @@ server.run()
             # On Windows, one process cannot send Ctrl-C to another.
             process.kill() if os.name == "nt" else process.send_signal(signal.SIGINT)
             process.communicate(timeout=SECONDS)
-        (tmp_path / "typed.py").write_text(
-            "from __future__ import annotations\n"
-            "import dataclasses, os\n"
-            "from mcp_lite import Server\n"
-            "@dataclasses.dataclass\n"
-            "class Point:\n"
-            "    x: int\n"
-            "typed = Server(os.environ['NAME_OF_IT'])\n"
-            "@typed.tool\n"
-            "def shift(point: Point) -> int:\n"
-            "    return point.x + 1\n"
-            "if __name__ == '__main__':\n"
-            "    raise SystemExit('it is not the program')\n"
-        )
-        trace = tmp_path / "trace"
-        command = [sys.executable, path, "run", str(tmp_path / "typed.py")]
-        command += ["--trace", str(trace)]
-        with Client(command, env={"NAME_OF_IT": "typed"}) as client:
-            assert client.server_info["name"] == "typed"
-            assert client.call("shift", point={"x": 1}) == 2
-        assert "tools/call" in trace.read_text()
-        done = self.run("run", str(tmp_path / "nothing.py"))
-        assert (done.returncode, done.stdout) == (1, b"")
-        assert b"nothing.py" in done.stderr
-        (tmp_path / "empty.py").write_text("x = 1\n")
-        done = self.run("run", str(tmp_path / "empty.py"))
-        assert b"there is no Server in" in done.stderr
 
     def test_help(self):
         """Each command is explained; nothing of it is imported with mcp_lite."""
         overview = self.prints("--help")
         assert self.prints() == overview
-        for name in mcp_lite._COMMANDS:
+        for name in ("list", "call", "read", "prompt", "run", "login", "logout"):
             assert f"{name} " in overview
         code = "import sys, mcp_lite; sys.exit('argparse' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], cwd=HERE).returncode == 0
@@ -15977,23 +15786,17 @@ server.run()
     def test_an_old_code_page(self, script):
         """What it has no characters for is escaped, and JSON stays JSON."""
         told = "\u00e9 \u0081 \u4f60 \U0001f600"
-        arguments = ["call", script, "echo", f"text={told}"]
-        printed = self.prints(*arguments, "--json", PYTHONIOENCODING="cp1252")
-        assert json.loads(printed)["structuredContent"]["text"] == told
-        arguments = ["prompt", script, "review", f"code={told}"]
-        done = self.run(*arguments, PYTHONIOENCODING="cp1252")
-        assert b"\xe9 \\x81 \\u4f60 \\U0001f600" in done.stdout
+        env = {"PYTHONIOENCODING": "cp1252"}
+        printed = self.prints("call", script, "echo", f"text={told}", **env)
+        assert json.loads(printed)["text"] == told
+        out = self.run("prompt", script, "review", f"code={told}", **env)[1]
+        assert b"\xe9 \\x81 \\u4f60 \\U0001f600" in out
 
-    def test_who_has_read_enough(self, script):
+    def test_a_reader_that_has_read_enough(self, script):
         """A reader that goes away is no failure."""
-        process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "mcp_lite.py"), "list", script],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        process.stdout.close()
-        process.stdout = None
-        told = process.communicate(timeout=SECONDS)[1]
+        with self.start("list", script) as process:
+            process.stdout.close()
+            told = process.stderr.read()
         assert process.returncode == 0
         assert b"Traceback" not in told
         assert b"BrokenPipe" not in told
