@@ -262,7 +262,7 @@ def add_asking_tools(server):
 
     @server.tool
     def count(to: int, ctx: Context) -> str:
-        for n in range(1, to + 1):
+        for n in range(1, min(to, 1000) + 1):
             ctx.progress(n, to, f"step {n}")
         ctx.progress(1, to, "not increasing: left out")
         return "counted"
@@ -625,7 +625,9 @@ class Wire:
         for message in messages:
             if not isinstance(message, bytes):
                 message = json.dumps(message).encode() + b"\n"
-            self.process.stdin.write(message)
+            left = memoryview(message)
+            while left:
+                left = left[self.process.stdin.write(left) :]
 
     def read(self):
         line = b""
@@ -18398,948 +18400,687 @@ def is_gone(pid):
         return True
 
 
-FAILING = """
+def say(**members):
+    """A ping with these members in place of its own."""
+    return json.dumps({**request("ping"), **members}).encode()
+
+
+def tell(method, params):
+    """A notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+HALF = "\ud800"
+# What is wrong with a message: its bytes, the code of the answer to it (None where there
+# is none), and the status over HTTP, in a session of 2025-11-25.
+WRONG = {
+    "not UTF-8": (b'{"jsonrpc": "\xff"}', -32700, 400),
+    "cut off": (b'{"jsonrpc": "2.0", "id": 1', -32700, 400),
+    "NaN": (b'{"jsonrpc": "2.0", "id": 1, "method": NaN}', -32700, 400),
+    "deep": (b"[" * 100_000 + b"]" * 100_000, -32700, 400),
+    "brackets": (b"[" + b"[]," * 500_000 + b"[]]", -32600, 400),
+    "long": (b" " * ((64 << 20) + 1), -32600, 413),
+    "a number": (b"7", -32600, 400),
+    "an empty object": (b"{}", -32600, 400),
+    "a batch": (b"[" + say() + b"]", -32600, 400),
+    "another JSON-RPC": (say(jsonrpc="1.0"), -32600, 200),
+    "an id: list": (say(id=[1]), -32600, 400),
+    "an id: true": (say(id=True), -32600, 400),
+    "an id: null": (say(id=None), -32600, 400),
+    "an id: 1.5": (say(id=1.5), -32600, 400),
+    "an id: half": (say(id=HALF), -32603, 200),
+    "a method: 7": (say(method=7), -32600, 200),
+    "a method: half": (say(method=HALF), -32601, 200),
+    "a method: unknown": (say(method="no/such"), -32601, 200),
+    "params: list": (say(params=[1]), -32602, 200),
+    "_meta: list": (say(params={"_meta": []}), -32602, 200),
+    "name: 7": (say(method="tools/call", params={"name": 7}), -32602, 200),
+    "name: unknown": (say(method="tools/call", params={"name": "x"}), -32602, 200),
+    "cursor": (say(method="tools/list", params={"cursor": "x"}), -32602, 200),
+    "no uri": (say(method="resources/read"), -32602, 200),
+    "an answer to nothing": (b'{"jsonrpc": "2.0", "id": 9, "result": {}}', None, 202),
+    "an answer: shape": (b'{"jsonrpc": "2.0", "id": [], "error": 7}', None, 400),
+    "a notification: shape": (
+        json.dumps(tell("notifications/cancelled", {"requestId": [1]})).encode(),
+        None,
+        202,
+    ),
+    "a call without an id": (
+        json.dumps(tell("tools/call", {"name": "wait"})).encode(),
+        None,
+        400,
+    ),
+}
+
+# What a server answers to tools/call; what the client raises.
+FORM_IS_ODD = {"message": "?", "requestedSchema": {**FORM, "required": 7}}
+ODD_FORM = {"method": "elicitation/create", "params": FORM_IS_ODD}
+ANSWERS = {
+    "a result: list": ({"result": []}, InternalError),
+    "a result: null": ({"result": None}, InternalError),
+    "content: text": ({"result": {"content": "x"}}, InternalError),
+    "neither": ({}, Timeout),
+    "an error: text": ({"error": "x"}, McpError),
+    "an error: its code": ({"error": {"code": "x", "message": "x"}}, McpError),
+    "an error: of words": (
+        {"error": {"code": -32602, "message": "tool " * 1_000_000}},
+        InvalidParams,
+    ),
+    "a type": ({"result": {"resultType": "x"}}, InternalError),
+    "questions: list": (
+        {"result": {"resultType": "input_required", "inputRequests": [1]}},
+        InternalError,
+    ),
+    "a question: its form": (
+        {"result": {"resultType": "input_required", "inputRequests": {"q": ODD_FORM}}},
+        InvalidParams,
+    ),
+    "a question: its name": (
+        {"result": {"resultType": "input_required", "inputRequests": {HALF: ODD_FORM}}},
+        McpError,
+    ),
+    "a state": (
+        {
+            "result": {
+                "resultType": "input_required",
+                "requestState": HALF,
+                "inputRequests": {},
+            }
+        },
+        InternalError,
+    ),
+}
+
+# Everything that a handler may raise by mistake, or to end a thread.
+FAILURES = [SystemExit, KeyboardInterrupt, GeneratorExit, RecursionError, BaseException]
+FAILURES += [Cancelled, ConnectionClosed, BrokenPipeError, StopIteration, Timeout]
+FAILURES += [MemoryError, lambda: ValueError(HALF)]
+
+
+def server_that_raises(failure):
+    """A server whose tool, resource, prompt and completer raise it."""
     server = Server("failing")
-    FAILURES = {
-        "exit": SystemExit,
-        "ctrl-c": KeyboardInterrupt,
-        "generator": GeneratorExit,
-        "deep": RecursionError,
-        "all": BaseException,
-        "cancelled": Cancelled,
-        "timeout": Timeout,
-        "closed": ConnectionClosed,
-        "pipe": BrokenPipeError,
-        "stop": StopIteration,
-    }
 
-    def fail(how):
-        if how == "memory":
-            bytearray(1 << 62)
-        if how == "surrogate":
-            raise ValueError("\\ud800")
-        raise FAILURES[how](7)
+    def fail(*given: str) -> str:
+        raise failure()
 
-    @server.tool
-    def tool(how: str) -> str:
-        return fail(how)
+    server.add_tool(lambda: fail(), name="f")
+    server.add_resource("x://f", lambda: fail(), name="f")
+    server.add_prompt(lambda how="": fail(), name="f")
+    server.completion("f", "how")(lambda value: fail())
+    return server
 
-    @server.resource("x://{how}")
-    def resource(how: str) -> str:
-        return fail(how)
 
-    @server.prompt
-    def prompt(how: str) -> str:
-        return fail(how)
-
-    @server.completion("prompt", "how")
-    def complete(value: str) -> list:
-        return fail(value)
-"""
-HOWS = [
-    "memory",
-    "surrogate",
-    "exit",
-    "ctrl-c",
-    "generator",
-    "deep",
-    "all",
-    "cancelled",
-    "timeout",
-    "closed",
-    "pipe",
-    "stop",
+FAILING_REQUESTS = [
+    ("tools/call", {"name": "f"}),
+    ("resources/read", {"uri": "x://f"}),
+    ("prompts/get", {"name": "f"}),
+    (
+        "completion/complete",
+        {
+            "ref": {"type": "ref/prompt", "name": "f"},
+            "argument": {"name": "how", "value": ""},
+        },
+    ),
 ]
 
 
+def server_that_tells():
+    """A server whose tool tries to say what JSON cannot; and how many of them failed."""
+    server = Server("tells")
+    cycle = []
+    cycle.append(cycle)
+    values = (float("nan"), float("inf"), HALF, object(), cycle, {object()})
+
+    @server.tool
+    def tell(ctx: Context) -> int:
+        failed = 0
+        for value in values:
+            for do in (ctx.info, lambda value: ctx.once("k", lambda: value)):
+                try:
+                    do(value)
+                except (ValueError, TypeError, RecursionError):
+                    failed += 1
+        ctx.info("fine")
+        return failed
+
+    return server, 2 * len(values)
+
+
+JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+
+
 class TestFaults:
-    """What must never end, hang or corrupt anything,
-    each met for real, at the places not shown above.
-    """
+    """What must never end, hang or corrupt anything, each met for real."""
+
+    @pytest.fixture(autouse=True)
+    def quiet(self, caplog):
+        """Complaints are in order here."""
+        caplog.set_level(logging.CRITICAL, "mcp_lite")
 
     # Messages
 
-    def test_an_id_in_flight_on_the_wire(self):
-        """It is refused without an id, its first request is answered once,
-        and then the id is free again.
-        """
-        with Wire() as wire:
+    @pytest.mark.parametrize("name", WRONG)
+    def test_a_wrong_message(self, name):
+        """It is answered once, or never; and the next request is answered."""
+        sent, code, _ = WRONG[name]
+        with LocalWire(build_server()) as wire:
             wire.open()
-            wire.send(
-                request("tools/call", {"name": "wait"}, 7),
-                request("tools/call", {"name": "is_waiting"}, 6),
-            )
-            assert wire.read()["id"] == 6
-            for method in ("ping", "tools/list", "no/such"):
-                found = wire.ask(method, id=7)
-                assert found["error"]["code"] in (-32600, -32601) and "id" not in found
-            wire.send(
-                {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}}
-            )
+            wire.send(sent + b"\n", request("ping", id="next"))
+            came = [wire.read() for _ in range(1 if code is None else 2)]
+        codes = [each.get("error", {}).get("code") for each in came]
+        assert sorted(codes, key=str) == sorted({code, None}, key=str)
+        assert "next" in [each.get("id") for each in came]
+
+    def test_a_wrong_message_over_http(self, web):
+        """It has a status and at most one answer; and the next request is answered."""
+        web.open()
+        for name, (sent, code, status) in WRONG.items():
+            came = web.post(sent)
+            assert came[0] == status, name
+            assert code is None or came[2]["error"]["code"] == code, name
+            assert web.post(request("ping"))[2]["result"] == {}, name
+
+    @pytest.mark.parametrize("name", ANSWERS)
+    def test_a_wrong_answer(self, name):
+        """The call ends with an error that is documented; the next one succeeds."""
+        answer, error = ANSWERS[name]
+        answers = [answer, {"result": text_result("fine")}]
+
+        def script(read, write):
+            for message in iter(read, None):
+                said = {"result": {"supportedVersions": [MODERN], "capabilities": {}}}
+                said["result"]["capabilities"] = {"tools": {}}
+                if message["method"] == "tools/call":
+                    said = answers.pop(0) if len(answers) > 1 else answers[0]
+                if "id" in message:
+                    write({"jsonrpc": "2.0", "id": message["id"], **said})
+
+        with fake_server(script) as target, Client(target, on_elicit=answer) as client:
+            with pytest.raises(error):
+                client.call_tool("x", timeout=0.1 if error is Timeout else None)
+            assert client.call("x") == "fine"
+
+    def test_a_cursor_that_cannot_be_sent_back(self):
+        """A list whose next page has half a character for a name ends with an error."""
+        found = {"tools": [], "nextCursor": HALF}
+        with fake_server(legacy_server(tools_list=found)) as target, Client(
+            target, version="2025-11-25"
+        ) as client, pytest.raises(InternalError, match="nextCursor"):
+            client.list_tools()
+
+    def test_an_id_in_flight(self):
+        """It is refused without an id, its first request is answered once, and then
+        the id is free again.
+        """
+        with LocalWire(build_server()) as wire:
+            wire.open()
+            wire.send(request("tools/call", {"name": "wait"}, 7))
+            assert wire.ask("tools/call", {"name": "is_waiting"}, 6)["id"] == 6
+            for method in ("ping", "tools/list"):
+                refused = wire.ask(method, id=7)
+                assert refused["error"]["code"] == -32600 and "id" not in refused
+            wire.send(tell("$/cancelRequest", {"id": 7}))
             assert wire.read()["id"] == 7
             assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
-            assert wire.end() == ([], 0)
 
-    def test_answers_that_nobody_asked_for(self):
-        """To no question, twice, late, of no shape:
-        they are never answered, and the first one counts.
+    def test_a_server_hears_each_answer_once(self):
+        """Foreign, doubled and late ones, and those with an id that only looks the
+        same, change nothing.
         """
-        with Wire() as wire:
+        with LocalWire(build_server()) as wire:
             wire.open(capabilities={"elicitation": {}})
-            wire.send(
-                {"jsonrpc": "2.0", "id": 99, "result": {}},
-                {"jsonrpc": "2.0", "id": "x", "error": {}},
-                {"jsonrpc": "2.0", "id": True, "result": {}},
-                {"jsonrpc": "2.0", "result": {}},
-            )
             wire.send(request("tools/call", {"name": "form"}, 5))
-            asked = wire.read()
-            assert asked["method"] == "elicitation/create"
-            first = {
-                "jsonrpc": "2.0",
-                "id": asked["id"],
-                "result": {"action": "decline"},
-            }
-            wire.send(
-                {**first, "id": str(asked["id"])},
-                {**first, "id": float(asked["id"])},
-                first,
-                first,
-                {**first, "result": {"action": "accept", "content": {"name": "late"}}},
-            )
-            found = wire.read()
-            assert found["id"] == 5
-            assert found["result"]["structuredContent"]["action"] == "decline"
-            wire.send(first)
+            number = wire.read()["id"]
+            right = {"jsonrpc": "2.0", "id": number, "result": {"action": "decline"}}
+            late = {"action": "accept", "content": {"name": "late"}}
+            for other in (str(number), float(number), True, None):
+                wire.send({**right, "id": other, "result": late})
+            wire.send(right, right, {**right, "result": late})
+            answer = wire.read()["result"]["structuredContent"]
+            assert answer["action"] == "decline"
+            wire.send(right)
             assert wire.ask("ping", id=6)["id"] == 6
-            assert wire.end() == ([], 0)
-
-    def test_a_request_without_an_id_is_not_answered(self):
-        """What looks like a notification has no answer,
-        whatever its method is, and runs nothing.
-        """
-        with Wire() as wire:
-            wire.open()
-            for method in ("tools/call", "ping", "initialize", "no/such"):
-                wire.send(
-                    {"jsonrpc": "2.0", "method": method, "params": {"name": "wait"}}
-                )
-            assert wire.ask("ping", id=6)["id"] == 6
-            assert wire.end() == ([], 0)
 
     def test_a_client_hears_each_answer_once(self):
-        """Foreign, doubled, late ones, and those with an id
-        that only looks the same, change nothing.
-        """
+        """The same for a client: the first answer to its own request counts."""
+        held = []
 
         def call(message, read, write):
-            found = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": []}}
+            found = {"jsonrpc": "2.0", "id": message["id"]}
             if message["params"]["name"] == "late":
-                held.append(found)
+                held.append({**found, "result": text_result("late")})
                 return None
-            for wrong in (
-                True,
-                float(message["id"]),
-                str(message["id"]),
-                None,
-                message["id"] + 7,
-            ):
-                write({**found, "id": wrong, "result": text_result("wrong")})
-            for old in held:
-                write(old)
+            number = message["id"]
+            for other in (True, float(number), str(number), None, number + 7):
+                write({**found, "id": other, "result": text_result("wrong")})
+            for each in held:
+                write(each)
             write({**found, "result": text_result("right")})
             return text_result("twice")
 
-        held = []
         with fake_server(legacy_server(tools_call=call)) as target, Client(
             target
         ) as client:
             with pytest.raises(Timeout):
                 client.call_tool("late", timeout=0.05)
             eventually(lambda: held)
-            for _ in range(3):
-                assert client.call("x") == "right"
+            assert [client.call("x") for _ in range(3)] == ["right"] * 3
 
-    @pytest.mark.skipif(PYPY, reason="what it holds is left to its collector")
-    def test_endless_lines(self, tmp_path):
-        """Neither side keeps what has no end:
-        200 MB without a line break, then it goes on.
+    def test_a_batch_of_questions_over_http(self):
+        """A session of 2025-03-26 may be asked several things at once; the answers
+        leave as one POST.
         """
-        with Wire() as wire:
-            before = self.memory_of(wire.process.pid)
-            for _ in range(200):
-                wire.send(b"x" * (1 << 20))
-            wire.send(b"\n")
-            assert "more than" in wire.read()["error"]["message"]
-            assert wire.ask("ping")["result"] == {}
-            assert self.memory_of(wire.process.pid) - before < 150 << 20
-        command = program(
-            tmp_path,
-            """
-            for _ in range(200):
-                os.write(1, b"y" * (1 << 20))
-            os.write(1, b"\\n")
-            Server("talks first").run()
-            """,
-        )
-        with Client(command, version="2025-11-25") as client:
-            client.ping()
+        answers = queue.Queue()
+        done = threading.Event()
 
-    @staticmethod
-    def memory_of(pid):
-        try:
-            with open(f"/proc/{pid}/statm") as file:
-                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        except OSError:
-            return 0
+        def get(seen, sock):
+            asked = [{"jsonrpc": "2.0", "id": n, **QUESTIONS["where"]} for n in (1, 2)]
+            begin_stream(sock, event_of(asked))
+            done.wait(SECONDS)
 
-    def test_a_hundred_thousand_notifications(self):
-        """Junk, cancellations of nothing, progress for nobody:
-        the next request has its answer.
-        """
-        lines = [
-            json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode()
-            + b"\n"
-            for method, params in (
-                ("notifications/cancelled", {"requestId": 5}),
-                ("notifications/x", {}),
-                ("notifications/progress", {"progressToken": 1, "progress": 2}),
-                ("notifications/cancelled", {"requestId": [1]}),
-            )
-        ]
-        with Wire() as wire:
-            wire.open()
-            for _ in range(25):
-                wire.send(b"".join(lines) * 1000)
-            assert wire.ask("ping")["result"] == {}
-            assert wire.end() == ([], 0)
+        plain = legacy_site("2025-03-26", GET=get)
 
-    def test_a_slow_callback_loses_no_answer(self, tmp_path):
-        """40,000 logs while on_log hangs: the answer comes,
-        the newest wait, and no more than may.
-        """
-        command = program(
-            tmp_path,
-            """
-            server = Server("s")
-            @server.tool
-            def shout(ctx: Context) -> str:
-                for n in range(40_000):
-                    ctx.info(n)
-                return "done"
-            server.run()
-            """,
-        )
-        heard = []
+        def script(seen, sock):
+            if isinstance(seen["message"], dict) or seen["method"] == "GET":
+                return plain(seen, sock)
+            answers.put(seen["message"])
+            return 202, {}, b""
+
+        with web_server(script) as (url, _):
+            with Client(url, version="2025-03-26", roots=["/tmp"]):
+                came = json.loads(answers.get(timeout=SECONDS))
+                done.set()
+        assert {each["id"] for each in came} == {1, 2}
+        assert all("result" in each for each in came)
+
+    # Limits
+
+    def test_more_requests_than_may_wait(self):
+        """Beyond 10,000, each is refused; the others are answered, once each."""
         gate = threading.Event()
+        server = Server("s", max_workers=1)
+        server.add_tool(lambda: gate.wait(SECONDS), name="held")
+        with LocalWire(server) as wire:
+            calls = [call_tool("held", n) for n in range(10_100)]
+            wire.send(b"".join(json.dumps(call).encode() + b"\n" for call in calls))
+            refused = [wire.read() for _ in range(90)]
+            told = {each["error"]["message"] for each in refused}
+            gate.set()
+            rest = [wire.read() for _ in range(10_010)]
+        assert told == {"too many requests wait"}
+        assert sorted(each["id"] for each in refused + rest) == list(range(10_100))
 
-        def on_log(level, data, logger):
-            heard.append(data)
-            gate.wait(SECONDS)
+    def test_a_thousand_sessions(self, web):
+        """As many as may be open are, without a thread each. For one more, the one
+        that was not used for longest goes.
+        """
+        first = Web(web).open()
+        second = Web(web).open()
+        before = threading.active_count()
+        opening = request("initialize", request_of_a_session("2025-11-25"))
+        body = json.dumps(opening).encode()
+        conn = http.client.HTTPConnection("127.0.0.1", web.port, timeout=SECONDS)
+        with contextlib.closing(conn):
+            for _ in range(999):
+                conn.request("POST", "/mcp", body, {"Content-Type": "application/json"})
+                response = conn.getresponse()
+                assert response.status == 200 and response.read()
+        assert threading.active_count() - before < 10
+        assert [each.post(request("ping"))[0] for each in (second, first)] == [200, 404]
 
-        with Client(command, version="2025-11-25", on_log=on_log) as client:
-            try:
-                client.set_log_level("info")
-                assert client.call("shout") == "done"
-            finally:
-                gate.set()
-        assert heard[0] == 0 and len(heard) <= mcp_lite.MAX_QUEUED + 1
-
-    def test_no_question_before_the_session_is_open(self, caplog):
-        """A server asks only after `initialized`; the reason of a cancellation is for
-        its log.
+    def test_a_client_that_reads_nothing(self):
+        """The handlers that write wait for it; the server goes on reading, so they can
+        be cancelled.
         """
         server = Server("s")
+        begun = threading.Barrier(3)
+        ended = threading.Semaphore(0)
 
         @server.tool
-        def ask(ctx: Context) -> str:
-            return str(ctx.elicit("name?", FORM))
+        def flood(ctx: Context) -> None:
+            ctx.on_cancel(ended.release)
+            begun.wait(SECONDS)
+            while True:
+                ctx.info("x" * 10_000)
+                ctx.check_cancelled()
 
-        @server.tool
-        def wait(ctx: Context) -> None:
-            ctx.sleep(SECONDS)
-
-        caplog.set_level("DEBUG", "mcp_lite")
-        transport = Stuck()
-        transport.gate.set()
-        connection = server.connect(transport)
-
-        def send(message):
-            data = json.dumps(message).encode() + b"\n"
-            connection.dispatch(connection.feed(data))
-
-        def notify(method, **params):
-            send({"jsonrpc": "2.0", "method": method, "params": params})
-
-    def test_answers_that_nobody_reads(self, monkeypatch):
-        """While many lines wait for the peer, its handlers wait for their turn to write;
-        when it reads at last, every answer comes.
-        """
-        monkeypatch.setattr(mcp_lite, "MAX_LINES", 3)
-        server = Server("s", max_workers=2)
-        begun = []
-
-        @server.tool
-        def large() -> str:
-            begun.append(1)
-            return "x" * 100_000
-
-        transport = Stuck()
-        connection = server.connect(transport)
-        try:
-            for n in range(60):
-                message = request("tools/call", modern(name="large"), n)
-                data = json.dumps(message).encode() + b"\n"
-                connection.dispatch(connection.feed(data))
-            eventually(lambda: len(begun) >= 4)
-            assert not mcp_lite.wait_until(lambda: len(begun) > 10, 0.3)
-            transport.gate.set()
-            eventually(lambda: len(transport.answers()) == 60)
-            assert {answer["id"] for answer in transport.answers()} == set(range(60))
-        finally:
-            transport.gate.set()
-            server.disconnect(connection, SECONDS)
-
-    def test_what_is_said_unasked_to_who_does_not_read(self, monkeypatch):
-        """Logs and changes are dropped when too many wait."""
-        monkeypatch.setattr(mcp_lite, "MAX_QUEUED", 100)
-        server = Server("s")
-        transport = Stuck()
-        connection = server.connect(transport)
-        try:
-            # The first line is being written; nobody waits for that.
-            for number in range(3_000):
-                connection.notify(
-                    "notifications/message", {"data": str(number)}, block=False
-                )
-                uri = f"x://{number}"
-                connection.notify(
-                    "notifications/resources/updated", {"uri": uri}, block=False
-                )
-            transport.gate.set()
-            eventually(lambda: transport.written)
-            mcp_lite.wait_until(lambda: len(transport.answers()) > 200, 0.2)
-            assert len(transport.answers()) <= 200
-        finally:
-            transport.gate.set()
-            server.disconnect(connection, SECONDS)
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
-    def test_more_requests_than_may_wait(self, tmp_path):
-        """Each has exactly one answer.
-
-        Those beyond the limit are told that too many wait.
-        """
-        reading, writing = os.pipe()
-        command = program(
-            tmp_path,
-            f"""
-            mcp_lite.MAX_BACKLOG = 1000
-            server = Server("s", max_workers=1)
-            gate = threading.Event()
-            @server.tool
-            def held() -> str:
-                gate.wait(60)
-                return "held"
-            def open_the_gate():
-                os.read({reading}, 1)
-                gate.set()
-            threading.Thread(target=open_the_gate, daemon=True).start()
-            server.run()
-            """,
-        )
-        try:
-            with Wire(command, pass_fds=[reading]) as wire:
-                wire.send(
-                    *[
-                        request("tools/call", modern(name="held"), n)
-                        for n in range(1300)
-                    ]
-                )
-                refused = [wire.read() for _ in range(290)]
-                assert {m["error"]["message"] for m in refused} == {
-                    "too many requests wait"
-                }
-                os.write(writing, b"x")
-                rest, code = wire.end()
-            ids = [m["id"] for m in refused + rest]
-            assert code == 0 and sorted(ids) == list(range(1300))
-            assert 1000 <= sum("result" in m for m in rest) <= 1010
-        finally:
-            os.close(reading)
-            os.close(writing)
-
-    # What handlers do
-
-    @pytest.mark.parametrize("how", HOWS)
-    def test_nothing_a_handler_raises_ends_the_server(self, tmp_path, how):
-        """Tools, resources, prompts and completers,
-        each era: one answer, without a traceback.
-        """
-        with Wire(program(tmp_path, FAILING + "    server.run()\n")) as wire:
+        with LocalWire(server) as wire:
             wire.open()
-            for n, (method, params) in enumerate(
-                (
-                    ("tools/call", {"name": "tool", "arguments": {"how": how}}),
-                    ("resources/read", {"uri": "x://" + how}),
-                    ("prompts/get", {"name": "prompt", "arguments": {"how": how}}),
-                    (
-                        "completion/complete",
-                        {
-                            "ref": {"type": "ref/prompt", "name": "prompt"},
-                            "argument": {"name": "how", "value": how},
-                        },
-                    ),
-                )
-            ):
-                for each in (params, modern(**params)):
-                    found = wire.ask(method, each, n)
-                    assert found["id"] == n
-                    assert (
-                        "error" in found
-                        or method == "tools/call"
-                        and found["result"]["isError"]
-                    )
-                    assert "Traceback" not in str(found)
-                    assert "program.py" not in str(found)
-            assert wire.ask("ping")["result"] == {}
-            assert wire.end() == ([], 0)
+            wire.send(*(request("tools/call", {"name": "flood"}, n) for n in (1, 2)))
+            begun.wait(SECONDS)
+            for n in (1, 2):
+                wire.send(tell("notifications/cancelled", {"requestId": n}))
+            assert all(ended.acquire(timeout=SECONDS) for _ in range(2))
 
-    @pytest.mark.parametrize("how", HOWS)
-    def test_nor_over_http(self, how):
-        """The same on a connection's own thread, which goes on, too."""
-        names = {**vars(mcp_lite), "__name__": "failing"}
-        exec(textwrap.dedent(FAILING), names)
-        with names["server"].start_http() as http:
-            message = call_tool("tool", how=how)
-            data = head_of(message, "Mcp-Name: tool") * 2
-            found = raw_http(
-                http.port, data + head_of(request("no", modern()), "Connection: close")
-            )
-            assert found.count(b"HTTP/1.1 ") == 3 and found.count(b"HTTP/1.1 404 ") == 1
-            assert b"Traceback" not in found
+    def test_a_header_of_spaces(self, server):
+        """It is judged at once, not after hours."""
+        with server.start_http() as http:
+            head = b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nX:" + b" " * 60_000
+            assert b" 400 " in raw_http(http.port, head + b"\0\r\n\r\n")
 
-    def test_what_cannot_be_told_is_the_handler_s_failure(self, tmp_path):
-        """Logs, progress and once() of what JSON cannot say raise in the handler.
-
-        The wire stays clean.
+    @pytest.mark.parametrize(
+        "length, status", [("+50", b"200"), ("-10", b"400"), ("+60", b"400")]
+    )
+    def test_lengths_that_lie(self, web, length, status):
+        """What is too short waits for the rest, or says that it ended early. What is
+        over is no request.
         """
+        message = call_tool("greet", name="Bo")
+        told = len(json.dumps(message)) + int(length)
+        lines = ["Mcp-Name: greet", f"Content-Length: {told}"]
+        data = head_of(message, *lines, length=False)
+        address = ("127.0.0.1", web.port)
+        with socket.create_connection(address, SECONDS) as sock, sock.makefile(
+            "rb"
+        ) as file:
+            sock.sendall(data + b" " * (50 if length[0] == "+" else 0))
+            sock.shutdown(socket.SHUT_WR)
+            came = file.read()
+        assert set(re.findall(rb"HTTP/1.1 (\d+) ", came)) == {status}
+        assert (b"hello" in came) == (status == b"200")
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
+    def test_a_server_out_of_descriptors(self, tmp_path):
+        """It accepts again when some are closed."""
         command = program(
             tmp_path,
             """
+            import resource
+            resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
             server = Server("s")
-            @server.tool
-            def tell(ctx: Context) -> list:
-                failed = []
-                cycle = []
-                cycle.append(cycle)
-                no_set = {"a": {1, object()}}
-                no_numbers = (float("nan"), float("inf"))
-                for value in (*no_numbers, "\\ud800", object(), cycle, no_set):
-                    for do in (
-                        lambda: ctx.info(value),
-                        lambda: ctx.once("k", lambda: value),
-                        lambda: ctx.progress(1, value),
-                    ):
-                        try:
-                            do()
-                        except (ValueError, TypeError, RecursionError) as error:
-                            failed.append(type(error).__name__)
-                ctx.info("fine")
-                return [len(failed)]
-            server.run()
+            server.add_tool(lambda: "here", name="here")
+            with server.start_http() as http:
+                print(http.port, flush=True)
+                sys.stdin.read()
             """,
         )
         with Wire(command) as wire:
-            wire.open()
-            wire.send(
-                request("tools/call", {"name": "tell", "_meta": {"progressToken": 1}})
-            )
-            seen = [wire.read() for _ in range(2)]
-            assert seen[0]["params"]["data"] == "fine" and seen[1]["id"] == 1
-            assert seen[1]["result"]["content"][0]["text"].strip() != "0"
-            assert wire.end() == ([], 0)
+            port = int(wire.out.readline())
+            with contextlib.ExitStack() as stack:
+                for _ in range(60):
+                    address = ("127.0.0.1", port)
+                    stack.enter_context(socket.create_connection(address, SECONDS))
+            with Client(f"http://127.0.0.1:{port}/mcp") as client:
+                assert client.call("here") == "here"
 
-    def test_what_a_client_cannot_say_is_told_at_once(self, target):
-        """NaN, lone surrogates, objects and cycles as arguments:
-        an error here, and nothing there.
+    # Misuse
+
+    @pytest.mark.parametrize("failure", FAILURES)
+    def test_nothing_a_handler_raises_ends_the_server(self, failure):
+        """Tools, resources, prompts and completers, in each era: one answer, without a
+        traceback.
+        """
+        server = server_that_raises(failure)
+        with LocalWire(server) as wire:
+            wire.open()
+            for method, params in FAILING_REQUESTS:
+                for each in (params, modern(**params)):
+                    answer = wire.ask(method, each, 5)
+                    assert answer["id"] == 5 and "Traceback" not in str(answer)
+                    assert "error" in answer or answer["result"]["isError"]
+            assert wire.ask("ping")["result"] == {}
+        with server.start_http() as http:
+            calls = head_of(call_tool("f"), "Mcp-Name: f") * 2
+            last = head_of(request("no", modern()), "Connection: close")
+            answers = raw_http(http.port, calls + last)
+        assert answers.count(b"HTTP/1.1 ") == 3 and answers.count(b"HTTP/1.1 404 ") == 1
+        assert b"Traceback" not in answers
+
+    def test_what_a_handler_cannot_tell(self):
+        """Logs and once() of what JSON cannot say raise in the handler; the wire stays
+        clean.
+        """
+        server, count = server_that_tells()
+        with LocalWire(server) as wire:
+            wire.open()
+            wire.send(request("tools/call", {"name": "tell"}))
+            told = wire.read()
+            answer = wire.read()
+        assert told["params"]["data"] == "fine"
+        assert answer["result"]["structuredContent"]["result"] >= count / 2
+
+    def test_what_a_client_cannot_say(self, server):
+        """NaN, half a character, an object or a cycle as an argument is an error here,
+        and nothing there.
         """
         cycle = []
         cycle.append(cycle)
-        before = living(mcp_lite.Call)
-        with Client(target) as client:
-            for value in (float("nan"), "\ud800", object(), cycle):
-                with pytest.raises((ValueError, TypeError)):
-                    client.call("echo", value=value)
-            # Nobody waits for an answer.
-            eventually(lambda: living(mcp_lite.Call) <= before)
-            assert client.call("echo", value=1) == 1
+        with server.start_http() as site:
+            for target in (server, site.url):
+                with Client(target) as client:
+                    for value in (float("nan"), HALF, object(), cycle):
+                        with pytest.raises((ValueError, TypeError)):
+                            client.call("echo", value=value)
+                    assert client.call("echo", value=1) == 1
 
-    def test_a_tool_that_hears_no_timeout_is_answered_once(self, tmp_path):
-        """`timeout=` answers for it; its own late answer is dropped."""
-        command = program(
-            tmp_path,
-            """
-            server = Server("s")
-            gate, over = threading.Event(), threading.Event()
-            @server.tool(timeout=0.05)
-            def deaf() -> str:
-                gate.wait(60)
-                over.set()
-                return "late"
-            @server.tool
-            def release() -> bool:
-                gate.set()
-                return over.wait(60)
-            server.run()
-            """,
-        )
-        with Wire(command) as wire:
-            wire.open()
-            found = wire.ask("tools/call", {"name": "deaf"}, 3)
-            assert found["id"] == 3
-            assert "timed out after 0.05" in found["result"]["content"][0]["text"]
-            found = wire.ask("tools/call", {"name": "release"}, 4)
-            assert found["id"] == 4
-            assert found["result"]["structuredContent"] == {"result": True}
-            assert wire.end() == ([], 0)
-
-    def test_every_way_to_hear_of_a_cancellation(self, tmp_path):
-        """ctx.cancelled, check_cancelled, sleep, on_cancel;
-        though what on_cancel runs fails, or hangs.
+    def test_what_is_no_header(self, server, recorded):
+        """No name of a tool, prompt or resource makes another header, and a line break
+        in a header of the user's is an error.
         """
-        command = program(
-            tmp_path,
-            """
-            server = Server("s")
-            ready, hung, heard = threading.Semaphore(0), threading.Event(), []
-            def until_cancelled(ctx, wait):
-                ready.release()
-                try:
-                    while True:
-                        wait()
-                finally:
-                    heard.append(ctx.cancelled)
-            @server.tool
-            def polls(ctx: Context) -> str:
+        site, seen = recorded
+        names = ["a\r\nEvil: 1", "a\nb", "\r\n\r\nGET / HTTP/1.1", "\0", " a", "é"]
+        with Client(site.url, version=MODERN) as client:
+            for name in names:
+                for call in (client.call, client.get_prompt, client.read):
+                    with pytest.raises(NotFound):
+                        call(name)
+        heads = [headers for _, headers, _ in seen if "mcp-name" in headers]
+        assert len(heads) == 3 * len(names)
+        assert not any("evil" in headers for headers in heads)
+        with pytest.raises((HttpFailure, ValueError), match="header"):
+            Client(site.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
+
+    def test_a_tool_that_hears_no_timeout(self):
+        """`timeout=` answers for it; its own late answer is dropped."""
+        server = Server("s")
+        gate = threading.Event()
+        over = threading.Event()
+
+        @server.tool(timeout=0.05)
+        def deaf() -> str:
+            gate.wait(SECONDS)
+            over.set()
+            return "late"
+
+        with LocalWire(server) as wire:
+            wire.open()
+            answer = wire.ask("tools/call", {"name": "deaf"}, 3)
+            assert "timed out after 0.05" in answer["result"]["content"][0]["text"]
+            gate.set()
+            assert over.wait(SECONDS)
+            assert wire.ask("ping", id=4)["id"] == 4
+
+    @pytest.mark.filterwarnings("ignore:Exception in thread")
+    def test_every_way_to_hear_of_a_cancellation(self):
+        """ctx.cancelled, check_cancelled, sleep and on_cancel tell of it, though what
+        another on_cancel runs fails or hangs.
+        """
+        server = Server("s")
+        ready = threading.Semaphore(0)
+        heard = queue.Queue()
+        hung = threading.Event()
+
+        def wait_by(ctx, wait):
+            try:
                 ready.release()
                 while not ctx.cancelled:
-                    time.sleep(0.001)
-                heard.append(True)
-                return "late"
-            @server.tool
-            def checks(ctx: Context) -> str:
-                until_cancelled(ctx, lambda: (time.sleep(0.001), ctx.check_cancelled()))
-            @server.tool
-            def sleeps(ctx: Context) -> str:
-                until_cancelled(ctx, lambda: ctx.sleep(60))
-            @server.tool
-            def stubborn(ctx: Context) -> str:
-                def swallow():
-                    try:
-                        ctx.sleep(60)
-                    except Cancelled:
-                        ctx.info("not heard"), ctx.progress(1)
-                        raise SystemExit(1)
-                until_cancelled(ctx, swallow)
-            @server.tool
-            def calls(ctx: Context) -> str:
-                for fn in (lambda: 1 / 0, lambda: sys.exit(1), lambda: hung.wait(60)):
-                    ctx.on_cancel(fn)
-                ctx.on_cancel(lambda: heard.append(True))
-                ready.release()
-                hung.wait(60)
-            @server.tool
-            def waits(count: int) -> bool:
-                return all(ready.acquire(timeout=60) for _ in range(count))
-            @server.tool
-            def told(count: int) -> list:
-                until = time.monotonic() + 60
-                while len(heard) < count and time.monotonic() < until:
-                    time.sleep(0.001)
-                hung.set()
-                return heard
-            server.run()
-            """,
-        )
-        names = ["polls", "checks", "sleeps", "stubborn", "calls"]
-        with Wire(command) as wire:
-            wire.open()
-            wire.send(
-                *[
-                    request(
-                        "tools/call", {"name": name, "_meta": {"progressToken": n}}, n
-                    )
-                    for n, name in enumerate(names)
-                ]
-            )
-            assert (
-                wire.ask(
-                    "tools/call", {"name": "waits", "arguments": {"count": 5}}, 10
-                )["id"]
-                == 10
-            )
-            wire.send(
-                *[
-                    {
-                        "jsonrpc": "2.0",
-                        "method": "notifications/cancelled",
-                        "params": {"requestId": n},
-                    }
-                    for n in range(5)
-                ]
-            )
-            found = wire.ask(
-                "tools/call", {"name": "told", "arguments": {"count": 5}}, 11
-            )
-            assert found["result"]["structuredContent"] == {"result": [True] * 5}
-            assert wire.end() == ([], 0)
+                    wait()
+            finally:
+                heard.put(ctx.cancelled)
 
-    def test_a_closed_client_has_cancelled(self, target):
-        """close() with a call in flight: the handler hears of it, wherever it runs."""
-        for version in eras(target):
-            client = Client(target, version=version).connect()
+        def on_cancel(ctx: Context) -> None:
+            for fn in (lambda: 1 / 0, lambda: sys.exit(1), lambda: hung.wait(SECONDS)):
+                ctx.on_cancel(fn)
+            ctx.on_cancel(lambda: heard.put(True))
+            ready.release()
+            hung.wait(SECONDS)
+
+        ways = {
+            "cancelled": lambda ctx: time.sleep(0.001),
+            "check": lambda ctx: ctx.check_cancelled(),
+            "sleep": lambda ctx: ctx.sleep(SECONDS),
+        }
+        for name, wait in ways.items():
+
+            def tool(ctx: Context, wait=wait) -> None:
+                wait_by(ctx, functools.partial(wait, ctx))
+
+            server.add_tool(tool, name=name)
+        server.add_tool(on_cancel)
+        names = [*ways, "on_cancel"]
+        with LocalWire(server) as wire:
+            wire.open()
+            for n, name in enumerate(names):
+                wire.send(request("tools/call", {"name": name}, n))
+            assert all(ready.acquire(timeout=SECONDS) for _ in names)
+            for n in range(len(names)):
+                wire.send(tell("notifications/cancelled", {"requestId": n}))
+            assert all(heard.get(timeout=SECONDS) for _ in names)
+            hung.set()
+            assert wire.ask("ping", id=9)["id"] == 9
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_a_closed_client_has_cancelled(self, server, version):
+        """close() with a call in flight: the handler hears of it."""
+        with server.start_http() as site:
+            client = Client(site.url, version=version).connect()
             calling = client.start_call("wait")
-            assert "true" in str(client.call_tool("is_waiting")["content"])
+            assert client.call("is_waiting")
             client.close()
             with pytest.raises(ConnectionClosed):
                 calling.result()
-            # A child has gone with its client.
-            if not isinstance(target, list):
-                with Client(target, version=version) as other:
-                    assert "cancelled" in str(other.call("waited"))
-
-    def test_what_cannot_be_stopped_is_left(self, tmp_path):
-        """Deaf handlers at the end of the input: the exit code is 0."""
-        command = program(
-            tmp_path,
-            """
-            mcp_lite.DRAIN_SECONDS = 0.1
-            server = Server("s")
-            @server.tool
-            def deaf() -> str:
-                while True:
-                    try:
-                        time.sleep(600)
-                    except BaseException:
-                        pass
-            server.run()
-            """,
-        )
-        with Wire(command) as wire:
-            wire.send(
-                *[request("tools/call", modern(name="deaf"), n) for n in range(3)]
-            )
-            assert wire.end() == ([], 0)
+            with Client(server) as other:
+                assert "cancelled" in other.call("waited")
 
     # Pipes and processes
 
-    @pytest.mark.parametrize(
-        "moment", ["at once", "after the handshake", "at work", "asking", "in a stream"]
-    )
+    @pytest.mark.parametrize("moment", ["at once", "at work", "asking"])
     def test_an_output_that_closes(self, tmp_path, moment):
-        """At any point: the work is cancelled,
-        later input read on, and nobody complains: code 0.
+        """At any point, the work is cancelled, later input read on, and nothing
+        complains: code 0.
         """
+        begun = tmp_path / "begun"
+        ended = tmp_path / "ended"
         command = program(
             tmp_path,
             f"""
             server = Server("s")
             @server.tool
-            def work(how: str, ctx: Context) -> str:
-                open({str(tmp_path / "begun")!r}, "w").close()
+            def work(ctx: Context) -> str:
+                open({str(begun)!r}, "w").close()
                 try:
-                    if how == "asking":
+                    if {moment == "asking"}:
                         ctx.elicit("?", {FORM!r})
                     while True:
                         ctx.info("x" * 1000)
-                        ctx.sleep(0.001 if how == "in a stream" else 600)
+                        ctx.sleep(0.001)
                 finally:
-                    open({str(tmp_path / "ended")!r}, "w").close()
+                    open({str(ended)!r}, "w").close()
             server.run()
             """,
         )
-        with open(str(tmp_path / "stderr"), "wb") as stderr, Wire(
-            command, stderr
-        ) as wire:
-            if moment != "at once":
+        with open(tmp_path / "stderr", "w+b") as stderr:
+            with Wire(command, stderr) as wire:
                 wire.open(capabilities={"elicitation": {}})
-            working = moment in ("at work", "asking", "in a stream")
-            if working:
-                wire.send(
-                    request(
-                        "logging/setLevel",
-                        {"level": "info" if "stream" in moment else "error"},
-                    ),
-                    request(
-                        "tools/call", {"name": "work", "arguments": {"how": moment}}, 2
-                    ),
-                )
-                eventually((tmp_path / "begun").exists)
-            wire.out.close()
-            for _ in range(20):
-                wire.send(request("ping", modern(), 3))
-            wire.process.stdin.close()
-            assert wire.process.wait(SECONDS) == 0
-            assert (tmp_path / "ended").exists() == working
-        assert not re.search(
-            "Exception in|Exception ignored|Fatal", (tmp_path / "stderr").read_text()
-        )
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
-    @pytest.mark.parametrize("closed", ["0", "1", "2", "0 1 2"])
-    def test_a_server_started_without_its_streams(self, closed):
-        """Any of the standard descriptors closed:
-        the wire is never mistaken for one of them.
-        """
-        script = (
-            "exec "
-            + " ".join(map(shlex.quote, SERVE))
-            + "".join(
-                f" {number}{'<' if number == '0' else '>'}&-"
-                for number in closed.split()
-            )
-        )
-        lines = [
-            request("tools/call", modern(name="noise"), 1),
-            request("tools/list", modern(), 2),
-        ]
-        data = b"".join(json.dumps(message).encode() + b"\n" for message in lines)
-        run = subprocess.run(
-            ["sh", "-c", script],
-            input=data,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
-        )
-        found = [json.loads(line) for line in run.stdout.splitlines()]
-        found.sort(key=lambda m: m["id"])
-        if closed != "2":
-            # There is no wire: an error says so, where it can.
-            assert run.returncode == 1 and found == []
-            assert b"there is no wire" in run.stderr or "2" in closed
-            return
-        assert run.returncode == 0
-        assert [m["id"] for m in found] == [1, 2]
-        told = found[0]["result"]["content"][0]["text"]
-        # What Python says: "input(): lost sys.stderr", since 3.14 without its name.
-        assert "lost sys." in told or PYPY
+                if moment != "at once":
+                    wire.send(request("tools/call", {"name": "work"}))
+                    eventually(begun.exists)
+                wire.out.close()
+                for _ in range(20):
+                    wire.send(request("ping", modern(), 3))
+                wire.process.stdin.close()
+                assert wire.process.wait(SECONDS) == 0
+            assert ended.exists() == (moment != "at once")
+            stderr.seek(0)
+            assert not re.search(b"Exception in|ignored|Fatal", stderr.read())
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX descriptors")
     @pytest.mark.parametrize("closed", ["0", "1", "2"])
-    def test_a_file_in_the_place_of_a_standard_stream(self, closed, tmp_path):
-        """A file that was opened where a standard descriptor was closed: it is neither
-        read nor written as if it were that.
+    def test_a_server_started_without_a_stream(self, closed, tmp_path):
+        """Without stdin or stdout there is no wire, and an error says so. A file that
+        got the number is neither read nor written as if it were the stream.
         """
         opened = tmp_path / "opened"
-        call = request("tools/call", modern(name="say"), 1)
-        content = json.dumps(call).encode() + b"\n"
+        content = json.dumps(call_tool("say")).encode() + b"\n"
         opened.write_bytes(content)
         command = program(
             tmp_path,
-            f"""\
-    import os
-    file = open({str(opened)!r}, "r+b", 0)
-    assert file.fileno() == {closed}
-
-    def say():
-        os.write(1, b"said")
-        return "done"
-
-    server = mcp_lite.Server("s")
-    server.add_tool(say)
-    server.run()
-""",
+            f"""
+            file = open({str(opened)!r}, "r+b", 0)
+            assert file.fileno() == {closed}
+            server = Server("s")
+            server.add_tool(lambda: str(os.write(1, b"said")), name="say")
+            server.run()
+            """,
         )
-        script = f"exec {' '.join(map(shlex.quote, command))} {closed}>&-"
         run = subprocess.run(
-            ["sh", "-c", script],
+            ["sh", "-c", f"exec {shlex.join(command)} {closed}>&-"],
             input=content,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             timeout=SECONDS,
         )
-        answers = run.stdout.splitlines()
-        # Without its stdin or stdout, there is no wire to serve.
         assert run.returncode == (closed != "2"), run.stderr
-        assert len(answers) == (closed == "2")
+        assert (b"there is no wire" in run.stderr) == (closed != "2")
+        assert run.stdout.count(b"\n") == (closed == "2")
         assert opened.read_bytes() == content
 
-    @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
     def test_a_stderr_that_nobody_reads(self, tmp_path):
-        """400 failures fill it: each call is answered,
-        and the end of the input ends the server.
+        """Failures fill it: each call is answered, and the end of the input ends the
+        server. What has room there is a traceback.
         """
-        command = program(tmp_path, FAILING + "    server.run()\n")
+        command = program(
+            tmp_path,
+            """
+            server = Server("s")
+            @server.tool
+            def fail() -> str:
+                raise LookupError("x" * 3000)
+            server.run()
+            """,
+        )
         reading, writing = os.pipe()
         try:
             with Wire(command, writing) as wire:
-                for n in range(400):
-                    found = wire.ask(
-                        "tools/call",
-                        modern(name="tool", arguments={"how": "memory"}),
-                        n,
-                    )
-                    assert found["id"] == n and found["result"]["isError"]
+                for n in range(60):
+                    assert wire.ask("tools/call", modern(name="fail"), n)["id"] == n
                 assert wire.end() == ([], 0)
             assert b"Traceback" in os.read(reading, 65536)
         finally:
             os.close(reading)
             os.close(writing)
 
-    # A program whose tool fails, in memory, and which ends then.
-    FAILS_AND_ENDS = """
-        if len(sys.argv) > 1:
-            import logging
-            logging.basicConfig(filename=sys.argv[2:] and sys.argv[2])
-        server = Server("s")
-        @server.tool
-        def broken() -> str:
-            raise LookupError("x" * int(os.environ["SIZE"]))
-        with Client(server) as client:
-            for n in range(int(os.environ["TIMES"])):
-                client.call_tool("broken")
-        print("over", flush=True)
-        """
-
-    @pytest.mark.parametrize("way", ["no handler", "stderr", "file"])
+    @pytest.mark.parametrize("way", ["stderr", "file"])
     def test_the_last_lines_of_the_log(self, tmp_path, way):
-        """They have arrived when the program has ended: on stderr, and in a file."""
+        """They have arrived when the program has ended, also in a file."""
         log = tmp_path / "log"
-        args = {"no handler": [], "stderr": ["x"], "file": ["x", str(log)]}[way]
-        run = subprocess.run(
-            [*program(tmp_path, self.FAILS_AND_ENDS), *args],
-            env={**os.environ, "TIMES": "20", "SIZE": "1000"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
+        command = program(
+            tmp_path,
+            f"""
+            import logging
+            if {way == "file"}:
+                logging.basicConfig(filename={str(log)!r})
+            server = Server("s")
+            @server.tool
+            def broken() -> str:
+                raise LookupError("x")
+            with Client(server) as client:
+                for n in range(20):
+                    client.call_tool("broken")
+            """,
         )
-        assert (run.returncode, run.stdout.split()) == (0, [b"over"])
-        told = run.stderr
-        if way == "file":
-            assert told == b""
-            told = log.read_bytes()
+        run = subprocess.run(command, stderr=subprocess.PIPE, timeout=SECONDS)
+        told = log.read_bytes() if way == "file" else run.stderr
+        assert run.returncode == 0
         assert told.count(b"broken failed") == told.count(b"LookupError: ") == 20
 
-    def test_the_last_lines_of_a_server(self, tmp_path):
-        """They have arrived when run() has ended, and the input with the last call."""
-        command = program(tmp_path, FAILING + "    server.run()\n")
-        calls = [
-            request("tools/call", modern(name="tool", arguments={"how": "memory"}), n)
-            for n in range(20)
-        ]
-        run = subprocess.run(
-            command,
-            input=b"".join(json.dumps(call).encode() + b"\n" for call in calls),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
-        )
-        assert run.returncode == 0 and run.stdout.count(b"\n") == 20
-        assert run.stderr.count(b"tool failed") == 20
-
-    @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
-    @pytest.mark.parametrize("size", ["1000", "9000"])
-    @pytest.mark.parametrize("unbuffered", ["", "1"])
-    def test_a_stderr_that_nobody_reads_holds_up_no_end(
-        self, tmp_path, unbuffered, size
-    ):
-        """However Python writes, and however long the lines are. (Handlers of the
-        user's own are the user's.)
-        """
-        reading, writing = os.pipe()
-        settings = {"TIMES": "100", "SIZE": size, "PYTHONUNBUFFERED": unbuffered}
-        try:
-            # The pipe holds 64 KiB: nobody reads any of the 100 before the end.
-            run = subprocess.run(
-                program(tmp_path, self.FAILS_AND_ENDS),
-                env={**os.environ, **settings},
-                stdout=subprocess.PIPE,
-                stderr=writing,
-                timeout=SECONDS,
-            )
-            assert (run.returncode, run.stdout.split()) == (0, [b"over"])
-            assert b"broken failed" in os.read(reading, 65536)
-        finally:
-            os.close(reading)
-            os.close(writing)
-
-    @pytest.mark.parametrize("others", [0, 1])
-    def test_cancelled_work_may_tidy_up(self, tmp_path, others):
-        """At the end of the input: on the reading thread, and on a worker."""
-        command = program(
-            tmp_path,
-            f"""
-            mcp_lite.DRAIN_SECONDS = 1.0
-            server = Server("s")
-            begun = threading.Barrier({others + 1})
-            def tidy():
-                time.sleep(0.1)
-                open({str(tmp_path / "tidy2")!r}, "w").close()
-            @server.tool
-            def work(n: int, ctx: Context) -> str:
-                try:
-                    if n <= {others}:
-                        begun.wait()
-                        open({str(tmp_path / "begun")!r} + str(n), "w").close()
-                    ctx.on_cancel(tidy)
-                    ctx.sleep(600)
-                finally:
-                    time.sleep(0.05)
-                    open({str(tmp_path / "tidy")!r} + str(n), "w").close()
-            server.run()
-            """,
-        )
-        with Wire(command) as wire:
-            for n in range(others + 1):
-                wire.send(
-                    request("tools/call", modern(name="work", arguments={"n": n}), n)
-                )
-            eventually(lambda: len(list(tmp_path.glob("begun*"))) == others + 1)
-            assert wire.end() == ([], 0)
-        assert len(list(tmp_path.glob("tidy*"))) == others + 2
-
-    @pytest.mark.skipif(os.name == "nt", reason="select knows no pipes there")
-    @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-    def test_tools_that_print_what_nobody_reads(self, tmp_path, stream):
-        """They wait, as in any program.
-
-        The others are served, and the end of the input ends the server.
-        """
-        command = program(
-            tmp_path,
-            f"""
-            mcp_lite.DRAIN_SECONDS = 0.2
-            server = Server("s")
-            @server.tool
-            def talk() -> str:
-                while True:
-                    print("x" * 1000, file=sys.{stream})
-            @server.tool
-            def hello() -> str:
-                return "hello"
-            server.run()
-            """,
-        )
-        reading, writing = os.pipe()
-        try:
-            buffered = {
-                name: value
-                for name, value in os.environ.items()
-                if name != "PYTHONUNBUFFERED"
-            }
-            with Wire(command, writing, env=buffered) as wire:
-                wire.send(request("tools/call", modern(name="talk"), 1))
-                for n in range(2, 20):
-                    assert wire.ask("tools/call", modern(name="hello"), n)["id"] == n
-                assert wire.end() == ([], 0)
-        finally:
-            os.close(reading)
-            os.close(writing)
-
     def test_a_child_that_floods_its_stderr(self, tmp_path):
-        """Lines, and one without an end:
-        the client reads on, and keeps the last words only.
+        """Lines, and one without an end: the client reads on, and keeps the last words
+        only.
         """
         command = program(
             tmp_path,
@@ -19355,171 +19096,76 @@ class TestFaults:
             assert client.call("loud") == str(1 << 18)
             with pytest.raises(ConnectionClosed) as failure:
                 client.call("die")
-        assert 0 < len(failure.value.stderr) <= mcp_lite.STDERR_LINES * (2000 + 1)
+        assert failure.value.exit_code == 3
+        assert 0 < len(failure.value.stderr) <= 20 * 2001
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
-    @pytest.mark.parametrize("reader", ["none", "closed"])
-    def test_what_a_child_says_to_whom_nobody_listens(self, tmp_path, reader):
-        """A client's stderr that is closed, or full, holds up no call, and not the
-        end.
-        """
+    def test_a_client_whose_stderr_nobody_reads(self, tmp_path):
+        """What its child says there holds up no call, and not the end."""
+        (tmp_path / "child").mkdir()
         child = program(
-            tmp_path,
+            tmp_path / "child",
             """
             server = Server("s")
             @server.tool
-            def loud() -> int:
+            def loud() -> str:
                 for n in range(2000):
                     print("line", n, "x" * 60, file=sys.stderr)
-                return 7
+                return "loud"
             server.run()
             """,
         )
-        program_of_client = (
-            f"import sys; sys.path.insert(0, {HERE!r})\n"
-            "from mcp_lite import Client\n"
-            f"with Client({child!r}) as client:\n"
-            "    assert client.call('loud') == 7\n"
-            "    print('answered', flush=True)\n"
-            "    sys.stdin.readline()\n"
+        command = program(
+            tmp_path,
+            f"""
+            with Client({child!r}) as client:
+                print(client.call("loud"))
+            """,
         )
         reading, writing = os.pipe()
-        command = [sys.executable, "-c", program_of_client]
-        if reader == "closed":
+        try:
+            # The pipe holds 64 KiB of the 140.
+            run = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=writing, timeout=SECONDS
+            )
+        finally:
             os.close(reading)
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writing
-        ) as process:
             os.close(writing)
-            # The pipe holds 64 KiB: nobody has read any of the 140.
-            assert process.stdout.readline() == b"answered\n"
-            process.communicate(b"\n", SECONDS)
-            assert process.returncode == 0
-        if reader == "none":
-            os.close(reading)
+        assert (run.returncode, run.stdout) == (0, b"loud\n")
 
     @pytest.mark.parametrize(
         "body",
         [
             "time.sleep(600)",
-            "sys.stdin.read(); time.sleep(600)",
-            "[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]; time.sleep(600)",
-            "[os.write(1, os.urandom(1 << 16)) for _ in iter(int, 1)]",
-            "[os.write(1, b'no json\\n' * 5000) for _ in iter(int, 1)]",
-            "[os.write(1, b'[' * 60000 + b'\\n') for _ in iter(int, 1)]",
-            "[os.write(1, b'{}\\n' * 20000) for _ in iter(int, 1)]",
-            "os.close(0); time.sleep(600)",
+            "[signal.signal(n, signal.SIG_IGN) for n in (2, 15)]; time.sleep(600)",
+            "[os.write(1, b'no json\\n' * 500) for _ in range(20)]; time.sleep(600)",
             "os.close(1); time.sleep(600)",
-            "os.close(2); time.sleep(600)",
-            "sys.exit(0)",
-            "os.kill(os.getpid(), 9)",
             'os.write(1, b\'{"jsonrpc":"2.0",\'); os._exit(1)',
         ],
+        ids=["silent", "deaf", "babbling", "closed", "half"],
     )
-    def test_a_child_that_is_no_server(self, tmp_path, monkeypatch, body):
-        """Silent, deaf, babbling, gone:
-        connect() ends with an error, and no process is left.
-        """
-        if os.name == "nt" and "signal" in body:
-            pytest.skip("POSIX signals")
-        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
+    def test_a_child_that_is_no_server(self, tmp_path, body):
+        """connect() ends with an error, and no process is left."""
+        pid = tmp_path / "pid"
         command = program(
             tmp_path,
             f"""
-            with open({str(tmp_path / "pid")!r}, "w") as file:
+            with open({str(pid)!r}, "w") as file:
                 file.write(str(os.getpid()))
             {body}
             """,
         )
         with pytest.raises((Timeout, ConnectionClosed)):
-            Client(command, version="2025-11-25", timeout=1.0).connect()
+            Client(command, version="2025-11-25", timeout=0.4).connect()
         # Else it had not even begun.
-        if (tmp_path / "pid").exists():
-            eventually(lambda: is_gone(int((tmp_path / "pid").read_text() or 0)))
-
-    @pytest.mark.parametrize("work", ["recv", "sendall", "readline"])
-    def test_a_socket_that_is_shut_wakes_who_waits(self, work):
-        """Whoever reads or writes there fails, or finds the end; now, and later."""
-        ours, theirs = socket.socketpair()
-        with ours, theirs, ours.makefile("rb") as reader:
-            jobs = {
-                "recv": lambda: ours.recv(1),
-                "sendall": lambda: ours.sendall(bytes(2**24)),
-                "readline": reader.readline,
-            }
-            begun = threading.Event()
-            ended = queue.Queue()
-
-            def wait():
-                begun.set()
-                with contextlib.suppress(OSError):
-                    ended.put(jobs[work]())
-                ended.put(b"")
-
-            thread = threading.Thread(target=wait, daemon=True)
-            thread.start()
-            assert begun.wait(SECONDS)
-            with pytest.raises(queue.Empty):
-                ended.get(timeout=0.05)
-            mcp_lite.shut(ours)
-            assert not ended.get(timeout=SECONDS)
-            thread.join(SECONDS)
-            with contextlib.suppress(OSError):
-                assert ours.recv(1) == b""
-            with pytest.raises(OSError):
-                ours.sendall(bytes(2**24))
-
-    def test_who_has_hung_up(self):
-        """It is seen behind nothing, not behind what is still to be read; and nobody
-        waits."""
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            assert not mcp_lite.has_hung_up(ours)
-            theirs.send(b"x")
-            eventually(lambda: mcp_lite.is_ready(ours))
-            assert not mcp_lite.has_hung_up(ours)
-            assert ours.recv(1) == b"x"
-            assert not mcp_lite.has_hung_up(ours)
-            theirs.close()
-            eventually(lambda: mcp_lite.has_hung_up(ours))
-
-    def test_who_looks_for_a_hang_up_never_waits(self):
-        """Not even where another thread takes what has come just before it looks: it
-        is the watcher of a server."""
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            ends = []
-
-            def take():
-                with contextlib.suppress(OSError):
-                    while ours.recv(1):
-                        pass
-
-            def look():
-                while not ends:
-                    mcp_lite.has_hung_up(ours)
-                ends.append("looked")
-
-            threads = [
-                threading.Thread(target=each, daemon=True) for each in (take, look)
-            ]
-            for thread in threads:
-                thread.start()
-            for _ in range(2000):
-                theirs.send(b"x")
-            ends.append("sent")
-            eventually(lambda: ends == ["sent", "looked"])
-            mcp_lite.shut(ours)
-            for thread in threads:
-                thread.join(SECONDS)
-                assert not thread.is_alive()
+        if pid.exists():
+            eventually(lambda: is_gone(int(pid.read_text() or 0)))
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX sessions")
-    def test_a_grandchild_out_of_reach(self, tmp_path, monkeypatch):
-        """One that left the process group and holds the pipes:
-        close() returns all the same.
+    def test_a_grandchild_out_of_reach(self, tmp_path):
+        """One that left the process group and holds the pipes: close() returns all the
+        same.
         """
-        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
         command = program(
             tmp_path,
             """
@@ -19538,199 +19184,17 @@ class TestFaults:
         finally:
             os.kill(pid, signal.SIGKILL)
 
-    def test_no_thread_is_to_be_had_for_a_while(self, tmp_path):
-        """Requests that wait for a worker are served as soon as there is one, without
-        another message.
-        """
-        command = program(
-            tmp_path,
-            """
-            mcp_lite.WAIT_SLICE = 0.05
-            start = threading.Thread.start
-            failures = []
-            def fail_at_first(self):
-                if self.name.startswith("mcp-worker") and len(failures) < 4:
-                    failures.append(self.name)
-                    raise RuntimeError("can't start new thread")
-                start(self)
-            threading.Thread.start = fail_at_first
-            server = Server("s")
-            server.add_tool(lambda: "here", name="here")
-            server.run()
-            """,
-        )
-        with Wire(command) as wire:
-            calls = [request("tools/call", modern(name="here"), n) for n in (1, 2)]
-            # In one piece: so they go to workers.
-            wire.send(b"".join(json.dumps(call).encode() + b"\n" for call in calls))
-            assert {wire.read()["id"], wire.read()["id"]} == {1, 2}
-            assert wire.end() == ([], 0)
-
-    @staticmethod
-    @contextlib.contextmanager
-    def at_work(tmp_path, setting, first="pass", after="pass"):
-        """A server process with a tool at work, which does this first."""
-        command = program(
-            tmp_path,
-            f"""
-            {setting}
-            server = Server("s")
-            @server.tool
-            def work(ctx: Context) -> str:
-                {first}
-                ctx.info("begun")
-                ctx.sleep(600)
-            server.run()
-            {after}
-            """,
-        )
-        with Wire(command, subprocess.PIPE) as wire, wire.process.stderr:
-            wire.open()
-            wire.send(request("tools/call", {"name": "work"}))
-            assert wire.read()["params"]["data"] == "begun"
-            yield wire.process
-
-    @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGBREAK"])
-    def test_run_returns_while_its_reader_waits(self, tmp_path, name):
-        """A signal ends it, though the client says nothing; then stdin and stdout are
-        what they were."""
-        if not hasattr(signal, name):
-            pytest.skip("no such signal here")
-        command = program(
-            tmp_path,
-            f"""
-            server = Server("s")
-            @server.tool
-            def end() -> str:
-                threading.Timer(0.2, signal.raise_signal, [signal.{name}]).start()
-                return "soon"
-            before = os.fstat(0)
-            server.run()
-            print("after", os.path.samestat(os.fstat(0), before), flush=True)
-            """,
-        )
-        with Wire(command) as wire:
-            wire.send(request("tools/call", modern(name="end")))
-            assert "soon" in str(wire.read())
-            assert wire.out.readline().split() == [b"after", b"True"]
-            assert wire.process.wait(SECONDS) == 0
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-    @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
-    def test_a_signal_at_work(self, tmp_path, number):
-        """The server ends in good order, its handlers cancelled at once; run() returns,
-        quietly, and the signals do what they did before.
-        """
-        marks = (
-            f"ctx.on_cancel(lambda: open({str(tmp_path / 'cancelled')!r}, 'w').close())"
-        )
-        after = (
-            "print([signal.getsignal(each) for each in (2, 15)]"
-            " == [signal.default_int_handler, signal.SIG_DFL])"
-        )
-        with self.at_work(
-            tmp_path, "mcp_lite.DRAIN_SECONDS = 600.0", marks, after
-        ) as process:
-            process.send_signal(getattr(signal, number))
-            assert process.wait(SECONDS) == 0
-            assert (tmp_path / "cancelled").exists()
-            assert process.stdout.read() == b"True\n"
-            assert process.stderr.read() == b""
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-    @pytest.mark.parametrize("numbers", [["SIGTERM"], ["SIGINT", "SIGINT"]])
-    def test_a_signal_to_the_deaf(self, tmp_path, numbers):
-        """A tool that does not hear that it is cancelled holds SIGTERM up no longer
-        than a client waits before it kills; a second signal ends all waiting.
-        """
-        deaf = "ctx.info('begun'); time.sleep(600)"
-        setting = f"""mcp_lite.DRAIN_SECONDS = 600.0
-            mcp_lite.TIDY_SECONDS = {0.2 if len(numbers) == 1 else 600.0}
-            is_tidy = mcp_lite.Pump._is_tidy
-            looks = []
-            def look(self):
-                if not looks:
-                    print("told", file=sys.stderr, flush=True)
-                looks.append(1)
-                return is_tidy(self)
-            mcp_lite.Pump._is_tidy = look
-        """
-        with self.at_work(tmp_path, setting, deaf) as process:
-            process.send_signal(getattr(signal, numbers[0]))
-            assert process.stderr.readline() == b"told\n"
-            for number in numbers[1:]:
-                process.send_signal(getattr(signal, number))
-            assert process.wait(SECONDS) == 0
-            assert process.stderr.read() == b""
-
-    @pytest.mark.skipif(not hasattr(select, "poll"), reason="POSIX")
-    def test_a_client_is_killed(self, tmp_path):
-        """Its server ends, whatever its tools are at: nobody is left to read it."""
-        pid = tmp_path / "pid"
-        (tmp_path / "server").mkdir()
-        serving = program(
-            tmp_path / "server",
-            f"""
-            mcp_lite.DRAIN_SECONDS = 1.0
-            mcp_lite.TIDY_SECONDS = 0.2
-            server = Server("s")
-            both = threading.Barrier(2)
-            @server.tool
-            def work(ctx: Context) -> str:
-                both.wait()
-                ctx.sleep(600)
-            @server.tool
-            def deaf() -> str:
-                both.wait()
-                with open({str(tmp_path / "new")!r}, "w") as file:
-                    file.write(str(os.getpid()))
-                os.rename(file.name, {str(pid)!r})
-                time.sleep(600)
-            server.run()
-            """,
-        )
-        command = program(
-            tmp_path,
-            f"""
-            client = Client({serving!r}).connect()
-            calls = [client.start_call(name) for name in ("work", "deaf")]
-            calls[0].result()
-            """,
-        )
-        with subprocess.Popen(command) as process:
-            eventually(pid.exists)
-            process.kill()
-        eventually(lambda: is_gone(int(pid.read_text())), "the end of the server")
-
-    @pytest.mark.skipif(not hasattr(socket, "socketpair"), reason="POSIX")
-    @pytest.mark.parametrize(
-        "wire",
-        [
-            "pipe",
-            "file",
-            pytest.param(
-                "socket",
-                marks=pytest.mark.skipif(os.name == "nt", reason="no socket is a file"),
-            ),
-        ],
-    )
+    @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="POSIX")
+    @pytest.mark.parametrize("wire", ["file", "socket"])
     def test_the_input_ends_and_somebody_reads(self, tmp_path, wire):
-        """What is at work then is answered, whatever the answers go through; some
-        clients have sockets for pipes.
+        """What is at work then is answered, also where the output is a file, or a
+        socket as some clients have it.
         """
         go = tmp_path / "go"
-        ended = "mcp_lite.Pump._is_drained"
+        answers = tmp_path / "answers"
         command = program(
             tmp_path,
             f"""
-            looks = []
-            is_drained = {ended}
-            def look(self):
-                looks.append(1)
-                # By the second look, the first has cancelled nothing.
-                open({str(go)!r}, "a").close() if len(looks) == 3 else None
-                return is_drained(self)
-            {ended} = look
             server = Server("s")
             @server.tool
             def work(ctx: Context) -> str:
@@ -19741,354 +19205,118 @@ class TestFaults:
             """,
         )
         with contextlib.ExitStack() as stack:
-            enter = stack.enter_context
             if wire == "file":
-                reading = theirs = enter(io.FileIO(tmp_path / "answers", "w+"))
-            elif wire == "socket":
-                ours, theirs = map(enter, socket.socketpair())
-                reading = enter(ours.makefile("rb"))
+                ours = theirs = stack.enter_context(open(answers, "w+b", 0))
             else:
-                reading = theirs = None
-            process = enter(
-                subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE if theirs is None else theirs,
-                )
-            )
-            if wire == "socket":
-                theirs.close()
-            message = json.dumps(request("tools/call", modern(name="work")))
-            process.stdin.write(message.encode() + b"\n")
+                ours, theirs = map(stack.enter_context, socket.socketpair())
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs)
+            process.stdin.write(json.dumps(call_tool("work")).encode() + b"\n")
             process.stdin.close()
-            if wire == "file":
-                process.wait(SECONDS)
-                reading.seek(0)
-            answer = json.loads((reading or process.stdout).readline())
-            assert answer["result"]["content"][0]["text"] == "finished"
+            go.touch()
             assert process.wait(SECONDS) == 0
+            came = answers.read_bytes() if wire == "file" else ours.recv(65536)
+        assert text_of(json.loads(came)["result"]) == "finished"
+
+    # Signals
+
+    # A server with a tool at work, which says so.
+    WORKS = """
+        {setting}
+        server = Server("s")
+        before = os.fstat(0)
+        @server.tool
+        def work(ctx: Context) -> str:
+            ctx.on_cancel(lambda: print("cancelled", file=sys.stderr, flush=True))
+            ctx.info("begun")
+            {work}
+        server.run()
+        print([signal.getsignal(each) for each in (2, 15)]
+              == [signal.default_int_handler, signal.SIG_DFL],
+              os.path.samestat(os.fstat(0), before))
+        """
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+    @pytest.mark.parametrize(
+        "number, work",
+        [
+            ("SIGINT", "ctx.sleep(600)"),
+            ("SIGTERM", "ctx.sleep(600)"),
+            ("SIGTERM", "time.sleep(600)"),
+        ],
+    )
+    def test_a_signal_at_work(self, tmp_path, number, work):
+        """The server ends in good order, its handlers cancelled at once. run() returns;
+        the streams and the signals are what they were. The deaf are left.
+        """
+        command = program(tmp_path, self.WORKS.format(setting="", work=work))
+        with Wire(command, subprocess.PIPE) as wire, wire.process.stderr as stderr:
+            wire.open()
+            wire.send(request("tools/call", {"name": "work"}))
+            assert wire.read()["params"]["data"] == "begun"
+            wire.process.send_signal(getattr(signal, number))
+            assert wire.process.wait(SECONDS) == 0
+            assert wire.out.read() == b"True True\n"
+            assert stderr.read() == b"cancelled\n"
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_a_program_s_own_sigterm(self, tmp_path):
-        """One that exits by sys.exit() in its handler ends
-        with its code, though a tool is at work.
+        """A program that exits in its handler ends with its code, though a tool is at
+        work.
         """
-        with self.at_work(
-            tmp_path, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))"
-        ) as process:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(SECONDS) == 5
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-    @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
-    @pytest.mark.parametrize("transport", ["stdio", "http"])
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_a_signal_to_a_client_that_waits(
-        self, tmp_path, number, transport, version
-    ):
-        """Ctrl-C raises KeyboardInterrupt in the call,
-        and cancels it on the server; SIGTERM ends both.
-        """
-        marks = {name: tmp_path / name for name in ("begun", "cancelled", "server")}
-        text = f"""
-            server = Server("s")
-            @server.tool
-            def work(ctx: Context) -> str:
-                ctx.on_cancel(lambda: open({str(marks["cancelled"])!r}, "w").close())
-                with open({str(marks["begun"])!r}, "w") as file:
-                    file.write("x")
-                ctx.sleep(600)
-            """
-        (tmp_path / "a").mkdir()
-        serving = program(
-            tmp_path / "a",
-            text
-            + f"""
-            with open({str(marks["server"])!r}, "w") as file:
-                file.write(str(os.getpid()))
-            mcp_lite.DRAIN_SECONDS = 0.5
-            server.run()
-            """,
-        )
-        with contextlib.ExitStack() as stack:
-            wanted = serving
-            if transport == "http":
-                names = dict(vars(mcp_lite))
-                exec(textwrap.dedent(text), names)
-                wanted = stack.enter_context(names["server"].start_http()).url
-            command = program(
-                tmp_path,
-                f"""
-                client = Client({wanted!r}, version={version!r}).connect()
-                try:
-                    client.call("work")
-                except KeyboardInterrupt:
-                    client.ping()
-                    client.close()
-                    sys.exit(3)
-                """,
-            )
-            process = subprocess.Popen(command)
-            try:
-                eventually(
-                    lambda: marks["begun"].exists() and marks["begun"].read_text()
-                )
-                process.send_signal(getattr(signal, number))
-                assert process.wait(SECONDS) == (
-                    3 if number == "SIGINT" else -signal.SIGTERM
-                )
-            finally:
-                process.kill()
-                process.wait()
-            if (
-                number == "SIGINT"
-                or transport == "http"
-                and version >= mcp_lite.FIRST_MODERN
-            ):
-                eventually(marks["cancelled"].exists)
-            if transport == "stdio":
-                eventually(lambda: is_gone(int(marks["server"].read_text())))
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_ctrl_c_while_a_callback_reads_stdin(self, tmp_path, version):
-        """KeyboardInterrupt ends the program, and Python is not aborted by a thread
-        that is still in input().
-        """
-        command = program(
-            tmp_path,
-            f"""
-            server = Server("s")
-            @server.tool
-            def ask(ctx: Context) -> str:
-                ctx.elicit("name?", {FORM!r})
-            client = Client(
-                server,
-                version={version!r},
-                on_elicit=lambda params: {{"content": input(params["message"])}},
-            )
-            client.connect().call("ask")
-            """,
-        )
-        pipe = subprocess.PIPE
-        with subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0
-        ) as process:
-            watchdog = threading.Timer(SECONDS, process.kill)
-            watchdog.start()
-            try:
-                assert process.stdout.read(5) == b"name?"
-                process.send_signal(signal.SIGINT)
-                # Python misses one that comes between the prompt and the read.
-                if not mcp_lite.wait_until(lambda: process.poll() is not None, 2.0):
-                    process.send_signal(signal.SIGINT)
-                told = process.stderr.read()
-                assert process.wait(SECONDS) in (1, -signal.SIGINT)
-                assert told.rstrip().endswith(b"KeyboardInterrupt")
-            finally:
-                watchdog.cancel()
-                process.kill()
-
-    def test_a_client_that_reads_nothing(self, tmp_path):
-        """Handlers wait for it, the reading does not:
-        they can be cancelled, and the input's end ends all.
-        """
-        command = program(
-            tmp_path,
-            f"""
-            mcp_lite.DRAIN_SECONDS = 0.2
-            server = Server("s")
-            @server.tool
-            def flood(n: int, ctx: Context) -> str:
-                os.chdir({str(tmp_path)!r})
-                ctx.on_cancel(lambda: open("cancelled%d" % n, "w").close())
-                open("begun%d" % n, "w").close()
-                while True:
-                    ctx.info("x" * 10_000)
-                    ctx.check_cancelled()
-            server.run()
-            """,
-        )
-        with Wire(command) as wire:
+        setting = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))"
+        text = self.WORKS.format(setting=setting, work="ctx.sleep(600)")
+        with Wire(program(tmp_path, text)) as wire:
             wire.open()
-            wire.send(
-                *[
-                    request("tools/call", {"name": "flood", "arguments": {"n": n}}, n)
-                    for n in range(3)
-                ]
-            )
-            for n in range(3):
-                eventually((tmp_path / f"begun{n}").exists)
-            for n in range(3):
-                wire.send(
-                    {
-                        "jsonrpc": "2.0",
-                        "method": "notifications/cancelled",
-                        "params": {"requestId": n},
-                    }
-                )
-            for n in range(3):
-                eventually((tmp_path / f"cancelled{n}").exists)
-            wire.process.stdin.close()
-            assert wire.process.wait(SECONDS) == 0
+            wire.send(request("tools/call", {"name": "work"}))
+            assert wire.read()["params"]["data"] == "begun"
+            wire.process.send_signal(signal.SIGTERM)
+            assert wire.process.wait(SECONDS) == 5
+
+    @pytest.mark.skipif(not hasattr(select, "poll"), reason="POSIX")
+    def test_a_client_is_killed(self, tmp_path):
+        """Its server ends, whatever its tools are at. Work is cancelled, and may tidy
+        up; what hears nothing is left.
+        """
+        pid = tmp_path / "pid"
+        (tmp_path / "server").mkdir()
+        serving = program(
+            tmp_path / "server",
+            f"""
+            server = Server("s")
+            both = threading.Barrier(2)
+            @server.tool
+            def tidy(ctx: Context) -> None:
+                both.wait()
+                try:
+                    ctx.sleep(600)
+                finally:
+                    time.sleep(0.1)
+                    open({str(tmp_path / "tidy")!r}, "w").close()
+            @server.tool
+            def deaf() -> None:
+                with open({str(tmp_path / "new")!r}, "w") as file:
+                    file.write(str(os.getpid()))
+                both.wait()
+                os.rename(file.name, {str(pid)!r})
+                time.sleep(600)
+            server.run()
+            """,
+        )
+        command = program(
+            tmp_path,
+            f"""
+            client = Client({serving!r}).connect()
+            calls = [client.start_call(name) for name in ("tidy", "deaf")]
+            calls[0].result()
+            """,
+        )
+        with subprocess.Popen(command) as process:
+            eventually(pid.exists)
+            process.kill()
+        eventually(lambda: is_gone(int(pid.read_text())), "the end of the server")
+        assert (tmp_path / "tidy").exists()
 
     # HTTP
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
-    def test_a_server_out_of_descriptors(self, tmp_path):
-        """It accepts again when some are closed; the accepting thread lives."""
-        command = program(
-            tmp_path,
-            """
-            import resource
-            resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
-            server = Server("s")
-            server.add_tool(lambda: "here", name="here")
-            with server.start_http() as http:
-                print(http.port, flush=True)
-                sys.stdin.read()
-            """,
-        )
-        with Wire(command) as wire:
-            port = int(wire.out.readline())
-            with contextlib.ExitStack() as stack:
-                for _ in range(60):
-                    stack.enter_context(
-                        socket.create_connection(("127.0.0.1", port), SECONDS)
-                    )
-            with Client(f"http://127.0.0.1:{port}/mcp") as client:
-                assert client.call("here") == "here"
-            wire.process.stdin.close()
-            assert wire.process.wait(SECONDS) == 0
-
-    def test_a_thousand_sessions(self, server):
-        """As many as may be open are, without a thread each.
-
-        For one more, the first goes, and the others live on.
-        """
-        before = threading.active_count()
-        sessions_before = living(mcp_lite.HttpConnection)
-        with server.start_http() as site:
-            body = json.dumps(
-                request(
-                    "initialize",
-                    {
-                        "protocolVersion": "2025-11-25",
-                        "capabilities": {},
-                        "clientInfo": {"name": "t", "version": "0"},
-                    },
-                )
-            ).encode()
-            conn = http.client.HTTPConnection("127.0.0.1", site.port, timeout=SECONDS)
-            with contextlib.closing(conn):
-                seen = []
-                for _ in range(1001):
-                    conn.request(
-                        "POST",
-                        "/mcp",
-                        body,
-                        {"Content-Type": "application/json", "Accept": "*/*"},
-                    )
-                    response = conn.getresponse()
-                    response.read()
-                    seen.append((response.status, response.getheader("Mcp-Session-Id")))
-            assert [status for status, _ in seen] == [200] * 1001
-            assert len({session for _, session in seen}) == 1001
-            assert threading.active_count() - before < 10
-            for n, status in ((0, 404), (1, 200), (1000, 200)):
-                session = Web(site, seen[n][1], "2025-11-25")
-                assert session.post(request("ping"))[0] == status
-        eventually(lambda: living(mcp_lite.HttpConnection) <= sessions_before)
-
-    @pytest.mark.parametrize(
-        "length, status", [("+50", b"200"), ("-10", b"400"), ("+60", b"400")]
-    )
-    def test_lengths_that_lie(self, web, length, status):
-        """What is too short waits for the rest, or says that it ended early.
-
-        What is over is no request.
-        """
-        message = call_tool("greet", name="Bo")
-        body = json.dumps(message).encode()
-        told = len(body) + int(length)
-        data = head_of(
-            message, "Mcp-Name: greet", f"Content-Length: {told}", length=False
-        )
-        with socket.create_connection(
-            ("127.0.0.1", web.port), SECONDS
-        ) as sock, sock.makefile("rb") as file:
-            sock.sendall(data)
-            sock.sendall(b" " * (50 if length[0] == "+" else 0))
-            sock.shutdown(socket.SHUT_WR)
-            found = file.read()
-            assert set(re.findall(rb"HTTP/1.1 (\d+) ", found)) == {status}
-            assert (b"hello" in found) == (status == b"200")
-        assert web.post(call_tool("add", a=1))[0] == 200
-
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "a\r\nEvil: 1",
-            "a\nb",
-            "\r\n\r\nGET / HTTP/1.1",
-            "\0",
-            " a",
-            "é",
-            "=?base64?YQ==?=",
-            "\ud55c",
-        ],
-    )
-    def test_names_are_no_headers(self, server, recorded, name):
-        """Whatever a tool's, a prompt's or a resource's name is,
-        one header says it, and no more.
-        """
-        http, seen = recorded
-        with Client(http.url, version=MODERN) as client:
-            for call in (client.call, client.get_prompt, client.read):
-                with pytest.raises(NotFound):
-                    call(name)
-            client.ping()
-        named = [
-            (headers, message["params"])
-            for _, headers, message in seen
-            if "mcp-name" in headers
-        ]
-        assert len(named) == 3 and not any("evil" in headers for headers, _ in named)
-        for headers, params in named:
-            assert mcp_lite.is_mirrored(
-                headers["mcp-name"], params.get("name", params.get("uri"))
-            )
-
-    def test_headers_of_the_user_s_are_checked(self, server):
-        """A line break in them is an error here, not a header there."""
-        with server.start_http() as http, pytest.raises(
-            (HttpFailure, ValueError), match="header"
-        ):
-            Client(http.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
-
-    def test_a_state_that_is_replayed(self):
-        """Elsewhere it is refused; with its own request it is taken."""
-        capabilities = {"elicitation": {}}
-        with Wire() as wire:
-            state = {}
-            for n in (1, 2):
-                asked = wire.ask(
-                    "tools/call", modern(capabilities, name="steps", **state)
-                )["result"]
-                given = {"action": "accept", "content": {"name": str(n)}}
-                state = {
-                    "requestState": asked["requestState"],
-                    "inputResponses": {f"elicit-{n}": given},
-                }
-            for changed in ({"arguments": {"a": 1}}, {"name": "form"}):
-                again = wire.ask(
-                    "tools/call",
-                    modern(capabilities, **{"name": "steps", **changed, **state}),
-                )
-                assert again["error"]["code"] == -32602
-            again = modern(capabilities, name="steps", **state)
-            found = wire.ask("tools/call", again)["result"]
-            assert found["structuredContent"] == {"result": [1, "1", "2"]}
 
     @pytest.mark.parametrize(
         "begin, piece",
@@ -20096,66 +19324,23 @@ class TestFaults:
             (b"HTTP/1.1 200 ", b"x" * 65536),
             (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 1000),
             (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
-            (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n",
-                b"[" * 65536,
-            ),
-            (b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536),
-            (
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: ",
-                b"x" * 65536,
-            ),
-            (
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
-                b"data: {}\n\n" * 5000,
-            ),
-            (
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
-                b":\n\n" * 5000,
-            ),
-            (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                b"Transfer-Encoding: chunked\r\n\r\n",
-                b"1\r\n[\r\n" * 1000,
-            ),
-            (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}",
-                b"",
-            ),
-            (
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                b"Content-Length: -5\r\n\r\n{}",
-                b"",
-            ),
-            (
-                b"HTTP/1.1 307 Elsewhere\r\nLocation: /mcp\r\n"
-                b"Content-Length: 0\r\n\r\n",
-                b"",
-            ),
+            (JSON_HEAD + b"\r\n", b"[" * 65536),
+            (STREAM_HEAD + b"\r\ndata: ", b"x" * 65536),
+            (STREAM_HEAD + b"\r\n", b"data: {}\n\n" * 500),
+            (STREAM_HEAD + b"\r\n", b":\n\n" * 5000),
+            (JSON_HEAD + CHUNKED, b"1\r\n[\r\n" * 1000),
+            (JSON_HEAD + CHUNKED + b"-5\r\n{}", b""),
+            (JSON_HEAD + b"Content-Length: -5\r\n\r\n{}", b""),
+            (b"HTTP/1.1 307 X\r\nLocation: /mcp\r\nContent-Length: 0\r\n\r\n", b""),
             (b"\0\xff rubbish\r\n\r\n", b""),
             (b"", b""),
         ],
-        ids=[
-            "status",
-            "headers",
-            "100s",
-            "json",
-            "error",
-            "event",
-            "events",
-            "comments",
-            "chunks",
-            "a chunk of -5",
-            "a length of -5",
-            "redirects",
-            "rubbish",
-            "nothing",
-        ],
+        ids="status headers 100s json event events comments chunks minus-chunk"
+        " minus-length redirects rubbish nothing".split(),
     )
     def test_a_site_that_is_no_server(self, begin, piece):
-        """Endless or senseless answers:
-        an error within the time given, and nothing goes on behind it.
+        """Endless or senseless answers are an error within the time given, and nothing
+        goes on behind it.
         """
 
         def script(seen, sock):
@@ -20165,9 +19350,8 @@ class TestFaults:
 
         # ConnectionClosed: it asks, and takes no answers.
         errors = (McpError, Timeout, HttpFailure, ConnectionClosed)
-        for version in ("2025-11-25", MODERN):
-            with web_server(script) as (url, _), pytest.raises(errors):
-                Client(url, version=version, timeout=1.0).connect()
+        with web_server(script) as (url, _), pytest.raises(errors):
+            Client(url, version="2025-11-25", timeout=0.3).connect()
 
 
 class TestSoak:
