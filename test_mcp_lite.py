@@ -1138,6 +1138,7 @@ class TestSchema:
             ({"enum": [1, "a", None]}, [1.0, "a", None], [True, "b"]),
             ({"const": {"a": [1]}}, [{"a": [1.0]}], [{"a": [True]}]),
             ({"minimum": 1, "exclusiveMaximum": 3}, [1, 2.9, "x"], [0, 3]),
+            ({"exclusiveMinimum": 1, "maximum": 3}, [1.1, 3, "x"], [1, 3.1]),
             ({"minLength": 2, "maxLength": 3}, ["ab", 1], ["a", "abcd"]),
             ({"pattern": "^a\\d"}, ["a1x"], ["ba1"]),
             ({"multipleOf": 0.1}, [0.3, 1], [0.25]),
@@ -18525,28 +18526,6 @@ FAILING_REQUESTS = [
 ]
 
 
-def server_that_tells():
-    """A server whose tool tries to say what JSON cannot; and how many of them failed."""
-    server = Server("tells")
-    cycle = []
-    cycle.append(cycle)
-    values = (float("nan"), float("inf"), HALF, object(), cycle, {object()})
-
-    @server.tool
-    def tell(ctx: Context) -> int:
-        failed = 0
-        for value in values:
-            for do in (ctx.info, lambda value: ctx.once("k", lambda: value)):
-                try:
-                    do(value)
-                except (ValueError, TypeError, RecursionError):
-                    failed += 1
-        ctx.info("fine")
-        return failed
-
-    return server, 2 * len(values)
-
-
 JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
@@ -18738,19 +18717,23 @@ class TestFaults:
         server = Server("s")
         begun = threading.Barrier(3)
         ended = threading.Semaphore(0)
+        far = threading.Event()
 
         @server.tool
         def flood(ctx: Context) -> None:
             ctx.on_cancel(ended.release)
             begun.wait(SECONDS)
-            while True:
-                ctx.info("x" * 10_000)
+            for _ in range(5_000):
+                ctx.info("x" * 1000)
                 ctx.check_cancelled()
+            far.set()
 
         with LocalWire(server) as wire:
             wire.open()
-            wire.send(*(request("tools/call", {"name": "flood"}, n) for n in (1, 2)))
+            for n in (1, 2):
+                wire.send(request("tools/call", {"name": "flood"}, n))
             begun.wait(SECONDS)
+            assert not far.wait(0.2)
             for n in (1, 2):
                 wire.send(tell("notifications/cancelled", {"requestId": n}))
             assert all(ended.acquire(timeout=SECONDS) for _ in range(2))
@@ -18830,17 +18813,24 @@ class TestFaults:
         assert b"Traceback" not in answers
 
     def test_what_a_handler_cannot_tell(self):
-        """Logs and once() of what JSON cannot say raise in the handler; the wire stays
-        clean.
-        """
-        server, count = server_that_tells()
+        """A log of what JSON cannot say raises in the handler; the wire stays clean."""
+        server = Server("s")
+        cycle = []
+        cycle.append(cycle)
+
+        @server.tool
+        def tell(ctx: Context) -> str:
+            for value in (float("nan"), float("inf"), HALF, object(), cycle):
+                with pytest.raises((ValueError, TypeError, RecursionError)):
+                    ctx.info(value)
+            ctx.info("fine")
+            return "told"
+
         with LocalWire(server) as wire:
             wire.open()
             wire.send(request("tools/call", {"name": "tell"}))
-            told = wire.read()
-            answer = wire.read()
-        assert told["params"]["data"] == "fine"
-        assert answer["result"]["structuredContent"]["result"] >= count / 2
+            assert wire.read()["params"]["data"] == "fine"
+            assert text_of(wire.read()["result"]) == "told"
 
     def test_what_a_client_cannot_say(self, server):
         """NaN, half a character, an object or a cycle as an argument is an error here,
