@@ -5,6 +5,7 @@ They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where th
 the subject; the same promises over memory and stdio, and in every revision.
 """
 
+import ast
 import base64
 import collections
 import concurrent.futures
@@ -768,7 +769,7 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
                 continue
             found = {"jsonrpc": "2.0", "id": message["id"]}
             method = message["method"].replace("/", "_")
-            if method == "initialize":
+            if method == "initialize" and method not in answers:
                 found["result"] = {
                     "protocolVersion": version,
                     "serverInfo": {"name": "fake", "version": "1"},
@@ -785,6 +786,24 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
             write(found)
 
     return script
+
+
+def modern_server(**answers):
+    """The same of a modern server, which has tools and prompts. What is missing in an
+    answer of server/discover is added."""
+    declared = {"tools": {"listChanged": True}, "prompts": {}}
+    about = {"supportedVersions": [MODERN], "capabilities": declared}
+    discover = answers.pop("server_discover", {})
+
+    def answer_discover(message, read, write):
+        more = discover(message, read, write) if callable(discover) else discover
+        return {**about, **more}
+
+    return legacy_server(
+        initialize={"error": {"code": -32601, "message": "what?"}},
+        server_discover=answer_discover,
+        **answers,
+    )
 
 
 def example(name):
@@ -6595,8 +6614,8 @@ class TestExtending:
         assert methods == [("cart/add", 7), ("cart/seen", None)]
 
     def test_results_of_extensions(self, shop):
-        """A handler may be async, and give its result a type of its own, which only a
-        client with extensions takes.
+        """A handler may be async, and give its result a type of its own. One of a
+        method of the protocol is for a client that has registered the type.
         """
 
         @shop.method("job/start")
@@ -6610,13 +6629,65 @@ class TestExtending:
             return call_next()
 
         shop.add_tool(lambda: "no", name="tool")
-        with Client(shop, extensions={"com.example/job": {}}) as client:
+
+        def finish(call, result):
+            text = f"{call.method} {call.params['name']} {result['id']}"
+            return {"content": [{"type": "text", "text": text}]}
+
+        with Client(shop, result_types={"job": finish}) as client:
             result = client.request("job/start", {"n": 7})
             assert (result["resultType"], result["id"]) == ("job", 7)
-            assert client.request("tools/call", {"name": "tool"})["id"] == 8
+            assert client.call("tool") == "tools/call tool 8"
         refused = pytest.raises(mcp_lite.InternalError, match="resultType .?job")
         with Client(shop) as client, refused:
-            client.request("job/start", {"n": 7})
+            client.call("tool")
+
+    def test_a_handler_goes_on_after_its_answer(self, shop):
+        """ctx.detach() sends progress and questions elsewhere; cancel() cancels it."""
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        heard = []
+        answered = threading.Event()
+        done = threading.Event()
+
+        @shop.middleware
+        def as_job(ctx, method, params, call_next):
+            if method != "tools/call":
+                return call_next()
+
+            def ask(questions):
+                ((key, question),) = questions.items()
+                heard.append(question["params"]["message"])
+                return {key: {"action": "accept", "content": {"name": "Bob"}}}
+
+            cancel = ctx.detach(lambda *told: heard.append(told), ask)
+
+            def work():
+                assert answered.wait(SECONDS)
+                try:
+                    call_next()
+                except Cancelled:
+                    heard.append("cancelled")
+                done.set()
+
+            heard.append(cancel)
+            threading.Thread(target=work).start()
+            return {"resultType": "task", "taskId": 1}
+
+        @shop.tool
+        def tool(ctx: Context) -> str:
+            ctx.progress(1, 2, "half")
+            heard.append(ctx.elicit("who?", form)["content"])
+            heard.append(heard[0]())
+            ctx.sleep(600)
+
+        with Client(
+            shop, on_elicit=answer, result_types={"task": lambda call, result: result}
+        ) as client:
+            assert client.request("tools/call", {"name": "tool"})["taskId"] == 1
+            answered.set()
+            assert done.wait(SECONDS)
+        told = [(1, 2, "half"), "who?", {"name": "Bob"}, None, "cancelled"]
+        assert heard[1:] == told
 
     def test_methods_of_extensions_ask_nothing_in_the_modern_era(self, shop):
         """There are three methods that may: others get an error; in a session any."""
@@ -6634,7 +6705,7 @@ class TestExtending:
 
     @pytest.mark.parametrize(
         "name",
-        ["tools/call", "initialize", "notifications/cancelled", "rpc.x", "", "ü/x", 5],
+        ["tools/call", "initialize", "notifications/cancelled", "rpc.x", "", "ü/x"],
     )
     def test_names_that_no_extension_can_have(self, name):
         """The protocol's own, JSON-RPC's, and what no header can say."""
@@ -6812,20 +6883,15 @@ class TestExtending:
         assert "no database" in caplog.text
 
     def test_visible_is_asked_where_functions_run(self):
-        """A list asks for all in one job; no thread that reads waits for it."""
-        jobs = []
+        """No thread that reads waits for it."""
         main = mcp_lite.MainThread()
         threads = set()
-
-        def run_on(job):
-            jobs.append(job)
-            main(job)
 
         def visible(ctx):
             threads.add(threading.current_thread())
             return True
 
-        server = Server("hosted", run_on=run_on)
+        server = Server("hosted", run_on=main)
         for n in range(5):
             server.add_resource(f"x://{n}", lambda: "x", visible=visible)
         done = []
@@ -6841,17 +6907,16 @@ class TestExtending:
         pump(main, lambda: len(done) == 2)
         looking.join(SECONDS)
         main.close()
-        assert (done, len(jobs)) == ([5, "subscribed"], 2)
+        assert done == [5, "subscribed"]
         assert threads == {threading.current_thread()}
 
 
 class TestClient:
-    """The rooms Calls and Client, against peers that misbehave."""
+    """The room Client, against peers that misbehave."""
 
+    # Children
     def test_a_dead_child_says_why(self):
-        """Exit code, command and the end of its stderr,
-        in the exception and its text.
-        """
+        """The exception and its text have its exit code, command and last lines."""
         command = [
             sys.executable,
             "-c",
@@ -6866,100 +6931,60 @@ class TestClient:
         with pytest.raises(ConnectionClosed, match="cannot start"):
             Client(["/no/such/program"]).connect()
 
-    def test_a_child_is_heard_on_stderr(self, tmp_path):
-        """What it says comes at once, whole lines behind the name of its script; nothing
-        of it commands the terminal, and a long line is cut.
+    @pytest.mark.parametrize("kind", ["True", "None", "a function", "one that raises"])
+    def test_what_a_child_says(self, tmp_path, capsys, kind):
+        """Its lines go behind its name to stderr, or to a function; none commands the
+        terminal, and a long one is cut. The exception has the last ones in any case.
         """
-        script = tmp_path / "noisy.py"
-        script.write_text(
-            "import sys, threading\n"
-            "def talk(name):\n"
-            "    for n in range(200):\n"
-            "        sys.stderr.write(f'{name} {n}\\n')\n"
-            "each = [threading.Thread(target=talk, args=(name,)) for name in 'abc']\n"
-            "[thread.start() for thread in each]\n"
-            "[thread.join() for thread in each]\n"
-            "write = sys.stderr.buffer.write\n"
-            "write(b'\\x1b[2Jred\\r\\n\\n1%\\r100%\\n\\xff\\xe2\\x82\\xac\\n')\n"
-            "write(b'y' * 5000 + b'\\nPassword: ')\n"
-        )
-        lines = (
-            f"import sys; sys.path.insert(0, {HERE!r})\n"
-            "import mcp_lite\n"
-            "try:\n"
-            f"    mcp_lite.Client({str(script)!r}, version='2025-11-25').connect()\n"
-            "except mcp_lite.ConnectionClosed as error:\n"
-            "    assert error.stderr.endswith('y\\nPassword:')\n"
-            "    sys.exit(7)\n"
-        )
-        run = subprocess.run(
-            [sys.executable, "-c", lines],
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-            timeout=SECONDS,
-        )
-        assert run.returncode == 7, run.stderr.decode()
-        told = run.stderr.decode().splitlines()
-        talk = [f"[noisy.py] {name} {n}" for name in "abc" for n in range(200)]
-        assert sorted(told[:600]) == sorted(talk)
-        rest = ["\\x1b[2Jred", "", "100%", "\ufffd\u20ac", "y" * 2000, "Password:"]
-        assert told[600:] == [f"[noisy.py] {line}".rstrip() for line in rest]
-
-    def test_who_gets_what_a_child_says(self, tmp_path, capsys):
-        """A function, without the label; or nobody. The exception
-        has the last lines in any case, and what a function raises ends nothing.
-        """
-        script = tmp_path / "noisy.py"
-        script.write_text(
-            "import sys; sys.stderr.write('a\\n\\tb \u20ac\\n' * 12)", encoding="utf-8"
+        command = program(
+            tmp_path,
+            """
+            write = sys.stderr.buffer.write
+            write(b"\\x1b[2Jred\\r\\n\\n1%\\r100%\\n\\xff\\xe2\\x82\\xac\\n")
+            write(b"y" * 5000 + b"\\nPassword: ")
+            """,
         )
         lines = []
 
         def wrong(line):
             raise RuntimeError("no")
 
-        for stderr in (lines.append, None, False, wrong, True):
-            with pytest.raises(ConnectionClosed) as caught:
-                Client(
-                    str(script),
-                    version="2025-11-25",
-                    stderr=stderr,
-                    env={"PYTHONIOENCODING": "utf-8"},
-                ).connect()
-            assert caught.value.stderr == "\n".join(["a", "\tb \u20ac"] * 10)
-        assert lines == ["a", "\tb \u20ac"] * 12
-        told = capsys.readouterr().err.splitlines()
-        assert told == ["[noisy.py] a", "[noisy.py] \tb \u20ac"] * 12
+        kinds = {"True": True, "a function": lines.append, "one that raises": wrong}
+        with pytest.raises(ConnectionClosed) as caught:
+            Client(command, version="2025-11-25", stderr=kinds.get(kind)).connect()
+        assert caught.value.stderr.endswith("y\nPassword:")
+        told = ["\\x1b[2Jred", "", "100%", "\ufffd\u20ac", "y" * 2000, "Password:"]
+        shown = capsys.readouterr().err.splitlines()
+        if kind == "True":
+            assert shown == [f"[program.py] {line}".rstrip() for line in told]
+        else:
+            assert shown == []
+        if kind == "a function":
+            assert [line[:2000] for line in lines] == ["\x1b[2Jred", *told[1:]]
+
+    def test_a_function_that_hears_a_child_may_close_the_client(self, tmp_path):
+        """connect() then raises ConnectionClosed."""
+        command = program(tmp_path, "print('a', file=sys.stderr); time.sleep(600)")
+        client = Client(command, stderr=lambda line: client.close())
+        with pytest.raises(ConnectionClosed):
+            client.connect()
 
     @pytest.mark.skipif(os.name == "nt", reason="a shell's script")
-    @pytest.mark.parametrize("version", ["auto", MODERN])
-    def test_a_child_that_does_not_answer(self, tmp_path, monkeypatch, version):
-        """Connecting takes `timeout` in all, the probe, the handshake and the end of a
-        child that ignores every signal included; the text has the command, and what
-        that has said, be it a line without an end.
-        """
-        # Nobody waits for so long.
-        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 10 * SECONDS)
+    def test_a_child_that_does_not_answer(self, tmp_path):
+        """The Timeout of connect() has the command, and what the child has said."""
         script = tmp_path / "silent.sh"
         script.write_text(
-            "trap '' TERM\n"
-            "echo starting >&2\n"
-            "printf 'Password: ' >&2\n"
-            "exec sleep 6000\n"
+            "trap '' TERM\necho starting >&2\nprintf 'Password: ' >&2\nexec sleep 6000\n"
         )
-        began = time.monotonic()
         with pytest.raises(Timeout) as caught:
-            Client(["sh", script], timeout=1.0, version=version).connect()
-        assert time.monotonic() - began < SECONDS
+            Client(["sh", script], timeout=0.5).connect()
         assert str(caught.value) == (
-            f"connecting: no answer within 1 s (command: sh {script}); "
+            f"connecting: no answer within 0.5 s (command: sh {script}); "
             "the end of its stderr:\nstarting\nPassword:"
         )
-        assert caught.value.message == "connecting: no answer within 1 s"
 
-    def test_a_call_that_is_not_answered_by_a_child(self, monkeypatch):
+    def test_a_call_that_a_child_does_not_answer(self):
         """Its Timeout names the command; the server is told the reason alone."""
-        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.1)
         told = []
         with Client(
             SERVE, trace=lambda way, line: told.append(line)
@@ -6970,127 +6995,63 @@ class TestClient:
         reason = json.loads(cancelled[0])["params"]["reason"]
         assert reason == "tools/call: no answer within 0.05 seconds"
 
-    @pytest.mark.parametrize(
-        "command, shown",
-        [
-            (["npx", "-y", "@x/y", "--api-key", "s3cret"], "npx ..."),
-            (["x", "--token=s3cret", "--auth", "--on"], "x ..."),
-            (["x", "https://u:s3cret@h/p?k=s3cret"], "x ..."),
-            (["python3", "keys.py"], "python3 keys.py"),
-        ],
-    )
-    def test_no_secret_of_a_command_is_shown(self, command, shown):
-        """A text that names a command leaves out what may be a secret in it."""
-        closed = ConnectionClosed("gone", 1, command, "")
-        assert str(closed) == f"gone (command: {shown}; exit code 1)"
-        assert closed.command == command
-
-    def test_who_ends_a_client_by_what_its_child_says(self, tmp_path):
-        """A function that gets its lines may close the client."""
-        script = tmp_path / "noisy.py"
-        script.write_text("import sys, time; sys.stderr.write('a\\n'); time.sleep(600)")
-        client = Client(str(script), stderr=lambda line: client.close())
-        with pytest.raises(ConnectionClosed):
-            client.connect()
-
-    @pytest.mark.parametrize("target", ["http"], indirect=True)
-    def test_a_timeout_without_end(self, target):
-        """float("inf") is one, for sockets, too."""
-        forever = float("inf")
-        with Client(target, timeout=forever, total_timeout=forever) as client:
-            assert client.call("add", a=1) == 2
-
-    @pytest.mark.parametrize(
-        "command, label",
-        [
-            (["python3", "/x/server.py", "a.py"], "server.py"),
-            (["node", "C:\\x\\index.js"], "index.js"),
-            (["/usr/bin/python3", "-m", "weather.server"], "weather.server"),
-            (["/usr/bin/npx", "-y", "@x/y"], "npx"),
-            (["./run.sh"], "run.sh"),
-        ],
-    )
-    def test_the_label_of_a_child(self, command, label):
-        """Its script's name, its module's, else its program's."""
-        assert mcp_lite.label_of(command) == label
-
     @pytest.mark.skipif(os.name == "nt", reason="its environment has other names")
-    def test_what_a_child_gets_of_the_environment(self, monkeypatch):
-        """Where things are, and the language, but no secrets; more by `env`."""
-        told = {
-            "HOME": "/home/u",
-            "LC_TIME": "C",
-            "PYTHONUTF8": "1",
-            "SSL_CERT_FILE": "/certs",
-            "HTTPS_PROXY": "http://proxy:3128",
-        }
+    def test_what_a_child_gets_of_the_environment(self, tmp_path, monkeypatch):
+        """It gets where things are, and the language, but no secrets; more by `env`."""
+        told = {"HOME": "/home/u", "LC_TIME": "C", "HTTPS_PROXY": "http://proxy:3128"}
         kept = {
             "AWS_SECRET_ACCESS_KEY": "s3cret",
-            "MY_TOKEN": "s3cret",
             "https_proxy": "http://user:s3cret@proxy:3128",
             "XDG_FUNCTION": "() { :; }",
         }
         for name, value in {**told, **kept}.items():
             monkeypatch.setenv(name, value)
-        script = (
-            "from mcp_lite import Server\n"
-            "import os\n"
-            "server = Server('e')\n"
-            "@server.tool\n"
-            "def environment() -> dict: return dict(os.environ)\n"
-            "server.run()\n"
-        )
-
-        def seen(**options):
-            command = [sys.executable, "-c", script]
-            options["env"] = {"PYTHONPATH": HERE, **options.get("env", {})}
-            with Client(command, **options) as client:
-                return client.call("environment")
-
-        found = seen(env={"KEY": "k"})
-        assert {name: found.get(name) for name in told} == told
-        assert not set(kept) & set(found) and found["KEY"] == "k"
-        assert found["PATH"] == os.environ["PATH"]
-        assert set(kept) < set(seen(env=dict(os.environ)))
-
-    def test_an_answer_that_takes_too_much_ends_its_call(self):
-        """Who waits for it is told at once, instead of waiting for the timeout."""
-
-        def call(message, read, write):
-            crowd = b"[" + b"[]," * 500_000 + b"[]]"
-            write(
-                b'{"jsonrpc":"2.0","id":%d,"result":{"x":%s}}\n'
-                % (message["id"], crowd)
-            )
-
-        with fake_server(legacy_server(tools_call=call)) as streams, Client(
-            streams, version="2025-11-25", timeout=SECONDS
-        ) as client, pytest.raises(InternalError, match="500000 arrays"):
-            client.call_tool("x")
-
-    def test_a_child_that_dies_during_a_call(self):
-        """The waiting call ends with the reason."""
-        with Client(SERVE) as client:
-            call = client.start_call("wait")
-            client._connection.transport._process.kill()
-            with pytest.raises(ConnectionClosed) as caught:
-                call.result()
-            assert caught.value.exit_code == -9 or os.name == "nt"
-
-    @pytest.mark.parametrize("stays", [True, False])
-    def test_grandchildren_end_with_the_child(self, tmp_path, monkeypatch, stays):
-        """close() ends a server that ignores everything, and its own children, be it
-        there or not."""
-        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
         command = program(
             tmp_path,
-            f"""
+            "Server('e', instructions=repr(dict(os.environ))).run()",
+        )
+        with Client(command, env={"KEY": "k"}) as client:
+            seen = ast.literal_eval(client.instructions)
+        assert {name: seen.get(name) for name in told} == told
+        assert not set(kept) & set(seen)
+        assert (seen["KEY"], seen["PATH"]) == ("k", os.environ["PATH"])
+        with Client(command, env=dict(os.environ)) as client:
+            assert set(kept) < set(ast.literal_eval(client.instructions))
+
+    def test_a_child_that_dies_during_a_call(self, tmp_path):
+        """The call ends with the reason. The client connects again, by connect() or
+        `with`; while it is connected, connect() is refused."""
+        command = program(
+            tmp_path,
+            """
+            server = Server("dies")
+            server.add_tool(lambda: os._exit(9), name="die")
+            server.add_tool(lambda: "x", name="live")
+            server.run()
+            """,
+        )
+        client = Client(command)
+        with client:
+            for again in (client.connect, client.__enter__):
+                with pytest.raises(RuntimeError, match="connected already"):
+                    client.connect()
+                with pytest.raises(ConnectionClosed) as caught:
+                    client.call("die")
+                assert caught.value.exit_code == 9
+                again()
+                assert client.call("live") == "x"
+
+    def test_grandchildren_end_with_the_child(self, tmp_path):
+        """close() ends a server that ignores everything, and its own children."""
+        command = program(
+            tmp_path,
+            """
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
             quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
             child = subprocess.Popen(sleep, **quiet)
             Server("deaf", instructions=str(child.pid)).run()
-            time.sleep(600 * {stays})
+            time.sleep(600)
             """,
         )
         with Client(command) as client:
@@ -7098,35 +7059,51 @@ class TestClient:
             assert not is_gone(grandchild)
         eventually(lambda: is_gone(grandchild), "the end of the grandchild")
 
-    def test_it_closes_while_a_write_waits(self, tmp_path, monkeypatch):
-        """Of a server that reads no more, a thread waits for room in its pipe: that
-        keeps nobody from ending it, and ends with it."""
-        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.2)
+    def test_a_server_that_ends_when_probed(self, tmp_path):
+        """It is started again, and not probed."""
         command = program(
             tmp_path,
             """
             import json
-            answer = {"jsonrpc": "2.0", "id": json.loads(input())["id"], "result": {
-                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
-                "serverInfo": {"name": "s", "version": "1"}}}
-            print(json.dumps(answer), flush=True)
-            time.sleep(600)
+            for line in sys.stdin:
+                m = json.loads(line)
+                if m["method"] == "server/discover":
+                    sys.exit(1)
+                if m["method"] == "initialize":
+                    result = {"protocolVersion": "2025-11-25", "capabilities": {}}
+                    answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
+                    print(json.dumps(answer), flush=True)
             """,
         )
-        client = Client(command, version="2025-11-25").connect()
-        calls = [client.start_call("x", {"a": "y" * 2**20}) for _ in range(2)]
-        outbox = client._connection._outbox
-        eventually(lambda: outbox._writing)
-        client.close()
-        for call in calls:
-            with pytest.raises(ConnectionClosed):
-                call.result()
+        with Client(command) as client:
+            assert client.protocol_version == "2025-11-25"
 
-    def test_stray_lines_are_skipped(self):
-        """Noise on the server's stdout is reported, not fatal.
+    # What is no answer
+    @pytest.mark.parametrize(
+        "result, said",
+        [
+            (b'{"x":NaN}', "not JSON in UTF-8"),
+            (b'{"x":"\xff"}', "not JSON in UTF-8"),
+            (b'{"x":[' + b"[]," * 500_000 + b"[]]}", "500000 arrays"),
+        ],
+    )
+    def test_an_answer_that_cannot_be_read(self, result, said):
+        """The call that it should have answered ends; the next one is answered."""
 
-        Foreign and late answers are ignored.
-        """
+        def call(message, read, write):
+            line = b'{"jsonrpc":"2.0","id":%d,"result":%s}\n'
+            write(line % (message["id"], result))
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, version="2025-11-25"
+        ) as client:
+            with pytest.raises(InternalError, match=said):
+                client.call_tool("x")
+            with pytest.raises(MethodNotFound):
+                client.request("x/y")
+
+    def test_stray_lines_are_skipped(self, caplog):
+        """Noise on the server's stdout is logged; foreign and late answers are ignored."""
 
         def listing(message, read, write):
             write(b"Listening on port 80\n\n{\n[1]\n")
@@ -7138,78 +7115,196 @@ class TestClient:
             target
         ) as client:
             assert client.list_tools() == [{"name": "a"}]
+        assert "Listening on port 80" in caplog.text
 
-    def test_it_falls_back_and_remembers(self):
-        """A legacy server is probed once,
-        whatever its error, and spoken to as it wants.
-        """
-        with fake_server(legacy_server("2025-03-26", ping={})) as target, Client(
+    @pytest.mark.parametrize(
+        "call, answers",
+        [
+            (lambda c: c.call("x"), {"tools_call": {"isError": True, "content": [1]}}),
+            (lambda c: c.call("x"), {"tools_call": {"content": 5}}),
+            (lambda c: c.call("x"), {"tools_call": {}}),
+            (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
+            (
+                lambda c: c.read("x://y"),
+                {"resources_read": {"contents": [{"blob": "!"}]}},
+            ),
+            (
+                lambda c: c.complete("p", "a", ""),
+                {"completion_complete": {"completion": None}},
+            ),
+            (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
+            (lambda c: c.list_prompts(), {"prompts_list": {}}),
+            (lambda c: c.get_prompt("x"), {"prompts_get": {"messages": {}}}),
+        ],
+    )
+    def test_lies_in_results_are_told(self, call, answers):
+        """A result of the wrong shape is an InternalError."""
+        declared = {"resources": {}, "prompts": {}, "completions": {}}
+        peer = fake_server(legacy_server(capabilities=declared, **answers))
+        with peer as target, Client(target) as client, pytest.raises(InternalError):
+            call(client)
+
+    @pytest.mark.parametrize(
+        "schema, result, said",
+        [
+            (
+                {"required": ["n"]},
+                {"structuredContent": {}},
+                "n: required, but missing",
+            ),
+            ({}, {}, "structuredContent: expected, but missing"),
+            ({"$ref": "#/no"}, {"structuredContent": {}}, "#/no"),
+            ({"$ref": "http://x/y"}, {"structuredContent": {}}, "nothing is fetched"),
+            ({"pattern": "["}, {"structuredContent": {}}, "pattern"),
+            (
+                {"pattern": "." * 1000 + "!"},
+                {"structuredContent": "a" * 10**6},
+                "too much work",
+            ),
+        ],
+    )
+    def test_structured_results_are_checked(self, schema, result, said):
+        """An outputSchema that is not met, or that cannot be used, is an InternalError;
+        not for what has failed, nor with validate=False."""
+        answers = {
+            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
+            "tools_call": {"content": [], **result},
+        }
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            client.list_tools()
+            with pytest.raises(InternalError, match=f"x: its outputSchema.*{said}"):
+                client.call_tool("x")
+            assert client.start_call("x").result() == answers["tools_call"]
+            answers["tools_call"]["isError"] = True
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            client.list_tools()
+            assert client.call_tool("x")["isError"]
+        del answers["tools_call"]["isError"]
+        with fake_server(legacy_server(**answers)) as target, Client(
+            target, validate=False
+        ) as client:
+            assert client.call_tool("x") == answers["tools_call"]
+
+    def test_a_list_of_tools_is_read_again(self):
+        """It is when a change of the tools was told, and before a result that does not
+        match its schema is refused; else once."""
+        listed = []
+
+        def listing(message, read, write):
+            listed.append(message)
+            needed = ["old"] if len(listed) == 1 else ["new"]
+            schema = {"type": "object", "required": needed}
+            return {"tools": [{"name": "x", "outputSchema": schema}]}
+
+        def call(message, read, write):
+            kind = message["params"]["arguments"].get("changed")
+            if kind:
+                method = f"notifications/{kind}/list_changed"
+                write({"jsonrpc": "2.0", "method": method})
+            return {"content": [], "structuredContent": {"new": 1}}
+
+        script = legacy_server(tools_list=listing, tools_call=call)
+        with fake_server(script) as target, Client(target) as client:
+            client.list_tools()
+            counts = []
+            for arguments in ({}, {}, {"changed": "prompts"}, {"changed": "tools"}):
+                assert client.call("x", arguments) == {"new": 1}
+                counts.append(len(listed))
+        assert counts == [2, 2, 2, 3]
+
+    def test_pages(self):
+        """Every page is read; "" and any other text are cursors."""
+        cursors = ["", "\ud55c", None]
+        pages = []
+
+        def listing(message, read, write):
+            pages.append(message["params"].get("cursor"))
+            cursor = cursors[len(pages) - 1]
+            more = {} if cursor is None else {"nextCursor": cursor}
+            return {"tools": [{"name": str(len(pages))}], **more}
+
+        with fake_server(legacy_server(tools_list=listing)) as target, Client(
             target
         ) as client:
-            assert client.protocol_version == "2025-03-26"
-            client.ping()
+            names = [tool["name"] for tool in client.list_tools()]
+        assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
 
-    def test_a_silent_legacy_server(self, monkeypatch):
-        """One that ignores what it does not know gets `initialize` after a while."""
-        monkeypatch.setattr(mcp_lite, "PROBE_SECONDS", 0.05)
-        script = legacy_server(server_discover=lambda *a: None)
-        with fake_server(script) as target, Client(target) as client:
-            assert client.protocol_version == "2025-11-25"
-
-    def test_a_probe_that_was_in_vain_is_over(self, monkeypatch):
-        """Nobody waits for its answer any more, when another one has come."""
-        monkeypatch.setattr(mcp_lite, "PROBE_SECONDS", 0.05)
-        told = []
-        answer = legacy_server()
-
-        def script(read, write):
-            def read_but_probes():
-                while (message := read()) is not None:
-                    told.append(message)
-                    if message["method"] != "server/discover":
-                        return message
-                return None
-
-            answer(read_but_probes, write)
-
-        with fake_server(script) as target, Client(target) as client:
-            assert client.protocol_version == "2025-11-25"
-            assert not client._connection._waiters
-            assert not client._connection.protocol.pending
-        methods = [message["method"].rpartition("/")[2] for message in told]
-        assert methods == ["discover", "cancelled", "initialize", "initialized"]
-
-    def test_a_server_that_ends_when_probed(self, tmp_path):
-        """It is started again, and not asked."""
-        script = tmp_path / "touchy.py"
-        script.write_text(
-            textwrap.dedent("""
-            import json, sys
-            for line in sys.stdin:
-                m = json.loads(line)
-                if m["method"] == "server/discover":
-                    sys.exit(1)
-                if m["method"] == "initialize":
-                    result = {"protocolVersion": "2024-11-05", "capabilities": {},
-                              "serverInfo": {"name": "touchy", "version": "0"}}
-                    answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
-                    print(json.dumps(answer), flush=True)
-            """)
-        )
-        with Client(str(script)) as client:
-            assert client.server_info["name"] == "touchy"
-
-    @pytest.mark.skipif(
-        not sys.platform.startswith("linux"), reason="where a pipe tells what is in it"
+    @pytest.mark.parametrize(
+        "timeout, error, said",
+        [(60.0, InternalError, "1000 pages"), (0.05, Timeout, "tools/list: no end")],
     )
-    def test_a_server_that_cannot_start(self, tmp_path):
-        """The error has its exit code and its last words."""
-        script = tmp_path / "broken.py"
-        script.write_text("import sys, time; time.sleep(0.1); sys.exit('no module')")
-        with pytest.raises(ConnectionClosed) as caught:
-            Client(str(script)).connect()
-        assert caught.value.exit_code == 1
-        assert caught.value.stderr == "no module"
+    def test_endless_pages_are_left(self, timeout, error, said):
+        """A list ends after a thousand pages, and when its time is over."""
+        script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
+        with fake_server(script) as target, Client(target) as client:
+            client.timeout = timeout
+            with pytest.raises(error, match=said):
+                client.list_tools()
+
+    # Agreeing on a revision
+    def test_a_silent_legacy_server(self):
+        """A server that ignores what it does not know gets `initialize` after a while,
+        and the probe is over."""
+        told = []
+        script = legacy_server(
+            server_discover=lambda *a: None, tools_list={"tools": []}
+        )
+        with fake_server(script) as target, Client(
+            target, timeout=0.5, trace=lambda *line: told.append(line)
+        ) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert client.list_tools() == []
+        sent = [json.loads(line)["method"] for way, line in told if way == "-->"]
+        assert sent == [
+            "server/discover",
+            "notifications/cancelled",
+            "initialize",
+            "notifications/initialized",
+            "tools/list",
+        ]
+
+    @pytest.mark.parametrize(
+        "script, wanted, said",
+        [
+            (legacy_server("2030-01-01"), "auto", "2030-01-01"),
+            (legacy_server("2025-03-26"), "2025-06-18", "2025-03-26"),
+            (legacy_server(), MODERN, MODERN),
+            (
+                modern_server(server_discover={"supportedVersions": ["2031-01-01"]}),
+                "auto",
+                "2031-01-01",
+            ),
+            (
+                legacy_server(
+                    server_discover={
+                        "error": {
+                            "code": -32022,
+                            "message": "no",
+                            "data": {"supported": ["2031-01-01"], "requested": MODERN},
+                        }
+                    }
+                ),
+                "auto",
+                "2031-01-01",
+            ),
+            (modern_server(), "2025-06-18", "2025-06-18: what"),
+        ],
+    )
+    def test_no_version_in_common(self, script, wanted, said):
+        """The error says what was wanted, and what the server speaks."""
+        with fake_server(script) as target, pytest.raises(
+            UnsupportedVersion, match=said
+        ):
+            Client(target, version=wanted).connect()
+
+    @pytest.mark.parametrize("kind", ["input_required", "later", 5, None])
+    def test_a_discovery_of_unknown_type_is_invalid(self, kind):
+        """The error names the member."""
+        script = modern_server(server_discover={"resultType": kind})
+        with fake_server(script) as target, pytest.raises(
+            InternalError, match="resultType"
+        ):
+            Client(target).connect()
 
     @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
     def test_a_modern_client_answers_no_request(self, method):
@@ -7218,37 +7313,33 @@ class TestClient:
         """
         told = []
 
-        def script(read, write):
-            for message in iter(read, None):
-                told.append(message)
-                for stray in (request(method, id="q"), {"jsonrpc": "2.0", "id": 7}):
-                    write(stray)
-                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
-                write({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        def discover(message, read, write):
+            for stray in (request(method, id="q"), {"jsonrpc": "2.0", "id": 7}):
+                write(stray)
+            return {}
 
-        with fake_server(script) as target, Client(target, roots=[]) as client:
+        with fake_server(modern_server(server_discover=discover)) as target, Client(
+            target, roots=[], trace=lambda *line: told.append(line)
+        ) as client:
             client.ping()
             client.ping()
-        assert [each["method"] for each in told] == ["server/discover"] * 3
+        sent = [json.loads(line) for way, line in told if way == "-->"]
+        assert [each.get("method") for each in sent] == ["server/discover"] * 3
 
     def test_nothing_is_asked_before_initialized(self):
-        """But for ping, which is answered while the handshake is on its way."""
+        """But for ping, which is answered while the handshake is on its way. A client
+        that leaves at once has finished its handshake."""
         told = {}
-
-        def initialize(message, read, write):
-            for method in ("roots/list", "ping"):
-                write(request(method, id=method))
-                told[method] = read()
-            return {"protocolVersion": "2025-11-25", "capabilities": {}}
 
         def script(read, write):
             for message in iter(read, None):
-                if message["method"] == "initialize":
-                    result = initialize(message, read, write)
+                asked = ["roots/list", "ping"] if "id" in message else ["later"]
+                for key in asked:
+                    write(request(key.replace("later", "roots/list"), id=key))
+                    told[key] = read()
+                if "id" in message:
+                    result = {"protocolVersion": "2025-11-25", "capabilities": {}}
                     write({"jsonrpc": "2.0", "id": message["id"], "result": result})
-                elif "id" not in message:
-                    write(request("roots/list", id="later"))
-                    told["later"] = read()
 
         with fake_server(script) as target, Client(
             target, roots=[], version="2025-11-25"
@@ -7258,333 +7349,423 @@ class TestClient:
         assert told["ping"]["result"] == {}
         assert told["later"]["result"] == {"roots": []}
 
-    def test_initialized_is_sent_before_a_quick_close(self):
-        """A client that leaves at once has finished its handshake."""
-        for _ in range(20):
-            told = []
-
-            def script(read, write, told=told):
-                for message in iter(read, None):
-                    told.append(message["method"])
-                    if "id" in message:
-                        result = {"protocolVersion": LEGACY[-1], "capabilities": {}}
-                        write({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-            with fake_server(script) as target:
-                Client(target, version=LEGACY[-1]).connect().close()
-            assert told == ["initialize", "notifications/initialized"]
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-    def test_ctrl_c_while_it_closes_leaves_no_child(self, tmp_path, monkeypatch):
-        """A server that is deaf to the end of its input, and to SIGTERM, is killed."""
-        script = tmp_path / "deaf.py"
-        script.write_text(
-            textwrap.dedent(f"""
-            import signal, sys, time; sys.path.insert(0, {HERE!r})
-            import mcp_lite
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            mcp_lite.Server("deaf").run()
-            time.sleep(600)
-            """)
-        )
-        client = Client(str(script)).connect()
-        transport = client._connection.transport
-        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", SECONDS)
-        waiting = threading.Event()
-        has_ended = transport._has_ended
-
-        def watched(seconds):
-            waiting.set()
-            return has_ended(seconds)
-
-        transport._has_ended = watched
-
-        def interrupt():
-            assert waiting.wait(SECONDS)
-            os.kill(os.getpid(), signal.SIGINT)
-
-        interrupter = threading.Thread(target=interrupt)
-        interrupter.start()
-        with pytest.raises(KeyboardInterrupt):
-            client.close()
-        interrupter.join(SECONDS)
-        assert transport._process.poll() == -signal.SIGKILL
-
-    def test_a_pinned_era_that_is_not_spoken(self):
-        """Either way, the error says what was wanted, and what the server answered."""
-
-        codes = [-32601, -32602, -32022]
-
-        def modern_only(read, write):
-            data = {"supported": [MODERN]}
-            for message in iter(read, None):
-                error = {"code": codes.pop(), "message": "no", "data": data}
-                write({"jsonrpc": "2.0", "id": message["id"], "error": error})
-
-        while codes:
-            with fake_server(modern_only) as target, pytest.raises(
-                UnsupportedVersion, match="2025-06-18: no"
-            ) as caught:
-                Client(target, version="2025-06-18").connect()
-            assert caught.value.data == {"supported": [MODERN]}
-        with fake_server(legacy_server()) as target, pytest.raises(
-            UnsupportedVersion,
-            match=MODERN,
-        ):
-            Client(target, version=MODERN).connect()
-
-    @pytest.mark.parametrize("kind", ["input_required", "later", 5, None])
-    def test_a_discovery_of_unknown_type_is_invalid(self, kind):
-        """The error names the member."""
-        found = {"resultType": kind, "supportedVersions": [MODERN], "capabilities": {}}
-        peer = fake_server(legacy_server(server_discover=found))
-        with peer as target, pytest.raises(InternalError, match="resultType"):
-            Client(target).connect()
-
-    def test_ping_has_a_timeout_of_its_own(self):
-        """A server that does not answer is told within it."""
-        script = legacy_server(ping=lambda *a: None)
-        with fake_server(script) as target, Client(target) as client, pytest.raises(
-            Timeout, match="ping: no answer within 0.05 seconds"
-        ):
-            client.ping(timeout=0.05)
-
-    def test_versions_in_common(self):
-        """None in common is an error that says what the server speaks.
-
-        A pinned one is not renegotiated.
-        """
-        peer = fake_server(legacy_server("2030-01-01"))
-        with peer as target, pytest.raises(UnsupportedVersion, match="2030-01-01"):
-            Client(target).connect()
-
-        def refuse(message, read, write):
-            return {
-                "error": {
-                    "code": -32022,
-                    "message": "no",
-                    "data": {"supported": ["2031-01-01"], "requested": MODERN},
-                }
-            }
-
-        peer = fake_server(legacy_server(server_discover=refuse))
-        with peer as target, pytest.raises(UnsupportedVersion, match="2031-01-01"):
-            Client(target).connect()
-        with fake_server(legacy_server("2025-03-26")) as target, pytest.raises(
-            UnsupportedVersion
-        ):
-            Client(target, version="2025-06-18").connect()
-        with fake_server(legacy_server()) as target, pytest.raises(
-            UnsupportedVersion, match=MODERN
-        ):
-            Client(target, version=MODERN).connect()
-
     def test_capabilities_are_enforced(self):
-        """What the server did not declare,
-        or this revision does not have, is not sent.
-        """
+        """What the server did not declare, or this revision does not have, is not
+        sent; what the library does not know, the server is to judge."""
         with fake_server(legacy_server()) as target, Client(target) as client:
             with pytest.raises(MethodNotFound, match="did not declare prompts"):
                 client.get_prompt("x")
-            with pytest.raises(MethodNotFound, match="did not declare resources"):
-                client.read("x://y")
             with pytest.raises(MethodNotFound, match="is not in 2025-11-25"):
                 client.request("server/discover")
             with pytest.raises(MethodNotFound, match="what"):
                 client.request("vendor/thing")
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_lists_of_what_is_not_declared(self, version):
-        """They are empty, and not asked for; what a server has is not in doubt."""
+    def test_what_is_not_declared(self, version):
+        """Its lists are empty, and not asked for. A server that starts without tools
+        has some when the client connects again."""
         told = []
-        with Client(
-            Server("bare"),
+        server = Server("grows")
+        client = Client(
+            server,
             version=version,
             trace=lambda way, line: told.append(json.loads(line).get("method")),
-        ) as client:
+        )
+        with client:
             assert client.list_tools() == client.list_prompts() == []
             assert client.list_resources() == client.list_resource_templates() == []
-        assert not [method for method in told if str(method).endswith("list")]
+            assert not [method for method in told if str(method).endswith("list")]
+            with pytest.raises(MethodNotFound, match="did not declare tools"):
+                client.call("first")
+            server.add_tool(lambda: "x", name="first")
+            client.close()
+            client.connect()
+            assert client.call("first") == "x"
 
+    def test_a_transport_that_cannot_start(self):
+        """connect() raises what it does, and leaves nothing behind."""
+
+        class Broken(mcp_lite.Transport):
+            def start(self, connection):
+                raise OSError("no way there")
+
+        client = Client(Broken())
+        with pytest.raises(OSError, match="no way there"):
+            client.connect()
+        with pytest.raises(ConnectionClosed, match="not connected"):
+            client.ping()
+
+    # Calls
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_the_value_of_a_started_call(self, version):
-        """call.value() is what client.call() gives: unwrapped, checked, or ToolError;
-        within a time of its own, and as often as it is asked for.
+        """call.value() is what client.call() gives: unwrapped, or ToolError; within a
+        time of its own, and as often as it is asked for.
         """
-        server = build_server()
-        tool = {"name": "wrong", "inputSchema": {"type": "object"}}
-        with Client(server, version=version) as client:
+        with Client(build_server(), version=version) as client:
             call = client.start_call("add", {"a": 1, "b": 2})
             assert call.value() == call.value(SECONDS) == 3
+            assert client.call("add", {"a": 1}, b=2) == 3
             with pytest.raises(ToolError, match="how: required"):
                 client.start_call("fail").value()
             with pytest.raises(Timeout, match="within 0.05 seconds"):
                 client.start_call("wait").value(timeout=0.05)
             with pytest.raises(NotFound):
                 client.start_call("nobody").value()
-        tool["outputSchema"] = {"type": "object", "required": ["x"]}
-        answers = {
-            "tools_list": {"tools": [tool]},
-            "tools_call": {"content": [], "structuredContent": {}},
-        }
-        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
-            call = client.start_call("wrong")
-            assert call.result()["structuredContent"] == {}
-            with pytest.raises(InternalError, match="its outputSchema is not met"):
-                call.value()
 
-    @pytest.mark.skipif(os.name == "nt", reason="signals")
-    def test_a_client_whose_server_has_died_connects_again(self):
-        """By connect(), or `with`; while it lives, a second connect() is refused."""
-        client = Client(SERVE)
-        with client:
-            for again in (client.connect, client.__enter__):
-                with pytest.raises(RuntimeError, match="connected already"):
-                    client.connect()
-                first = client._connection
-                first.transport._process.kill()
-                with pytest.raises(ConnectionClosed):
-                    client.call_tool("wait")
-                eventually(lambda first=first: first.reason is not None)
-                again()
-                assert client._connection is not first
-                assert client.call("add", a=1) == 2
-
-    def test_a_server_may_grow(self):
-        """One that starts without tools has some when the client connects again."""
-        for version in ("2025-11-25", MODERN):
-            server = Server("grows")
-            client = Client(server, version=version)
-            with client:
-                assert client.list_tools() == []
-                with pytest.raises(MethodNotFound, match="did not declare tools"):
-                    client.call("first")
-                server.add_tool(lambda: "x", name="first")
-                client.close()
-                client.connect()
-                assert client.call("first") == "x"
-
-    def test_a_server_may_ask_for_patience(self):
-        """A result with only requestState is asked again,
-        after a pause, and is no question.
-        """
-
-        def script(read, write):
-            for n in itertools.count():
-                message = read()
-                if message is None:
-                    return
-                result = {
-                    "supportedVersions": [MODERN],
-                    "capabilities": {"tools": {}},
-                    "content": [],
-                }
-                if n and "requestState" not in message["params"]:
-                    result = {"resultType": "input_required", "requestState": "later"}
-                write({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-        with fake_server(script) as target, Client(target) as client:
-            assert client.call("x") is None
-
-    @pytest.mark.parametrize(
-        "method", ["initialize", "initialized", "tools/list", "what", "roots/list"]
-    )
-    def test_what_is_no_question(self, method):
-        """Inside a result as by a request, with nothing declared."""
-
-        def modern(read, write):
-            for message in iter(read, None):
-                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
-                if message["method"] == "tools/call":
-                    result = {
-                        "resultType": "input_required",
-                        "inputRequests": {"q": {"method": method}},
-                    }
-                write({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-        with fake_server(modern) as target, Client(target) as client, pytest.raises(
-            MethodNotFound, match="no question"
-        ):
-            client.call("x")
-
-    def test_a_server_may_end_a_subscription(self):
-        """By a result, by a cancellation,
-        before its acknowledgement or after; or refuse it.
-        """
-        changed = "notifications/tools/list_changed"
-
-        def script(read, write):
-            for message in iter(read, None):
-                result = {
-                    "supportedVersions": [MODERN],
-                    "capabilities": {},
-                    "resultType": "complete",
-                }
-                answer = {"result": result}
-                if message["method"] == "subscriptions/listen" and how != "early":
-                    if how == "refuse":
-                        answer = {"error": {"code": -32600, "message": "full"}}
-                    else:
-                        tag = {
-                            "notifications": {},
-                            "_meta": {mcp_lite.META_SUBSCRIPTION: message["id"]},
-                        }
-                        for method in (
-                            "notifications/subscriptions/acknowledged",
-                            changed,
-                        ):
-                            write({"jsonrpc": "2.0", "method": method, "params": tag})
-                    if how == "cancel":
-                        write(
-                            {
-                                "jsonrpc": "2.0",
-                                "method": "notifications/cancelled",
-                                "params": {"requestId": message["id"]},
-                            }
-                        )
-                        continue
-                write({"jsonrpc": "2.0", "id": message["id"], **answer})
-
-        before = living(mcp_lite.Listening)
-        for how in ("early", "result", "cancel", "refuse"):
-            with fake_server(script) as target, Client(target) as client:
-                if how == "refuse":
-                    with pytest.raises(InvalidRequest, match="full"):
-                        client.listen()
-                else:
-                    heard = [event["method"] for event in client.listen()]
-                    assert heard == ([] if how == "early" else [changed])
-                # The client does not hold on to it.
-                eventually(lambda: living(mcp_lite.Listening) <= before)
+    @pytest.mark.parametrize("target", ["http"], indirect=True)
+    def test_a_timeout_without_end(self, target):
+        """float("inf") is one, for sockets, too."""
+        forever = float("inf")
+        with Client(target, timeout=forever, total_timeout=forever) as client:
+            assert client.call("add", a=1) == 2
 
     @staticmethod
-    def listener(*told):
-        """A script of a modern server that agrees to tell, and tells this."""
+    def progressing_server(is_over):
+        """A script: a call's progress is told until is_over()."""
 
-        def script(read, write):
-            while (message := read()) is not None:
-                answer = {"jsonrpc": "2.0", "id": message.get("id")}
-                if message["method"] == "server/discover":
-                    answer["result"] = {
-                        "supportedVersions": [MODERN],
-                        "capabilities": {"tools": {"listChanged": True}},
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            for n in itertools.takewhile(lambda n: not is_over(), itertools.count(1)):
+                params = {"progressToken": token, "progress": n}
+                write(
+                    {
+                        "jsonrpc": "2.0",
+                        "method": "notifications/progress",
+                        "params": params,
                     }
-                    write(answer)
-                elif message["method"] == "tools/list":
-                    write({**answer, "result": {"tools": []}})
-                for kind, params in told:
-                    if message["method"] == "subscriptions/listen":
-                        meta = {mcp_lite.META_SUBSCRIPTION: message["id"]}
-                        params = {**params, "_meta": meta}
-                        write(
-                            {
-                                "jsonrpc": "2.0",
-                                "method": f"notifications/{kind}",
-                                "params": params,
-                            }
-                        )
+                )
+                time.sleep(0.02)
+            return {"content": []}
 
-        return script
+        return legacy_server(tools_call=call)
+
+    def test_progress_is_a_sign_of_life(self):
+        """A request's timeout starts again with each notification."""
+        until = []
+
+        def is_over():
+            until.append(time.monotonic() + 0.6)
+            return until[-1] > until[0] + 0.6
+
+        with fake_server(self.progressing_server(is_over)) as target, Client(
+            target, timeout=0.3, on_progress=lambda *a: None
+        ) as client:
+            assert client.call_tool("x") == {"content": []}
+
+    def test_progress_without_end_is_ended(self):
+        """total_timeout ends it; progress is asked for then, too."""
+        ended = threading.Event()
+        script = self.progressing_server(ended.is_set)
+        with fake_server(script) as target, Client(target, total_timeout=0.2) as client:
+            with pytest.raises(Timeout, match="deadline"):
+                client.call_tool("x")
+            ended.set()
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
+    def test_a_progress_callback_that_raises(self, error):
+        """The call ends with that, and the server is told."""
+        told = []
+
+        def raise_it(progress, total, message):
+            raise error
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            params = {"progressToken": token, "progress": 1}
+            progress = request("notifications/progress", params)
+            del progress["id"]
+            write(progress)
+            told.append(read())
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, on_progress=raise_it
+        ) as client:
+            with pytest.raises(error):
+                client.call("x")
+            eventually(lambda: told)
+        assert told[0]["method"] == "notifications/cancelled"
+        assert told[0]["params"]["reason"] == error.__name__
+
+    def test_many_notifications_lose_no_answer(self):
+        """Of a flood of progress before the answer the oldest go; the answer comes."""
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            line = (
+                '{"jsonrpc": "2.0", "method": "notifications/progress", "params": '
+                f'{{"progressToken": {json.dumps(token)}, "progress": %d}}}}\n'
+            )
+            for n in range(0, 12_000, 1000):
+                write("".join(line % k for k in range(n, n + 1000)).encode())
+            return {"content": [{"type": "text", "text": "done"}]}
+
+        seen = []
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target
+        ) as client:
+            waiting = client.start_call("x", on_progress=lambda *a: seen.append(a[0]))
+            eventually(waiting.done)
+            assert waiting.value() == "done"
+        assert (len(seen), seen[-1]) == (10_000, 11_999)
+
+    def test_nothing_queued_is_lost_at_the_end(self):
+        """close() runs the callbacks for what came before it, and a cancelled handler's
+        own functions.
+        """
+        logs = []
+        started = threading.Event()
+        cancelled = threading.Event()
+        server = build_server()
+
+        @server.tool
+        def held(ctx: Context) -> str:
+            ctx.on_cancel(cancelled.set)
+            started.set()
+            ctx.sleep(60)
+
+        with Client(
+            server, version="2025-11-25", on_log=lambda *a: logs.append(a)
+        ) as client:
+            for _ in range(20):
+                client.call("logs")
+            client.start_call("held")
+            assert started.wait(SECONDS)
+        assert len(logs) >= 20 * 7
+        assert cancelled.wait(SECONDS)
+
+    def test_headers_that_never_match(self):
+        """The list of tools is read again once for a tool's call, and for nothing else."""
+        error = {"error": {"code": -32020, "message": "no"}}
+        asked = []
+        script = modern_server(tools_call=error, tools_list=error, prompts_list=error)
+        with fake_server(script) as target, Client(
+            target, trace=lambda *line: asked.append(line)
+        ) as client:
+            with pytest.raises(mcp_lite.HeaderMismatch):
+                client.list_prompts()
+            with pytest.raises(mcp_lite.HeaderMismatch):
+                client.call("x")
+        sent = [json.loads(line)["method"] for way, line in asked if way == "-->"]
+        assert sent[1:] == ["prompts/list", "tools/call", "tools/list"]
+
+    # Questions
+    @pytest.mark.parametrize(
+        "result, error, said",
+        [
+            ({"resultType": "later"}, InternalError, "unknown resultType later"),
+            (
+                {"resultType": "input_required", "inputRequests": {}},
+                InternalError,
+                "10 times",
+            ),
+            (
+                {"resultType": "input_required", "inputRequests": 5},
+                InternalError,
+                "expected requests",
+            ),
+            *(
+                (
+                    {
+                        "resultType": "input_required",
+                        "inputRequests": {"q": {"method": method}},
+                    },
+                    mcp_lite.McpError,
+                    "no question",
+                )
+                for method in ("initialize", "tools/list", "what", "roots/list")
+            ),
+        ],
+    )
+    def test_modern_results_that_are_wrong(self, result, error, said):
+        """They are errors of the call."""
+        with fake_server(modern_server(tools_call=result)) as target, Client(
+            target
+        ) as client, pytest.raises(error, match=said):
+            client.call("x")
+
+    def test_a_server_may_ask_for_patience(self):
+        """A result with only requestState is asked again, after a pause; one without
+        any resultType is complete."""
+
+        def call(message, read, write):
+            if "requestState" not in message["params"]:
+                return {"resultType": "input_required", "requestState": "later"}
+            return {"content": []}
+
+        with fake_server(modern_server(tools_call=call)) as target, Client(
+            target
+        ) as client:
+            assert client.call("x") is None
+
+    @pytest.mark.parametrize("how", ["cancel", "close", "total_timeout"])
+    def test_nothing_is_asked_after_the_end(self, how):
+        """Of two questions, the second is not asked when the call has ended meanwhile."""
+        asked = []
+        calls = []
+        raised = []
+        ask = {"method": "roots/list"}
+        waiting = threading.Event()
+        go_on = threading.Event()
+
+        def roots():
+            asked.append(1)
+            waiting.set()
+            assert go_on.wait(SECONDS)
+            return []
+
+        def answer_call(message, read, write):
+            calls.append(message)
+            questions = {"a": ask, "b": ask}
+            return {"resultType": "input_required", "inputRequests": questions}
+
+        script = modern_server(tools_call=answer_call)
+        with fake_server(script) as target, Client(target, roots=roots) as client:
+            if how == "total_timeout":
+                client.total_timeout = 0.1
+            until = time.monotonic() + 0.1
+            call = client.start_call("x")
+
+            def wait():
+                try:
+                    call.result(SECONDS)
+                except Exception as error:
+                    raised.append(type(error))
+
+            waiter = threading.Thread(target=wait)
+            waiter.start()
+            assert waiting.wait(SECONDS)
+            if how == "close":
+                client.close()
+            elif how == "cancel":
+                call.cancel()
+            else:
+                eventually(lambda: time.monotonic() > until + 0.1)
+            go_on.set()
+            waiter.join(SECONDS)
+        ends = {"close": ConnectionClosed, "cancel": Cancelled}
+        assert raised == [ends.get(how, Timeout)]
+        assert (len(asked), len(calls)) == (1, 1)
+
+    @pytest.mark.parametrize(
+        "version, options, method, params, code",
+        [
+            ("2025-11-25", "", "vendor/thing", {}, -32601),
+            ("2025-11-25", "", "roots/list", {}, -32601),
+            ("2025-11-25", "", "sampling/createMessage", {}, -32601),
+            ("2025-11-25", "", "elicitation/create", {"mode": "url"}, -32602),
+            ("2025-06-18", "on_elicit", "elicitation/create", {"mode": "url"}, -32602),
+            ("2025-11-25", "on_elicit", "elicitation/create", {"mode": "url"}, -32602),
+            ("2025-11-25", "on_elicit", "elicitation/create", {"mode": "x"}, -32602),
+            ("2025-11-25", "on_elicit", "elicitation/create", {}, -32602),
+            *(
+                (
+                    "2025-11-25",
+                    "on_elicit",
+                    "elicitation/create",
+                    {"requestedSchema": {"type": "object", "properties": {"a": field}}},
+                    -32602,
+                )
+                for field in (
+                    {"type": "object"},
+                    {"type": "string", "default": 7},
+                    {"type": "string", "pattern": "(a|b)*c", "default": "ab" * 10**6},
+                    {"type": "string", "pattern": "["},
+                    {"type": "string", "$ref": "http://x/y"},
+                )
+            ),
+            (
+                "2025-06-18",
+                "on_sample",
+                "sampling/createMessage",
+                {"tools": []},
+                -32602,
+            ),
+        ],
+    )
+    def test_questions_are_checked(self, version, options, method, params, code):
+        """What was not declared, and a form that is none, is refused, in bounded work;
+        no callback is called."""
+        told = []
+        base = {"message": "m", "messages": [], "maxTokens": 1}
+
+        def call(message, read, write):
+            write(request(method, {**base, **params}, "q"))
+            told.append(read())
+            return {"content": []}
+
+        def callback(params):
+            raise AssertionError("it is not asked")
+
+        script = legacy_server(version, tools_call=call)
+        callbacks = dict.fromkeys(options.split(), callback)
+        with fake_server(script) as target, Client(
+            target, version=version, **callbacks
+        ) as client:
+            client.call("x")
+        assert told[0]["error"]["code"] == code
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize(
+        "given",
+        [
+            5,
+            {"content": {}},
+            {"action": "maybe"},
+            {"action": "accept", "content": {"name": 1}},
+        ],
+    )
+    def test_what_a_callback_answers_is_checked(self, given, version):
+        """What is wrong is the callback's failure, and not sent."""
+        with Client(
+            build_server(), version=version, on_elicit=lambda params: given
+        ) as client, pytest.raises(mcp_lite.McpError, match="callback"):
+            client.call("form")
+
+    def test_roots(self):
+        """Paths, URIs of files or dicts are roots; other URIs are refused at once. A
+        function's roots are asked for each time."""
+        given = ["file:///b", {"uri": "file:///c/d", "name": "n"}]
+        told = [{"uri": "file:///b"}, {"uri": "file:///c/d", "name": "n"}]
+        server = build_server()
+        with Client(server, version="2025-11-25", roots=given) as client:
+            assert client.call("where") == told
+        with Client(server, version="2025-11-25", roots=lambda: given[:1]) as client:
+            assert client.call("where") == told[:1]
+            del given[0]
+            client.notify("notifications/roots/list_changed")
+            assert client.call("where") == told[1:]
+
+    # Listening
+    @pytest.mark.parametrize("how", ["early", "result", "cancel", "refuse"])
+    def test_a_server_may_end_a_subscription(self, how):
+        """It may by a result, by a cancellation, before its acknowledgement or after;
+        and it may refuse one."""
+        changed = "notifications/tools/list_changed"
+
+        def listen(message, read, write):
+            if how == "refuse":
+                return {"error": {"code": -32600, "message": "full"}}
+            meta = {META_SUBSCRIPTION: message["id"]}
+            tag = {"notifications": {}, "_meta": meta}
+            for method in ("notifications/subscriptions/acknowledged", changed):
+                if how != "early":
+                    write({"jsonrpc": "2.0", "method": method, "params": tag})
+            if how != "cancel":
+                return {}
+            params = {"requestId": message["id"]}
+            method = "notifications/cancelled"
+            write({"jsonrpc": "2.0", "method": method, "params": params})
+            return None
+
+        with fake_server(modern_server(subscriptions_listen=listen)) as target, Client(
+            target
+        ) as client:
+            if how == "refuse":
+                with pytest.raises(InvalidRequest, match="full"):
+                    client.listen()
+            else:
+                heard = [event["method"] for event in client.listen()]
+                assert heard == ([] if how == "early" else [changed])
 
     def test_a_listening_that_is_refused_in_part(self):
         """What a session's server had agreed to before is taken back."""
@@ -7603,15 +7784,13 @@ class TestClient:
         )
         with fake_server(script) as target, Client(
             target, version="2025-11-25"
-        ) as client:
-            with pytest.raises(NotFound):
-                client.listen(uris=["x://a", "x://b", "x://c"])
-            assert client._endpoint.listenings == []
+        ) as client, pytest.raises(NotFound):
+            client.listen(uris=["x://a", "x://b", "x://c"])
         assert ("resources/unsubscribe", "x://a") in told
         assert ("resources/subscribe", "x://c") not in told
 
     def test_parts_of_a_resource(self):
-        """What a session's server tells of them, is for who listens to the whole."""
+        """A Listening to a resource hears of the parts of that, in a session."""
 
         def subscribe(message, read, write):
             write({"jsonrpc": "2.0", "id": message["id"], "result": {}})
@@ -7637,780 +7816,38 @@ class TestClient:
                 heard.append(next(listening)["params"]["uri"])
         assert heard == ["x://dir/file", "x://dir"]
 
-    def test_a_transport_that_cannot_start(self):
-        """connect() raises what it does, and leaves nothing behind."""
-
-        class Broken(mcp_lite.Transport):
-            def start(self, connection):
-                raise OSError("no way there")
-
-        client = Client(Broken())
-        with pytest.raises(OSError, match="no way there"):
-            client.connect()
-        with pytest.raises(ConnectionClosed, match="not connected"):
-            client.ping()
-
-    def test_what_a_callback_answers_is_checked(self):
-        """Against the question's schema.
-
-        What is wrong is the callback's failure, and not sent.
-        """
-        server = build_server()
-        for given in (
-            5,
-            {"content": {}},
-            {"action": "maybe"},
-            {"action": "accept", "content": {"name": 1}},
+    # Targets and options
+    def test_what_a_target_may_be(self, tmp_path, monkeypatch):
+        """A target may have numbers among arguments and variables, and ~ for the home
+        folder; a script is found from here, wherever it is to run."""
+        home = tmp_path / "home"
+        folder = tmp_path / "folder"
+        home.mkdir()
+        folder.mkdir()
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("USERPROFILE", str(home))
+        monkeypatch.chdir(home)
+        told = "repr([os.getcwd(), os.environ.get('N')] + sys.argv[1:])"
+        program(home, f"Server('s', instructions={told}).run()")
+        here, there = map(os.path.realpath, (str(home), str(folder)))
+        entry = {"command": sys.executable, "args": ["~/program.py", 1, 2.5, "~x"]}
+        run = {**entry, "cwd": str(folder), "env": {"N": 7}, "type": "stdio"}
+        for target, options, told in (
+            (
+                "program.py --flag \"a b\" '' #",
+                {},
+                [here, None, "--flag", "a b", "", "#"],
+            ),
+            ("~/program.py", {"env": {"N": 5}}, [here, "5"]),
+            ("program.py x", {"cwd": folder}, [there, None, "x"]),
+            (home / "program.py", {"cwd": "~"}, [here, None]),
+            (["program.py", 5], {}, [here, None, "5"]),
+            (run, {}, [there, "7", "1", "2.5", "~x"]),
+            (run, {"cwd": home, "env": {"N": 8}}, [here, "8", "1", "2.5", "~x"]),
+            ({"command": "program.py", "env": None, "cwd": "~"}, {}, [here, None]),
         ):
-            for version in ("2025-11-25", MODERN):
-                options = {
-                    "version": version,
-                    "on_elicit": lambda params, given=given: given,
-                }
-                with Client(server, **options) as client, pytest.raises(
-                    InternalError, match="callback"
-                ):
-                    client.call("form")
-
-    def test_a_cursor_may_be_in_any_language(self):
-        """Whatever the server's text is, it comes back as it was."""
-        pages = {
-            None: {"tools": [], "nextCursor": "\ud55c"},
-            "\ud55c": {"tools": [{"name": "b"}]},
-        }
-        peer = fake_server(
-            legacy_server(tools_list=lambda m, *a: pages[m["params"].get("cursor")])
-        )
-        with peer as target, Client(target) as client:
-            assert client.list_tools() == [{"name": "b"}]
-
-    def test_nothing_queued_is_lost_at_the_end(self):
-        """close() runs the callbacks for what came before it,
-        and a cancelled handler's own functions.
-        """
-        logs = []
-        started = threading.Event()
-        cancelled = threading.Event()
-        server = build_server()
-
-        @server.tool
-        def held(ctx: Context) -> str:
-            ctx.on_cancel(cancelled.set)
-            started.set()
-            ctx.sleep(60)
-
-        with Client(
-            server, version="2025-11-25", on_log=lambda *a: logs.append(a)
-        ) as client:
-            for _ in range(20):
-                client.call("logs")
-            client.start_call("held")
-            assert started.wait(SECONDS)
-        assert len(logs) >= 20 * 7 and cancelled.wait(SECONDS)
-
-    def test_endless_pages_are_left(self):
-        """A cursor that comes twice, and pages without end, are errors."""
-        same = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        peer = fake_server(same)
-        with peer as target, Client(target) as client, pytest.raises(
-            InternalError, match="nextCursor"
-        ):
-            client.list_tools()
-        count = iter(range(10_000))
-
-        def fresh(message, read, write):
-            return {"tools": [], "nextCursor": str(next(count))}
-
-        peer = fake_server(legacy_server(tools_list=fresh))
-        with peer as target, Client(target) as client, pytest.raises(
-            InternalError, match="1000 pages"
-        ):
-            client.list_tools()
-
-    def test_a_list_ends_with_the_timeout(self, monkeypatch):
-        """However many pages come, and however fast: they have one deadline."""
-        monkeypatch.setattr(mcp_lite, "MAX_PAGES", 1 << 60)
-        count = itertools.count()
-
-        def fresh(message, read, write):
-            return {"tools": [], "nextCursor": str(next(count))}
-
-        peer = fake_server(legacy_server(tools_list=fresh))
-        with peer as target, Client(target, timeout=0.5) as client, pytest.raises(
-            Timeout, match="tools/list"
-        ):
-            client.list_tools()
-
-    def test_a_list_is_bounded(self, monkeypatch):
-        """In items, of all its pages together."""
-        count = itertools.count()
-
-        def fresh(message, read, write):
-            tools = [{"name": str(n)} for n in range(100)]
-            return {"tools": tools, "nextCursor": str(next(count))}
-
-        peer = fake_server(legacy_server(tools_list=fresh))
-        with peer as target, Client(target) as client:
-            monkeypatch.setattr(mcp_lite, "MAX_ITEMS", 350)
-            with pytest.raises(InternalError, match="tools/list: more than"):
-                client.list_tools()
-        assert next(count) <= 4
-
-    def test_an_empty_cursor_is_a_cursor(self):
-        """ "MUST NOT be treated as the end of results"."""
-        pages = {
-            None: {"tools": [{"name": "a"}], "nextCursor": ""},
-            "": {"tools": [{"name": "b"}]},
-        }
-
-        def listing(message, read, write):
-            return pages[message["params"].get("cursor")]
-
-        with fake_server(legacy_server(tools_list=listing)) as target, Client(
-            target
-        ) as client:
-            assert [tool["name"] for tool in client.list_tools()] == ["a", "b"]
-
-    def test_endless_questions_are_left(self):
-        """Ten rounds, then an error."""
-
-        def script(read, write):
-            while True:
-                message = read()
-                if message is None:
-                    return
-                if message.get("method") == "server/discover":
-                    result = {
-                        "supportedVersions": [MODERN],
-                        "capabilities": {"tools": {}},
-                        "resultType": "complete",
-                    }
-                else:
-                    result = {
-                        "resultType": "input_required",
-                        "requestState": "s",
-                        "inputRequests": {},
-                    }
-                write({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-        peer = fake_server(script)
-        with peer as target, Client(target) as client, pytest.raises(
-            InternalError, match="10 times"
-        ):
-            client.call("x")
-
-    def test_every_unknown_question_is_answered(self):
-        """In a session, each with an error; an unknown mode reaches no callback."""
-        answers = []
-
-        def call(message, read, write):
-            form = {"message": "?", "requestedSchema": FORM, "mode": "video"}
-            write(request("vendor/thing", id="a"))
-            write(request("sampling/createMessage", {"messages": []}, id="b"))
-            write(request("elicitation/create", form, id="c"))
-            answers.extend(read() for _ in range(3))
-            return {"content": [{"type": "text", "text": "asked"}]}
-
-        asked = []
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, on_elicit=asked.append
-        ) as client:
-            assert client.call("x") == "asked"
-        codes = {answer["id"]: answer["error"]["code"] for answer in answers}
-        assert codes == {"a": -32601, "b": -32601, "c": -32602}
-        assert asked == []
-
-    @staticmethod
-    def asking_server(question, told):
-        """A script: each tools/call is answered by this question; all is `told`."""
-
-        def script(read, write):
-            for message in iter(read, None):
-                told.append(message)
-                result = {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
-                if message["method"] == "tools/call":
-                    result = {"resultType": "input_required", **question}
-                if "id" in message:
-                    write({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-        return script
-
-    def test_nobody_listens_to_what_is_over(self):
-        """listen() raises after a hang-up, and leaves nothing behind."""
-
-        with fake_server(legacy_server()) as target, Client(target) as client:
-            connection = client._connection
-            mcp_lite.shut(target[0].raw._sock)
-            eventually(lambda: connection.reason is not None)
-            with pytest.raises(ConnectionClosed):
-                client.listen()
-            assert client._endpoint.listenings == []
-
-    @staticmethod
-    def progressing_server(until):
-        """A script: a call's progress is told until `until()` is true."""
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            n = 0
-            while not until(message):
-                n += 1
-                params = {"progressToken": token, "progress": n}
-                write(
-                    {
-                        "jsonrpc": "2.0",
-                        "method": "notifications/progress",
-                        "params": params,
-                    }
-                )
-                time.sleep(0.02)
-            return {"content": []}
-
-        return legacy_server(tools_call=call, tools_list={"tools": [{"name": "x"}]})
-
-    def test_progress_is_a_sign_of_life(self):
-        """A request's timeout starts again with each notification."""
-        begun = []
-
-        def is_done(message):
-            begun.append(time.monotonic())
-            return begun[-1] - begun[0] > 1.2
-
-        with fake_server(self.progressing_server(is_done)) as target, Client(
-            target, timeout=0.4, on_progress=lambda *a: None
-        ) as client:
-            assert client.call_tool("x") == {"content": []}
-
-    def test_progress_without_end_is_ended(self):
-        """By total_timeout, for which progress is asked for, too."""
-        ended = threading.Event()
-        script = self.progressing_server(lambda message: ended.is_set())
-        with fake_server(script) as target, Client(target, total_timeout=0.3) as client:
-            with pytest.raises(Timeout, match="deadline"):
-                client.call_tool("x")
-            ended.set()
-
-    @pytest.mark.parametrize("how", ["cancel", "close", "total_timeout"])
-    def test_nothing_is_asked_after_the_end(self, how):
-        """Of two questions, the second is not asked when the call has ended meanwhile."""
-        told = []
-        asked = []
-        ask = {"method": "roots/list"}
-        question = {"inputRequests": {"a": ask, "b": ask}, "requestState": "s"}
-        waiting = threading.Event()
-        go_on = threading.Event()
-
-        def roots():
-            asked.append(1)
-            waiting.set()
-            assert go_on.wait(SECONDS)
-            return []
-
-        script = self.asking_server(question, told)
-        with fake_server(script) as target, Client(target, roots=roots) as client:
-            if how == "total_timeout":
-                client.total_timeout = 0.2
-            call = client.start_call("x")
-            raised = []
-
-            def wait():
-                try:
-                    call.result(SECONDS)
-                except Exception as error:
-                    raised.append(type(error))
-
-            waiter = threading.Thread(target=wait)
-            waiter.start()
-            assert waiting.wait(SECONDS)
-            if how == "close":
-                client.close()
-            elif how == "cancel":
-                call.cancel()
-            else:
-                # Answering counts.
-                eventually(lambda: time.monotonic() > call._deadline)
-            go_on.set()
-            waiter.join(SECONDS)
-        ends = {"close": ConnectionClosed, "cancel": Cancelled}
-        assert raised == [ends.get(how, Timeout)]
-        assert asked == [1]
-        assert [each["method"] for each in told].count("tools/call") == 1
-
-    @pytest.mark.parametrize(
-        "version, options, method, params, code",
-        [
-            ("2025-11-25", {}, "elicitation/create", {"mode": "url"}, -32602),
-            ("2025-11-25", {}, "elicitation/create", {}, -32602),
-            (
-                "2025-06-18",
-                {"on_elicit": 1},
-                "elicitation/create",
-                {"mode": "url"},
-                -32602,
-            ),
-            (
-                "2025-11-25",
-                {"on_elicit": 1},
-                "elicitation/create",
-                {"mode": "x"},
-                -32602,
-            ),
-            (
-                "2025-11-25",
-                {"on_elicit": 1},
-                "elicitation/create",
-                {"mode": "url"},
-                -32602,
-            ),
-            ("2025-11-25", {}, "roots/list", {}, -32601),
-            (
-                "2025-06-18",
-                {"on_sample": 1},
-                "sampling/createMessage",
-                {"tools": []},
-                -32602,
-            ),
-        ],
-    )
-    def test_questions_are_checked(self, version, options, method, params, code):
-        """Modes and tools that were not declared are refused, and no callback is called."""
-        told = []
-        base = {"message": "m", "messages": [], "maxTokens": 1}
-
-        def call(message, read, write):
-            write(request(method, {**base, **params}, "q"))
-            told.append(read())
-            return {"content": []}
-
-        def callback(params):
-            raise AssertionError("it is not asked")
-
-        script = legacy_server(version, tools_call=call, tools_list={"tools": []})
-        callbacks = dict.fromkeys(options, callback)
-        with fake_server(script) as target, Client(
-            target, version=version, **callbacks
-        ) as client:
-            client.call("x")
-        assert told[0]["error"]["code"] == code
-
-    def test_what_a_model_answers_is_of_the_revision(self):
-        """A list of blocks, or a tool use, is not sent before 2025-11-25."""
-        told = []
-        block = {"type": "text", "text": "four"}
-
-        def call(message, read, write):
-            write(
-                request("sampling/createMessage", {"messages": [], "maxTokens": 1}, "q")
-            )
-            told.append(read())
-            return {"content": []}
-
-        for version in ("2025-06-18", "2025-11-25"):
-            script = legacy_server(version, tools_call=call, tools_list={"tools": []})
-            with fake_server(script) as target, Client(
-                target,
-                version=version,
-                on_sample=lambda params: {"role": "assistant", "content": [block]},
-            ) as client:
-                client.call("x")
-        assert told[0]["error"]["code"] == -32603
-        expected = {"role": "assistant", "content": [block], "model": "unknown"}
-        assert told[1]["result"] == expected
-
-    def test_roots_are_of_files(self):
-        """Other URIs, and what is no list, are refused at once."""
-        for wrong in ("/tmp", {"uri": "file:///"}, ["https://x/y"], [{"uri": "x"}]):
-            with pytest.raises(ValueError, match="roots"):
-                Client("server.py", roots=wrong)
-        server = build_server()
-        given = ["file:///b", {"uri": "file:///c/d", "name": "n"}]
-        with Client(server, version="2025-11-25", roots=given) as client:
-            found = client.call("where")
-            assert found == [{"uri": "file:///b"}, {"uri": "file:///c/d", "name": "n"}]
-
-    def test_roots_may_change(self):
-        """A legacy server is told, and asks again; a modern one asks each time."""
-        for version in ("2025-11-25", MODERN):
-            told = []
-            server = build_server()
-            with Client(
-                server,
-                version=version,
-                roots=["/a"],
-                trace=lambda direction, line, told=told: told.append(line),
-            ) as client:
-                client.set_roots(["file:///b"])
-                assert client.call("where") == [{"uri": "file:///b"}]
-                with pytest.raises(ValueError, match="roots"):
-                    client.set_roots(["http://x/"])
-            changes = [line for line in told if b"roots/list_changed" in line]
-            assert len(changes) == (version < mcp_lite.FIRST_MODERN)
-        with Client(build_server()) as client, pytest.raises(ValueError, match="roots"):
-            client.set_roots([])
-
-    def test_a_missing_structured_result_is_told(self):
-        """By the outputSchema, once a list was read; not for what has failed."""
-        schema = {"type": "object"}
-        answers = {
-            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
-            "tools_call": {"content": [{"type": "text", "text": "t"}]},
-        }
-        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
-            client.list_tools()
-            with pytest.raises(InternalError, match="structuredContent: expected"):
-                client.call("x")
-        answers["tools_call"] = {"content": [], "isError": True}
-        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
-            client.list_tools()
-            assert client.call_tool("x")["isError"]
-
-    def test_a_schema_that_is_none_is_told(self):
-        """The caller sees why a result could not be checked."""
-        answers = {
-            "tools_list": {"tools": [{"name": "x", "outputSchema": {"$ref": "#/no"}}]},
-            "tools_call": {"content": [], "structuredContent": {}},
-        }
-        with fake_server(legacy_server(**answers)) as target, Client(
-            target
-        ) as client, pytest.raises(InternalError, match=r"x: .*outputSchema.*#/no"):
-            client.call("x")
-
-    def test_no_result_is_judged_by_an_old_list(self):
-        """One that does not match is judged by a list that is read again."""
-        listed = []
-
-        def listing(message, read, write):
-            listed.append(message)
-            needed = ["old"] if len(listed) == 1 else ["new"]
-            schema = {"type": "object", "required": needed}
-            return {"tools": [{"name": "x", "outputSchema": schema}]}
-
-        script = legacy_server(
-            tools_list=listing,
-            tools_call={"content": [], "structuredContent": {"new": 1}},
-        )
-        with fake_server(script) as target, Client(target) as client:
-            client.list_tools()
-            assert client.call("x") == {"new": 1}
-        assert len(listed) == 2
-
-    def test_only_a_change_of_the_tools_makes_their_list_old(self):
-        """Other lists may change without it."""
-        listed = []
-
-        def listing(message, read, write):
-            listed.append(message)
-            return {"tools": [{"name": "x"}]}
-
-        def call(message, read, write):
-            kind = message["params"]["arguments"].get("changed")
-            if kind:
-                method = f"notifications/{kind}/list_changed"
-                write({"jsonrpc": "2.0", "method": method})
-            return {"content": [], "structuredContent": {}}
-
-        script = legacy_server(tools_list=listing, tools_call=call)
-        with fake_server(script) as target, Client(target) as client:
-            client.call("x")
-            assert len(listed) == 1
-            client.call("x", changed="prompts")
-            assert len(listed) == 1
-            client.call("x", changed="tools")
-            assert len(listed) == 2
-
-    def test_a_result_of_unknown_type_is_invalid(self):
-        """ "MUST be considered invalid"; a missing type is complete."""
-        kinds = iter(["later", None])
-
-        def script(read, write):
-            while True:
-                message = read()
-                if message is None:
-                    return
-                result = {
-                    "supportedVersions": [MODERN],
-                    "capabilities": {"tools": {}},
-                    "content": [],
-                }
-                kind = "complete"
-                if message["method"] == "tools/call":
-                    kind = next(kinds, None)
-                write(
-                    {
-                        "jsonrpc": "2.0",
-                        "id": message["id"],
-                        "result": {**result, **({"resultType": kind} if kind else {})},
-                    }
-                )
-
-        with fake_server(script) as target, Client(target) as client:
-            with pytest.raises(InternalError, match="later"):
-                client.call("x")
-            assert client.call("x") is None
-
-    @pytest.mark.parametrize(
-        "call, answers",
-        [
-            (lambda c: c.call("x"), {"tools_call": {"isError": True, "content": [1]}}),
-            (lambda c: c.call("x"), {"tools_call": {"content": 5}}),
-            (lambda c: c.call("x"), {"tools_call": {}}),
-            (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
-            (
-                lambda c: c.read("x://y"),
-                {"resources_read": {"contents": [{"blob": "!"}]}},
-            ),
-            (
-                lambda c: c.complete("p", "a", ""),
-                {"completion_complete": {"completion": None}},
-            ),
-            (
-                lambda c: c.complete("p", "a", ""),
-                {"completion_complete": {"completion": {"values": ["a", 1]}}},
-            ),
-            (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
-            (lambda c: c.list_tools(), {"tools_list": {"tools": [], "nextCursor": 7}}),
-            (lambda c: c.list_prompts(), {"prompts_list": {}}),
-            (lambda c: c.call_tool("x"), {"tools_call": {"structuredContent": {}}}),
-            (lambda c: c.get_prompt("x"), {"prompts_get": {"messages": {}}}),
-            (lambda c: c.read_resource("x://y"), {"resources_read": {}}),
-        ],
-    )
-    def test_lies_in_results_are_told(self, call, answers):
-        """A result of the wrong shape is an InternalError
-        that names the member, and nothing else.
-        """
-        declared = {"resources": {}, "prompts": {}, "completions": {}}
-        peer = fake_server(legacy_server(capabilities=declared, **answers))
-        with peer as target, Client(target) as client, pytest.raises(InternalError):
-            call(client)
-
-    def test_structured_results_are_checked(self):
-        """Against the outputSchema, unless validate=False."""
-        answers = {
-            "tools_list": {
-                "tools": [
-                    {"name": "x", "outputSchema": {"type": "object", "required": ["n"]}}
-                ]
-            },
-            "tools_call": {"content": [], "structuredContent": {}},
-        }
-        for check in (True, False):
-            with fake_server(legacy_server(**answers)) as target, Client(
-                target, validate=check
-            ) as client:
-                if check:
-                    with pytest.raises(InternalError, match="n: required, but missing"):
-                        client.call("x")
-                else:
-                    assert client.call("x") == {}
-
-    @pytest.mark.parametrize(
-        "schema, said",
-        [
-            ({"$schema": "http://x/y"}, "http://x/y"),
-            ({"$ref": "http://x/y"}, "nothing is fetched"),
-            ({"pattern": "["}, "pattern"),
-        ],
-    )
-    def test_an_output_schema_that_cannot_be_used_is_told(self, schema, said):
-        """Nothing passes unchecked because the schema is one that we do not know."""
-        answers = {
-            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
-            "tools_call": {"content": [], "structuredContent": {}},
-        }
-        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
-            for _ in range(2):
-                with pytest.raises(InternalError, match=f"x: its outputSchema.*{said}"):
-                    client.call_tool("x")
-
-    def test_checking_a_result_is_bounded_in_work_and_time(self):
-        """What takes too long is an error."""
-        answers = {
-            "tools_list": {
-                "tools": [
-                    {"name": "x", "outputSchema": {"pattern": "." * 1000 + "!"}},
-                ]
-            },
-            "tools_call": {"content": [], "structuredContent": "a" * 10**6},
-        }
-        with fake_server(legacy_server(**answers)) as target, Client(
-            target
-        ) as client, pytest.raises(InternalError, match="x: .*too much work"):
-            client.call_tool("x")
-
-    @pytest.mark.parametrize(
-        "field, said",
-        [
-            ({"type": "string", "default": 7}, "a: expected string, got 7"),
-            (
-                {"type": "string", "pattern": "(a|b)*c", "default": "ab" * 10**6},
-                "too much work",
-            ),
-            ({"type": "string", "pattern": "["}, "pattern"),
-            ({"type": "string", "$ref": "http://x/y"}, "nothing is fetched"),
-        ],
-    )
-    def test_a_form_is_judged_before_the_user_sees_it(self, field, said):
-        """With its defaults, of which some may be hidden, in bounded work."""
-        replies = []
-
-        def call(message, read, write):
-            form = {"type": "object", "properties": {"a": field}, "required": ["a"]}
-            params = {"message": "m", "requestedSchema": form}
-            write(request("elicitation/create", params, "q"))
-            replies.append(read())
-            return {"content": []}
-
-        asked = []
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, on_elicit=asked.append
-        ) as client:
-            client.call("x")
-        assert asked == []
-        assert replies[0]["error"]["code"] == -32602
-        assert re.search(said, replies[0]["error"]["message"])
-
-    def test_questions_outside_the_schema_are_rejected(self):
-        """A legacy server that asks for nested data,
-        or for what was not declared, gets an error.
-        """
-        replies = []
-
-        def call(message, read, write):
-            write(
-                request(
-                    "elicitation/create",
-                    {
-                        "message": "m",
-                        "requestedSchema": {
-                            "type": "object",
-                            "properties": {"a": {"type": "object"}},
-                        },
-                    },
-                    "q1",
-                )
-            )
-            write(
-                request(
-                    "sampling/createMessage", {"messages": [], "maxTokens": 1}, "q2"
-                )
-            )
-            replies.extend(sorted((read(), read()), key=lambda m: m["id"]))
-            return {"content": []}
-
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, on_elicit=answer
-        ) as client:
-            client.call("x")
-        assert [reply["error"]["code"] for reply in replies] == [-32602, -32601]
-
-    @pytest.mark.parametrize(
-        "answer",
-        [
-            b'{"jsonrpc":"2.0","id":%d,"result":{"x":NaN}}\n',
-            b'{"jsonrpc":"2.0","id":%d,"result":{"x":"\xff"}}\n',
-            b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":Infinity}}\n',
-        ],
-    )
-    def test_an_answer_that_is_not_json(self, answer):
-        """Where it shows whose it should have been, nobody waits for another."""
-        script = legacy_server(
-            tools_call=lambda message, read, write: write(answer % message["id"])
-        )
-        with fake_server(script) as streams, Client(
-            streams, version="2025-11-25"
-        ) as client:
-            with pytest.raises(
-                InternalError, match="not a valid answer: not JSON in UTF-8"
-            ):
-                client.call("x")
-            with pytest.raises(MethodNotFound):
-                client.request("x/y")
-
-    @pytest.mark.parametrize("message", [5, {"a": 1}, None])
-    def test_a_progress_callback_that_raises_what_it_likes(self, message):
-        """The call ends with it, whatever its members are, and the server is told."""
-        told = []
-
-        class Odd(Exception):
-            def __init__(self):
-                self.message = message
-
-        def raise_it(progress, total, message):
-            raise Odd
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            params = {"progressToken": token, "progress": 1}
-            progress = request("notifications/progress", params)
-            del progress["id"]
-            write(progress)
-            told.append(read())
-
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, on_progress=raise_it
-        ) as client:
-            with pytest.raises(Odd):
-                client.call("x")
-            eventually(lambda: told)
-        assert told[0]["params"]["reason"] == "Odd"
-
-    def test_ctrl_c_cancels_on_the_server(self):
-        """What interrupts a waiting call is told to the server."""
-
-        def interrupt(progress, total, message):
-            raise KeyboardInterrupt
-
-        told = []
-
-        def call(message, read, write):
-            write(
-                {
-                    "jsonrpc": "2.0",
-                    "method": "notifications/progress",
-                    "params": {
-                        "progressToken": message["params"]["_meta"]["progressToken"],
-                        "progress": 1,
-                    },
-                }
-            )
-            told.append(read())
-
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, on_progress=interrupt
-        ) as client:
-            with pytest.raises(KeyboardInterrupt):
-                client.call("x")
-            eventually(lambda: told)
-        assert told[0]["method"] == "notifications/cancelled"
-
-    @pytest.mark.parametrize(
-        "target, command",
-        [
-            ("server.py", [sys.executable, os.path.abspath("server.py")]),
-            (["a", "b c"], ["a", "b c"]),
-            ({"command": "x", "args": ["y"], "env": {"A": "1"}}, ["x", "y"]),
-            ('npx -y "a b"', ["npx", "-y", "a b"]),
-        ],
-    )
-    def test_targets(self, target, command):
-        """A script, a command line, a list, a host's configuration."""
-        assert mcp_lite.read_target(target).command == command
-
-    @pytest.mark.skipif(os.name == "nt", reason="a backslash is text there")
-    @pytest.mark.parametrize(
-        "line, words",
-        [
-            ("npx  -y x", ["npx", "-y", "x"]),
-            ('p "a b"c', ["p", "a bc"]),
-            ("p 'a b'", ["p", "a b"]),
-            (r'"C:\a b\c" d', [r"C:\a b\c", "d"]),
-            ("p '' \"\" #", ["p", "", "", "#"]),
-        ],
-    )
-    def test_words_of_a_command_line(self, line, words):
-        """As a shell has them."""
-        assert mcp_lite.read_target(line).command == words
+            with Client(target, **options) as client:
+                assert ast.literal_eval(client.instructions) == told, (target, options)
 
     @pytest.mark.skipif(os.name != "nt", reason="only Windows has batch files")
     def test_a_batch_file_is_a_server(self, tmp_path):
@@ -8430,44 +7867,48 @@ class TestClient:
             assert client.instructions == repr(["--root", "C:\\x", "a b"])
 
     @pytest.mark.parametrize(
-        "target, text",
+        "target, options, said",
         [
-            (5, "expected a URL, a command, a script, a dict"),
-            (None, "expected a URL, a command, a script, a dict"),
-            (Server, "expected a URL, a command, a script, a dict"),
-            ("", "expected a URL, a script or a command, got nothing"),
-            (" ", "expected a URL, a script or a command, got nothing"),
-            ('""', "expected a URL, a script or a command, got nothing"),
-            ([], "expected a URL, a script or a command, got nothing"),
-            ('x "s3cret', "expected a command line: No closing quotation"),
-            ({}, "a dict with a url or a command"),
-            ({"cmd": "s3cret"}, "a dict with a url or a command"),
-            ({"url": None}, "a dict with a url or a command"),
-            ({"command": ""}, "expected a URL, a script or a command, got nothing"),
+            (None, {}, "expected a URL, a command, a script, a dict"),
+            (Server, {}, "expected a URL, a command, a script, a dict"),
+            (" ", {}, "expected a URL, a script or a command, got nothing"),
+            ([], {}, "expected a URL, a script or a command, got nothing"),
+            ({"command": ""}, {}, "expected a URL, a script or a command, got nothing"),
+            ('x "s3cret', {}, "No closing quotation"),
+            ("localhost:8000/mcp?key=s3cret", {}, "begins with http:// or https://"),
+            ({"cmd": "s3cret"}, {}, "a dict with a url or a command"),
+            ({"url": None}, {}, "a dict with a url or a command"),
+            (
+                "x.py",
+                {"version": "2025"},
+                "version: expected one of auto, 2024-11-05, ",
+            ),
+            ("x.py", {"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
+            ("x.py", {"roots": ["https://x/y"]}, "roots"),
+            ("x.py", {"roots": [{"uri": "x"}]}, "roots"),
         ],
     )
-    def test_wrong_targets(self, target, text):
+    def test_wrong_targets_and_options(self, target, options, said):
         """Each is refused when the client is made, by a text that shows no secret."""
         with pytest.raises((TypeError, ValueError)) as caught:
-            Client(target)
-        trace = "".join(traceback.format_exception(*caught._excinfo))
-        assert text in str(caught.value)
-        assert "s3cret" not in trace + repr(caught.value)
+            Client(target, **options)
+        assert said in str(caught.value)
+        assert "s3cret" not in "".join(traceback.format_exception(*caught._excinfo))
 
     @pytest.mark.parametrize(
-        "options, text",
+        "command, shown",
         [
-            ({"version": "2025"}, "version: expected one of auto, 2024-11-05, "),
-            ({"version": 2025}, "version: expected one of auto, 2024-11-05, "),
-            ({"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
-            ({"roots": 5}, "roots: expected a list, got 5"),
+            (["npx", "-y", "@x/y", "--api-key", "s3cret"], "npx ..."),
+            (["x", "--token=s3cret", "--auth", "--on"], "x ..."),
+            (["x", "https://u:s3cret@h/p?k=s3cret"], "x ..."),
+            (["python3", "keys.py"], "python3 keys.py"),
         ],
     )
-    def test_wrong_options_of_the_client(self, options, text):
-        """What would fail late is refused when the client is made."""
-        with pytest.raises((TypeError, ValueError)) as caught:
-            Client("server.py", **options)
-        assert text in str(caught.value)
+    def test_no_secret_of_a_command_is_shown(self, command, shown):
+        """A text that names a command leaves out what may be a secret in it."""
+        closed = ConnectionClosed("gone", 1, command, "")
+        assert str(closed) == f"gone (command: {shown}; exit code 1)"
+        assert closed.command == command
 
     def test_no_failure_shows_a_secret(self, tmp_path, caplog, capfd):
         """Neither texts, reprs and tracebacks of exceptions nor logs, stderr and the
@@ -8536,54 +7977,14 @@ class TestClient:
         shown = [str(each) for each in told if "s3cret" in str(each)]
         assert shown == []
 
-    def test_what_a_target_may_be(self, tmp_path, monkeypatch):
-        """Numbers among the arguments and variables; ~ for the home folder; a script
-        from here, wherever it is to run; flags behind it; what is None is left out.
-        """
-        home = tmp_path / "home"
-        folder = tmp_path / "folder"
-        for each in (home, folder):
-            each.mkdir()
-            monkeypatch.setenv("HOME" if each is home else "USERPROFILE", str(home))
-        (home / "tell.py").write_text(
-            f"import sys; sys.path.insert(0, {HERE!r})\n"
-            "from mcp_lite import Server\n"
-            "import json, os\n"
-            "told = json.dumps([os.getcwd(), os.environ.get('N')] + sys.argv[1:])\n"
-            "server = Server('s')\n"
-            "server.add_tool(lambda: told, name='tell')\n"
-            "server.run()\n"
-        )
-        monkeypatch.chdir(home)
-        here, there = map(os.path.realpath, (str(home), str(folder)))
-        entry = {"command": sys.executable, "args": ["~/tell.py", 1, 2.5, "~x"]}
-        run = {**entry, "cwd": str(folder), "env": {"N": 7}, "type": "stdio"}
-        for target, options, told in (
-            ("tell.py", {}, [here, None]),
-            ('tell.py --flag "a b"', {}, [here, None, "--flag", "a b"]),
-            ("~/tell.py", {"env": {"N": 5}}, [here, "5"]),
-            ("tell.py", {"cwd": str(folder)}, [there, None]),
-            ("tell.py x", {"cwd": folder}, [there, None, "x"]),
-            (home / "tell.py", {"cwd": "~"}, [here, None]),
-            (["tell.py", 5], {}, [here, None, "5"]),
-            (entry, {}, [here, None, "1", "2.5", "~x"]),
-            (run, {}, [there, "7", "1", "2.5", "~x"]),
-            (run, {"cwd": home, "env": {"N": 8}}, [here, "8", "1", "2.5", "~x"]),
-            ({"command": "tell.py", "env": None, "cwd": "~"}, {}, [here, None]),
-        ):
-            with Client(target, version="2025-11-25", **options) as client:
-                assert json.loads(client.call("tell")) == told, (target, options)
-        with pytest.raises(ConnectionClosed, match="cannot start the server: .*none"):
-            Client("tell.py", cwd=str(tmp_path / "none")).connect()
-
     def test_what_users_see_of_a_client(self):
         """Only what is for them; each has an explanation, hints, and a line for each option."""
         visible = [name for name in dir(Client) if not name.startswith("_")]
         assert sorted(visible) == sorted(
-            "call call_tool close complete connect flush_callbacks get_prompt "
+            "answer call call_tool close complete connect flush_callbacks get_prompt "
             "list_prompts list_resource_templates list_resources list_tools listen notify ping "
             "protocol_version read read_resource request "
-            "set_log_level set_roots start_call subscribe unsubscribe".split()
+            "set_log_level start_call subscribe unsubscribe".split()
         )
         for kind, more in (
             (Client, ["__init__"]),
@@ -8629,117 +8030,6 @@ class TestClient:
 
         with Client(Loop()) as client:
             assert client.call("add", a=1, b=2) == 3
-        assert client._connection is None
-
-    def test_headers_that_never_match(self):
-        """The list of tools is read again once for a tool's call, and for nothing else."""
-        asked = []
-
-        def script(read, write):
-            for message in iter(read, None):
-                asked.append(message["method"])
-                answer = {"error": {"code": -32020, "message": "no"}}
-                if message["method"] == "server/discover":
-                    declared = {"tools": {}, "prompts": {}}
-                    result = {"supportedVersions": [MODERN], "capabilities": declared}
-                    answer = {"result": result}
-                write({"jsonrpc": "2.0", "id": message["id"], **answer})
-
-        with fake_server(script) as target, Client(target) as client:
-            with pytest.raises(mcp_lite.HeaderMismatch):
-                client.list_prompts()
-            with pytest.raises(mcp_lite.HeaderMismatch):
-                client.call("x")
-        assert asked[1:] == ["prompts/list", "tools/call", "tools/list"]
-
-    def test_the_wire_can_be_watched(self):
-        """trace= sees every message in both directions."""
-        seen = []
-        with Client(
-            build_server(),
-            trace=lambda direction, line: seen.append((direction, json.loads(line))),
-        ) as client:
-            client.call("add", a=1)
-        assert [direction for direction, _ in seen][:4] == ["-->", "<--", "-->", "<--"]
-
-    def test_many_notifications_lose_no_answer(self):
-        """A flood of progress and logs before the answer:
-        the oldest go, the answer comes.
-        """
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            for n in range(0, 30_000, 1000):
-                write(
-                    b"".join(
-                        json.dumps(
-                            {
-                                "jsonrpc": "2.0",
-                                "method": "notifications/progress",
-                                "params": {"progressToken": token, "progress": n + k},
-                            }
-                        ).encode()
-                        + b"\n"
-                        for k in range(1000)
-                    )
-                )
-            return {"content": [{"type": "text", "text": "done"}]}
-
-        seen = []
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target
-        ) as client:
-            waiting = client.start_call("x", on_progress=lambda *a: seen.append(a))
-            eventually(waiting.done)
-            assert waiting.result()["content"][0]["text"] == "done"
-        assert len(seen) == mcp_lite.MAX_QUEUED and seen[-1][0] == 29_999
-
-    @staticmethod
-    def flooding_server(method, count):
-        """A script: each tools/call is told of `count` times in 1 MB each, then asked
-        by a ping whether all that was read; at last it is answered.
-        """
-        blob = "x" * 1_000_000
-
-        def call(message, read, write):
-            meta = message["params"].get("_meta", {})
-            for n in range(count):
-                params = {
-                    "progressToken": meta.get("progressToken"),
-                    "progress": n,
-                    "message": blob,
-                    "level": "info",
-                    "data": blob,
-                    "uri": "memo://a",
-                }
-                if "progress" in method:
-                    del params["data"]
-                else:
-                    del params["message"]
-                write({"jsonrpc": "2.0", "method": method, "params": params})
-            write(request("ping", id="read?"))
-            while read().get("id") != "read?":
-                pass
-            return {"content": [{"type": "text", "text": "done"}]}
-
-        return legacy_server(tools_call=call)
-
-    def test_what_is_never_heard_leaves_room(self):
-        """Progress of a call that nobody waits for counts as long as there is the call."""
-        script = self.flooding_server("notifications/progress", 70)
-        seen = []
-        with fake_server(script) as target, Client(
-            target, version="2025-11-25"
-        ) as client:
-            for _ in range(3):
-                waiting = client.start_call("x", on_progress=lambda *told: None)
-                eventually(waiting.done)
-                del waiting
-            waiting = client.start_call(
-                "x", on_progress=lambda *told: seen.append(told[0])
-            )
-            waiting.result()
-            assert len(seen) > 60 and seen[-1] == 69
 
 
 def converse(client):
