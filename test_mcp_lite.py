@@ -19258,29 +19258,27 @@ class TestInspector:
     MARKUP = "<img src=x onerror=\"document.title='owned'\"></script><b>&amp;"
 
     @pytest.fixture
-    def page(self):
-        """The server of its page, without a target."""
+    def open_page(self):
+        """open_page(target, **options) -> the running server of its page."""
         module = example("inspector")
-        with module.PageServer(module.Inspector()) as page:
-            thread = threading.Thread(target=page.serve_forever, args=(0.05,))
-            thread.start()
-            yield page
-            page.inspector.close()
-            page.shutdown()
-            thread.join()
+        with contextlib.ExitStack() as stack:
 
-    @pytest.fixture
-    def browser(self, tmp_path):
-        if os.name != "posix" or Browser.PROGRAM is None:
-            pytest.skip("wants Chromium")
-        browser = Browser(tmp_path)
-        yield browser
-        browser.close()
+            def start(target, **options):
+                inspector = module.Inspector(target, **options)
+                page = stack.enter_context(module.PageServer(inspector))
+                thread = threading.Thread(target=page.serve_forever, args=(0.02,))
+                thread.start()
+                for undo in (thread.join, page.shutdown, inspector.close):
+                    stack.callback(undo)
+                self.ask(page, "connect")
+                return page
+
+            yield start
 
     @staticmethod
-    def send(page, method="POST", path="/api/names", body=b"{}", **headers):
-        """(status, headers, body) of a request that is the page's own, but for these
-        headers, of which None is left out."""
+    def send(page, method="POST", path="/api/poll", body=b'{"after": -1}', **headers):
+        """The response, read, to a request of the page's own, but for these headers;
+        None leaves one out."""
         own = {
             "Host": f"127.0.0.1:{page.server_port}",
             "Origin": f"http://127.0.0.1:{page.server_port}",
@@ -19289,9 +19287,8 @@ class TestInspector:
             "X_Token": page.token,
             **headers,
         }
-        connection = http.client.HTTPConnection(
-            "127.0.0.1", page.server_port, timeout=SECONDS
-        )
+        address = ("127.0.0.1", page.server_port)
+        connection = http.client.HTTPConnection(*address, timeout=SECONDS)
         connection.putrequest(method, path, skip_host=True)
         for name, value in own.items():
             if value is not None:
@@ -19299,62 +19296,51 @@ class TestInspector:
         connection.endheaders(body)
         with contextlib.closing(connection):
             response = connection.getresponse()
-            return response.status, response.headers, response.read()
+            return response.status, response.headers, response.read().decode()
 
-    def ask(self, page, name, **asked):
-        status, _, body = self.send(
-            page, path=f"/api/{name}", body=json.dumps(asked).encode()
-        )
-        return status, json.loads(body)
+    def ask(self, page, name, /, **asked):
+        body = json.dumps(asked).encode()
+        status, _, text = self.send(page, path=f"/api/{name}", body=body)
+        assert status == 200, text
+        return json.loads(text)
 
     def follow(self, page, wanted):
-        """What the page shows, by kind and number, once wanted(that) is true."""
+        """What the page shows, {(kind, key): value}, once wanted(that) is true."""
         shown = {}
-        after = 0
-        until = time.monotonic() + SECONDS
-        while not wanted(shown):
-            assert time.monotonic() < until, shown
-            _, news = self.ask(page, "poll", after=after)
-            after = news["version"]
-            for kind, number, value in news["changes"]:
-                shown[kind, number] = value
+
+        def is_there():
+            changes = self.ask(page, "poll", after=-1)["changes"]
+            shown.update({(kind, key): value for kind, key, value in changes})
+            return wanted(shown)
+
+        eventually(is_there)
         return shown
 
-    def test_the_door(self, page):
-        """Only who has the token, and is no other site's page, is let in; and then the
-        policy lets nothing run, or leave, but what belongs to the page."""
+    def test_the_door(self, open_page):
+        """Only the page with the token is let in; its policy lets nothing else run."""
+        page = open_page(Server("any"))
         path = f"/?token={page.token}"
         status, headers, body = self.send(page, "GET", path, X_Token=None, Origin=None)
-        assert status == 200 and b"<h1>MCP inspector</h1>" in body
+        assert status == 200 and "<h1>MCP inspector</h1>" in body
         policy = headers["Content-Security-Policy"]
-        [nonce] = set(re.findall("'nonce-([^']+)'", policy))
-        assert body.count(f'nonce="{nonce}"'.encode()) == 2
+        (nonce,) = set(re.findall("'nonce-([^']+)'", policy))
+        assert body.count(f'nonce="{nonce}"') == 2
         assert "default-src 'none'" in policy and "unsafe" not in policy
-        assert not re.search(rb"innerHTML|insertAdjacentHTML|document\.write", body)
-        again = self.send(page, "GET", path, X_Token=None)[1]
-        assert nonce not in again["Content-Security-Policy"]
-
         assert self.send(page)[0] == 200
-        port = page.server_port
-        wrong = [
+        for wrong in (
             {"X_Token": None},
             {"X_Token": "guessed"},
-            {"Host": f"evil.example:{port}"},
-            {"Host": "127.0.0.1:1"},
+            {"Host": f"evil.example:{page.server_port}"},
             {"Host": None},
             {"Origin": "http://evil.example"},
-            {"Origin": f"http://localhost:{port}"},
-            {"Origin": "null"},
             {"Origin": None},
-            {"method": "GET", "path": "/"},
             {"method": "GET", "path": "/?token=guessed"},
             {"method": "GET", "path": path, "Host": "evil.example"},
             {"method": "GET", "path": path, "Origin": "http://evil.example"},
-        ]
-        for each in wrong:
-            assert self.send(page, **each)[0] == 403, each
+        ):
+            assert self.send(page, **wrong)[0] == 403, wrong
         assert self.send(page, Content_Type="text/plain")[0] == 415
-        assert self.send(page, path="/api/__init__")[0] == 404
+        assert self.send(page, path="/api/none")[0] == 404
         assert self.send(page, body=b"[")[0] == 400
         assert self.send(page, Content_Length=str(5 << 20))[0] == 413
 
@@ -19365,225 +19351,153 @@ class TestInspector:
         @server.tool
         def bake(loaf: str, ctx: Context) -> dict:
             ctx.progress(1, 2, "half")
-            answer = ctx.elicit("Who are you?", FORM)
-            return {"loaf": loaf, "for": answer["content"]}
+            return {"loaf": loaf, "for": ctx.elicit("Who are you?", FORM)["content"]}
 
-        @server.tool
-        def wait(ctx: Context) -> str:
-            ctx.sleep(SECONDS * 10)
-
-        @server.resource("bread://rye")
-        def rye() -> str:
-            return "dark"
-
-        @server.prompt
-        def praise(bread: str) -> str:
-            return f"Praise {bread}."
-
+        server.add_resource("bread://rye", lambda: "dark")
+        server.add_prompt(lambda bread: f"Praise {bread}.", name="praise")
         return server
 
     @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
-    def test_a_conversation(self, page, version):
-        """What the server lists, does, tells and asks comes to the page, and answers
-        go back; several calls at a time; what is over asks nothing."""
+    def test_a_conversation(self, open_page, version):
+        """What the server lists, does, says and asks is shown; answers go back."""
+        server = self.bakery()
+        page = open_page(server, version=version)
+        shown = self.follow(page, lambda shown: ("list", "prompts") in shown)
+        assert shown["state", 0]["version"] == version
+        tools = shown["list", "tools"]["items"]
+        assert [tool["name"] for tool in tools] == ["bake"]
 
-        def ended(shown, job):
-            return shown.get(("job", job), {}).get("state") in ("done", "failed")
+        def outcomes(shown):
+            jobs = [shown[key] for key in shown if key[0] == "job"]
+            done = [job for job in jobs if "result" in job or "error" in job]
+            return {job["title"]: job for job in done}
 
-        with self.bakery().start_http() as http:
-            assert self.ask(page, "start", kind="tool", title="", params={})[0] == 400
-            asked = {"target": http.url, "version": version}
-            assert self.ask(page, "connect", **asked)[0] == 200
-            shown = self.follow(page, lambda shown: ("list", "prompts") in shown)
-            assert shown["connection", 0]["version"] == version
-            tools = shown["list", "tools"]["items"]
-            assert [tool["name"] for tool in tools] == ["bake", "wait"]
+        def questions(shown):
+            return [key[1] for key in shown if key[0] == "question" and shown[key]]
 
-            def start(kind, **params):
-                told = self.ask(page, "start", kind=kind, title="", params=params)[1]
-                return told["job"]
+        self.ask(page, "read", uri="bread://rye")
+        self.ask(page, "prompt", name="praise", arguments={"bread": "rye"})
+        self.ask(page, "call", name="cake", arguments={})
+        done = outcomes(self.follow(page, lambda shown: len(outcomes(shown)) == 3))
+        assert done["bread://rye"]["result"]["contents"][0]["text"] == "dark"
+        assert "Praise rye." in json.dumps(done["praise"]["result"])
+        assert "Unknown tool: cake" in done["cake"]["error"]
 
-            waiting = start("tool", name="wait")
-            baking = start("tool", name="bake", arguments={"loaf": "rye"})
+        self.ask(page, "call", name="bake", arguments={"loaf": "rye"})
+        (number,) = questions(self.follow(page, questions))
+        answer = {"action": "accept", "content": {"name": 1}}
+        body = json.dumps({"question": number, "answer": answer}).encode()
+        status, _, why = self.send(page, path="/api/answer", body=body)
+        assert status == 400 and "name: expected string" in why
+        answer["content"]["name"] = "Ada"
+        self.ask(page, "answer", question=number, answer=answer)
+        shown = self.follow(page, lambda shown: "bake" in outcomes(shown))
+        baked = outcomes(shown)["bake"]["result"]["structuredContent"]
+        assert baked == {"loaf": "rye", "for": {"name": "Ada", "age": 7}}
+        texts = [shown[key]["text"] for key in shown if key[0] in ("wire", "log")]
+        assert "1 of 2 half" in texts
+        assert any('"method":"tools/call"' in text for text in texts)
 
-            def question(shown):
-                return [key[1] for key in shown if key[0] == "question" and shown[key]]
+        # A call that is cancelled leaves no question.
+        self.ask(page, "call", name="bake", arguments={"loaf": "oat"})
+        shown = self.follow(page, questions)
+        self.ask(page, "cancel", job=max(key[1] for key in shown if key[0] == "job"))
+        self.follow(page, lambda shown: not questions(shown))
+        server.add_tool(lambda: "", name="newcomer")
+        self.follow(page, lambda shown: len(shown["list", "tools"]["items"]) == 2)
 
-            shown = self.follow(page, question)
-            [number] = question(shown)
-            answer = {"action": "accept", "content": {"name": 1}}
-            status, told = self.ask(page, "answer", question=number, answer=answer)
-            assert status == 400 and "name: expected string" in told["error"]
-            answer["content"]["name"] = "Ada"
-            assert self.ask(page, "answer", question=number, answer=answer)[0] == 200
-            shown = self.follow(page, lambda shown: ended(shown, baking))
-            assert shown["job", baking]["result"]["structuredContent"] == {
-                "loaf": "rye",
-                "for": {"name": "Ada", "age": 7},
-            }
-            assert not question(shown)
-            assert shown["progress", baking]["message"] == "half"
-            assert shown["job", waiting]["state"] == "running"
-            wire = [value for key, value in shown.items() if key[0] == "wire"]
-            calls = [
-                each for each in wire if each["title"].startswith("tools/call bak")
-            ]
-            assert calls and "function" in calls[0]["notes"][0][0]
-
-            jobs = [
-                start("resource", uri="bread://rye"),
-                start("prompt", name="praise", arguments={"bread": "rye"}),
-                start("tool", name="cake"),
-            ]
-            assert self.ask(page, "cancel", job=waiting)[0] == 200
-            jobs.append(waiting)
-            shown = self.follow(
-                page, lambda shown: all(ended(shown, job) for job in jobs)
-            )
-            read, praised, missing, cancelled = (shown["job", job] for job in jobs)
-            assert read["result"]["contents"][0]["text"] == "dark"
-            assert "Praise rye." in json.dumps(praised["result"]["messages"])
-            assert "cake" in missing["error"]
-            assert cancelled["error"].startswith("Cancelled")
-
-            # Nobody waits for the answer any more.
-            baking = start("tool", name="bake", arguments={"loaf": "rye"})
-            self.follow(page, question)
-            self.ask(page, "cancel", job=baking)
-            self.follow(page, lambda shown: ended(shown, baking))
-            self.follow(page, lambda shown: not question(shown))
-            assert self.ask(page, "close")[0] == 200
-            shown = self.follow(page, lambda shown: ("connection", 0) in shown)
-            assert shown["connection", 0]["state"] == "over"
-
-    def test_targets_that_fail(self, page, tmp_path):
-        """One that is none, that nobody serves, or that dies: the page tells, and the
-        next one is reached."""
-        status, told = self.ask(page, "connect", target=" ")
-        assert status == 400 and "name a server" in told["error"]
-
-        def is_over(shown):
-            return shown.get(("connection", 0), {}).get("state") == "over"
-
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
-        self.ask(page, "connect", target=url)
-        shown = self.follow(page, is_over)
-        assert "nobody listens" in shown["connection", 0]["why"]
-
+    def test_a_server_that_ends(self, open_page, tmp_path):
+        """The page says why, and connects again."""
         script = tmp_path / "leaving.py"
         script.write_text(
-            "import os, sys\n"
-            f"sys.path.insert(0, {HERE!r})\n"
-            "from mcp_lite import Server\n"
-            "server = Server('leaving')\n"
-            "server.tool(lambda: os._exit(3), name='leave')\n"
-            "server.run()\n"
+            f"import os, sys\nsys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\nserver = Server('leaving')\n"
+            "server.add_tool(lambda: os._exit(3), name='leave')\nserver.run()\n"
         )
-        self.ask(page, "connect", target=str(script))
+        page = open_page(str(script))
+
+        def state(shown):
+            return shown.get(("state", 0), {})
+
         self.follow(page, lambda shown: ("list", "prompts") in shown)
-        leave = {"name": "leave"}
-        self.ask(page, "start", kind="tool", title="leave", params=leave)
-        shown = self.follow(page, is_over)
-        assert "exit code 3" in shown["connection", 0]["why"]
+        self.ask(page, "call", name="leave", arguments={})
+        shown = self.follow(page, lambda shown: state(shown).get("state") == "over")
+        assert "exit code 3" in state(shown)["why"]
+        self.ask(page, "connect")
+        self.follow(page, lambda shown: state(shown).get("state") == "open")
 
     def hostile(self):
         """A server all of whose texts are markup."""
         markup = self.MARKUP
         server = Server("hostile", title=markup, instructions=markup)
-
-        @server.tool
-        def attack(text: str = "") -> list:
-            raise AssertionError("the middleware answers")
+        server.add_tool(lambda: "", name="attack")
+        picture = base64.b64encode(b"<svg onload='alert(1)'/>").decode()
 
         @server.middleware
         def lie(ctx, method, params, call_next):
-            picture = base64.b64encode(b"<svg onload='alert(1)'/>").decode()
             if method == "tools/list":
-                schema = {
-                    "type": "object",
-                    "title": markup,
-                    "required": [markup],
-                    "properties": {
-                        markup: {"type": "string", "description": markup},
-                        "__proto__": {"enum": [markup]},
-                    },
+                properties = {
+                    markup: {"type": "string", "description": markup},
+                    "__proto__": {"enum": [markup]},
+                    "m": {"$ref": "#"},
                 }
+                schema = {"type": "object", "properties": properties}
                 tool = {"name": markup, "description": markup, "inputSchema": schema}
-                tool["annotations"] = {markup: markup}
-                # Within each, all of them again.
-                members = {f"m{n}": {"$ref": "#"} for n in range(40)}
-                endless = {"type": "object", "properties": members}
-                tools = [tool, {"name": "endless", "inputSchema": endless}]
-                return {**call_next(), "tools": tools}
+                return {**call_next(), "tools": [tool]}
             if method == "tools/call":
+                link = {"type": "resource_link", "uri": "javascript:alert(1)"}
                 blocks = [
                     {"type": "text", "text": markup},
                     {"type": "image", "mimeType": "image/svg+xml", "data": picture},
                     {"type": "image", "mimeType": f'"{markup}', "data": markup},
-                    {
-                        "type": "resource_link",
-                        "uri": "javascript:alert(1)",
-                        "name": markup,
-                    },
+                    {**link, "name": markup},
                     {"type": markup},
                 ]
-                structured = {"__proto__": markup, markup: [markup]}
-                return {"content": blocks, "structuredContent": structured}
+                return {"content": blocks, "structuredContent": {"__proto__": markup}}
             return call_next()
 
         return server
 
-    def test_a_hostile_server(self, page, browser):
-        """No text of a server becomes markup: not a name, a description, a schema, an
-        argument, or a result; a picture is shown only if it cannot be a program."""
-        with self.hostile().start_http() as http:
-            browser.ask("Page.navigate", url=page.url)
-            self.ask(page, "connect", target=http.url)
-            browser.until("document.querySelector('#list-tools li button') !== null")
-            browser.run("document.querySelector('#list-tools li button').click()")
-            markup = json.dumps(self.MARKUP)
-            shown = "document.querySelector('%s').textContent.includes(%s)"
-            for place in ("#list-tools", "#item h2", "#item .words", "#item form"):
-                assert browser.run(shown % (place, markup)), place
-            browser.run("document.querySelector('#item form').requestSubmit()")
-            browser.until("document.querySelector('#results .card.good') !== null")
-            browser.run(
-                "document.querySelectorAll('details').forEach(e => e.open = true)"
-            )
-            browser.until(shown % ("#results pre", markup))
-            browser.until(shown % ("#results .tree", markup))
-            assert browser.run(shown % ("#wire", '"<img src=x"'))
-            browser.run("document.querySelectorAll('#list-tools button')[1].click()")
-            assert browser.run(shown % ("#item h2", '"endless"'))
-            tags = "img, svg, b, iframe, object, a:not(.skip), script:not([nonce])"
-            assert browser.run(f"document.querySelectorAll('{tags}').length") == 0
-            assert browser.run("document.title") == "MCP inspector"
-            assert not browser.errors
+    @pytest.fixture
+    def browser(self, tmp_path):
+        if os.name != "posix" or Browser.PROGRAM is None:
+            pytest.skip("wants Chromium")
+        browser = Browser(tmp_path)
+        yield browser
+        browser.close()
 
-    def test_by_keyboard_alone(self, page, browser):
-        """From the URL of a server to a call, its question, and its result; which
-        another tab, or a reload, shows as well."""
-        with self.bakery().start_http() as http:
-            browser.ask("Page.navigate", url=page.url)
-            browser.until("document.activeElement?.id === 'target'")
-            browser.type(http.url)
-            browser.press("Enter")
-            browser.until("document.querySelector('#list-prompts') !== null")
-            browser.tab_to("#list-tools li:first-child button")
-            browser.press("Enter")
-            browser.tab_to("#item textarea")
-            browser.type("rye")
-            browser.press("Enter")
-            browser.until("document.activeElement.matches('.question textarea')")
-            browser.type("Ada")
-            browser.press("Enter")
-            result = "document.querySelector('#results .card.good')?.textContent"
-            browser.until(f"{result}?.includes('Ada')")
-            assert browser.run("document.querySelector('.question') === null")
-            browser.ask("Page.navigate", url=page.url)
-            browser.until(f"{result}?.includes('Ada')")
-            assert not browser.errors
+    def test_in_a_browser(self, open_page, browser):
+        """A call, its question and its result by keyboard alone; and no text of a
+        hostile server becomes markup: no name, description, schema, or result."""
+        page = open_page(self.bakery())
+        browser.ask("Page.navigate", url=page.url)
+        browser.until("document.querySelector('#list-prompts') !== null")
+        browser.run("document.querySelector('#list-tools button').focus()")
+        browser.press("Enter")
+        browser.tab_to("#item textarea")
+        browser.type("rye")
+        browser.press("Enter")
+        browser.until("document.activeElement.matches('.question textarea')")
+        browser.type("Ada")
+        browser.press("Enter")
+        result = "document.querySelector('#results .card.good')?.textContent"
+        browser.until(f"{result}?.includes('Ada')")
+        assert browser.run("document.querySelector('.question') === null")
+
+        page = open_page(self.hostile())
+        browser.ask("Page.navigate", url=page.url)
+        browser.until("document.querySelector('#list-tools button') !== null")
+        browser.run("document.querySelector('#list-tools button').click()")
+        browser.run("document.querySelector('#item form').requestSubmit()")
+        browser.until("document.querySelector('#results .card.good') !== null")
+        browser.run("document.querySelectorAll('details').forEach(e => e.open = true)")
+        shown = "document.querySelector('%s').textContent.includes(%s)"
+        for place in ("#list-tools", "#item h2", "#item form", "#results pre"):
+            assert browser.run(shown % (place, json.dumps(self.MARKUP))), place
+        tags = "img, svg, b, iframe, object, a, script:not([nonce])"
+        assert browser.run(f"document.querySelectorAll('{tags}').length") == 0
+        assert browser.run("document.title") == "MCP inspector"
+        assert not browser.errors
 
 
 class TestReadme:
