@@ -841,7 +841,8 @@ function showWire(_, {direction, text, size, at}) {
 }
 
 function showLog(_, {level, logger, text}) {
-  append(el("div", {class: "log words"}, line(level), logger ? ` ${line(logger)}` : "", ": ", plain(text)));
+  append(el("div", {class: "log words"}, line(level), logger ? ` ${line(logger)}` : "",
+    ": ", plain(text)));
 }
 
 const SHOW = {state: showState, list: showList, job: showJob, question: showQuestion,
