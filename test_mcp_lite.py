@@ -15573,6 +15573,209 @@ class TestExplain:
         assert b"Traceback" not in run.stderr
 
 
+class TestTasks:
+    """examples/tasks.py: the tasks extension, in both roles."""
+
+    EXTENSIONS = {"io.modelcontextprotocol/tasks": {}}
+
+    def shop(self, **options):
+        """A server with tools that are tasks."""
+        server = Server("shop", extensions=self.EXTENSIONS)
+        names = ["buy", "fail", "refuse", "wait"]
+        example("tasks").Tasks(server, names, poll=0.01, **options)
+        self.heard = threading.Event()
+
+        @server.tool
+        def buy(item: str, ctx: Context) -> str:
+            ctx.progress(1, 2, "half")
+            answers = [ctx.elicit(each, FORM)["content"] for each in ("one", "two")]
+            return " ".join([item] + [each["name"] for each in answers])
+
+        @server.tool
+        def fail() -> None:
+            raise ToolError("invalid input")
+
+        @server.tool
+        def refuse() -> None:
+            raise McpError(-32603, "rate limit", {"limit": 3})
+
+        @server.tool
+        def wait(ctx: Context) -> None:
+            ctx.on_cancel(self.heard.set)
+            ctx.sleep(SECONDS)
+
+        return server
+
+    @contextlib.contextmanager
+    def raw(self, target, **options):
+        """A client that gets tasks as they are on the wire."""
+        types = {"task": lambda call, task: task}
+        options = {"extensions": self.EXTENSIONS, "result_types": types, **options}
+        options["on_elicit"] = lambda params: None
+        with Client(target, **options) as client:
+            yield client
+
+    def until(self, client, task, *wanted):
+        """The task as it is told once it has one of these states."""
+        told = []
+
+        def is_so():
+            told.append(client.request("tasks/get", {"taskId": task["taskId"]}))
+            assert told[-1]["status"] in (*wanted, "working", "input_required"), told
+            return told[-1]["status"] in wanted
+
+        eventually(is_so)
+        return told[-1]
+
+    @pytest.mark.parametrize("place", ["memory", "stdio", "http"])
+    def test_both_roles(self, place):
+        """client.call() waits for the task's end; its questions reach the callbacks."""
+        tasks = example("tasks")
+        seen = []
+        options = tasks.task_options(lambda task: seen.append(task["status"]))
+        flour = {"action": "accept", "content": {"flour": "rye"}}
+        with contextlib.ExitStack() as stack:
+            target = tasks.build_server(poll=0.01)
+            if place == "http":
+                target = stack.enter_context(target.start_http()).url
+            if place == "stdio":
+                target = [sys.executable, tasks.__file__, "--serve"]
+            client = Client(target, on_elicit=lambda params: flour, **options)
+            stack.enter_context(client)
+            assert client.call("bake", loaves=1) == "1 loaves of rye"
+        assert seen[0] in ("working", "input_required")
+        assert seen[-1] == "completed" and seen.count("input_required") >= 1
+
+    def test_the_flow_of_the_specification(self):
+        """A task is created, asks, is answered, and has what the call would have had."""
+        with self.raw(self.shop()) as client:
+            task = client.start_call("buy", {"item": "tea"}).result()
+            assert task["resultType"] == "task" and task["ttlMs"] == 3_600_000
+            assert {"createdAt", "lastUpdatedAt", "pollIntervalMs"} <= set(task)
+            keys = []
+            for name in ("Ada", "Bob"):
+                told = self.until(client, task, "input_required")
+                assert told["statusMessage"] == "1 of 2 half"
+                ((key, question),) = told["inputRequests"].items()
+                assert question["method"] == "elicitation/create"
+                keys.append(key)
+                answer = {"action": "accept", "content": {"name": name}}
+                given = {key: answer, "never asked": answer}
+                update = {"taskId": task["taskId"], "inputResponses": given}
+                for _ in range(2):
+                    told = client.request("tasks/update", update)
+                    assert set(told) <= {"resultType", "_meta"}
+            assert len(set(keys)) == 2
+            done = self.until(client, task, "completed")
+            assert done["result"]["content"][0]["text"] == "tea Ada Bob"
+            # A terminal state does not change.
+            client.request("tasks/cancel", {"taskId": task["taskId"]})
+            assert self.until(client, task, "completed", "cancelled") == done
+
+    def test_how_a_task_may_end(self):
+        """A tool's failure is a result, an error is told as such, and cancelling
+        reaches the tool."""
+        with self.raw(self.shop()) as client:
+            done = self.until(client, client.start_call("fail").result(), "completed")
+            assert done["result"]["isError"] is True
+            done = self.until(client, client.start_call("refuse").result(), "failed")
+            error = {"code": -32603, "message": "rate limit", "data": {"limit": 3}}
+            assert done["error"] == error
+            for name in ("wait", "buy"):
+                task = client.start_call(
+                    name, {"item": "x"} if name == "buy" else {}
+                ).result()
+                client.request("tasks/cancel", {"taskId": task["taskId"]})
+                assert "result" not in self.until(client, task, "cancelled")
+            assert self.heard.wait(SECONDS)
+            for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+                with pytest.raises(InvalidParams, match="task"):
+                    client.request(method, {"taskId": "?", "inputResponses": {}})
+
+    def test_who_gets_tasks(self):
+        """Only clients that declare them, in the modern era; and each only its own."""
+        server = self.shop(only=["refuse"])
+        for options in ({"extensions": {}}, {"version": "2025-11-25"}):
+            with self.raw(server, **options) as client:
+                assert client.start_call("fail").result()["isError"] is True
+                with pytest.raises(MissingCapability) as caught:
+                    client.start_call("refuse").result()
+                needed = {"extensions": self.EXTENSIONS}
+                assert caught.value.data["requiredCapabilities"] == needed
+        tokens = {name: {"sub": name} for name in ("ada", "bob")}
+        with server.start_http(verify=tokens) as web, contextlib.ExitStack() as stack:
+            ada, bob = (
+                stack.enter_context(
+                    self.raw(web.url, headers={"Authorization": f"Bearer {name}"})
+                )
+                for name in tokens
+            )
+            task = ada.start_call("fail").result()
+            self.until(ada, task, "completed")
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                bob.request("tasks/get", {"taskId": task["taskId"]})
+
+    def test_tasks_are_forgotten(self):
+        """After its time, a task is unknown, and its work is cancelled."""
+        with self.raw(self.shop(ttl=0.0)) as client:
+            task = client.start_call("wait").result()
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                client.request("tasks/get", {"taskId": task["taskId"]})
+            assert self.heard.wait(SECONDS)
+
+    def follow(self, *states, **options):
+        """A client's outcome of a call, as another server's task has these states; and
+        the requests that the server got."""
+        got = []
+        todo = iter(states)
+        server = Server("other", extensions=self.EXTENSIONS)
+        server.add_tool(lambda: "", name="x")
+
+        @server.middleware
+        def serve(ctx, method, params, call_next):
+            got.append((method, params.get("inputResponses")))
+            if method == "tools/call":
+                return {"resultType": "task", "taskId": "t", "status": "working"}
+            return call_next()
+
+        def get(ctx, params):
+            return {"taskId": "t", **next(todo, states[-1])}
+
+        (extension,) = self.EXTENSIONS
+        server.method("tasks/get", extension=extension)(get)
+        for name in ("tasks/update", "tasks/cancel"):
+            server.method(name, extension=extension)(lambda ctx, params: {})
+        options.update(example("tasks").task_options())
+        form = {"action": "accept", "content": {"name": "Ada"}}
+        with Client(server, on_elicit=lambda params: form, **options) as client:
+            try:
+                outcome = client.call("x")
+            except Exception as error:
+                outcome = error
+        return outcome, got
+
+    def test_the_client_of_another_server(self):
+        """No question is answered twice; each end is told; one that gives up cancels."""
+        question = {"method": "elicitation/create", "params": {"message": "?"}}
+        question["params"]["requestedSchema"] = FORM
+        asks = {"status": "input_required", "inputRequests": {"k": question}}
+        result = {"content": [{"type": "text", "text": "done"}]}
+        done = {"status": "completed", "result": result}
+        outcome, got = self.follow(asks, asks, {"status": "working"}, done)
+        assert outcome == "done"
+        answers = [given for method, given in got if method == "tasks/update"]
+        assert answers == [
+            {"k": {"action": "accept", "content": {"name": "Ada", "age": 7}}}
+        ]
+        error = {"code": -32000, "message": "no luck"}
+        outcome, _ = self.follow({"status": "failed", "error": error})
+        assert isinstance(outcome, McpError) and outcome.code == -32000
+        outcome, _ = self.follow({"status": "cancelled"})
+        assert isinstance(outcome, Cancelled)
+        outcome, got = self.follow({"status": "working"}, total_timeout=0.2)
+        assert isinstance(outcome, Timeout) and got[-1][0] == "tasks/cancel"
+
+
 class TestInsideHosts:
     """A server and a client as guests of a program that has threads,
     streams and a main loop of its own.

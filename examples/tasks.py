@@ -1,0 +1,311 @@
+"""Tasks: a call that goes on after its answer. Both roles of an extension.
+
+Teaches: how an extension is made from public parts alone. On the server, middleware
+answers `tools/call` with a task while the tool runs on (Context.detach), and three
+methods tell of it; in the client, a result type of the extension's own is followed
+until the task's end (Client(result_types=)), so that client.call() works as ever.
+The rules: https://modelcontextprotocol.io/extensions/tasks/overview (SEP-2663).
+
+Run: python3 examples/tasks.py           a client, a server, a task that asks
+     python3 examples/tasks.py --serve   its server alone, on stdio
+For a program of yours, copy Tasks for a server, and task_options() for a client.
+"""
+
+import datetime
+import os
+import secrets
+import sys
+import threading
+import time
+
+# mcp_lite.py is one folder up.
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+
+from mcp_lite import (  # noqa: E402
+    Cancelled,
+    Client,
+    Context,
+    InternalError,
+    InvalidParams,
+    McpError,
+    MissingCapability,
+    Server,
+)
+
+TASKS = "io.modelcontextprotocol/tasks"
+OVER = ("completed", "failed", "cancelled")
+MAX_TASKS = 1000  # that a server keeps; with more, calls are answered as without tasks
+STEP = 0.05  # seconds after which a waiting client looks whether its call goes on
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).isoformat()
+
+
+# The server's role ###################################################################
+
+
+class Task:
+    """One call that goes on: working <-> input_required, then one of OVER, for good."""
+
+    def __init__(self, owner, ttl, poll):
+        # The principal; for others this task does not exist.
+        self.owner = owner
+        self.until = time.monotonic() + ttl
+        self.changed = threading.Condition()
+        # What follows is guarded by `changed`. What tasks/get tells:
+        self.state = {
+            "taskId": secrets.token_urlsafe(24),
+            "status": "working",
+            "createdAt": now(),
+            "lastUpdatedAt": now(),
+            "ttlMs": int(ttl * 1000),
+            "pollIntervalMs": int(poll * 1000),
+        }
+        # The questions that wait, and the answers to the current ones: by key.
+        self.questions = {}
+        self.answers = {}
+        self.is_cancelled = False
+
+    def begin(self, ctx, call_next):
+        """Have a thread go on with the call."""
+        self.cancel_work = ctx.detach(self.hear_progress, self.ask)
+        threading.Thread(target=self.work, args=(call_next,), daemon=True).start()
+
+    def work(self, call_next):
+        try:
+            # A tool that fails has a result, too: isError.
+            self.set("completed", result=call_next())
+        except Cancelled:
+            self.set("cancelled")
+        except McpError as error:
+            told = {"code": error.code, "message": str(error)}
+            if error.data is not None:
+                told["data"] = error.data
+            self.set("failed", error=told)
+        except Exception:
+            self.set("failed", error={"code": -32603, "message": "Internal error"})
+
+    def set(self, status, **members):
+        with self.changed:
+            self.state.update(members, status=status, lastUpdatedAt=now())
+
+    def describe(self):
+        with self.changed:
+            if self.questions:
+                return {**self.state, "inputRequests": dict(self.questions)}
+            return dict(self.state)
+
+    def hear_progress(self, done, total, message):
+        part = f"{done}" if total is None else f"{done} of {total}"
+        self.set(self.state["status"], statusMessage=f"{part} {message or ''}".strip())
+
+    def ask(self, questions):
+        """Wait for the client's answers. Raises Cancelled."""
+        with self.changed:
+            self.questions = dict(questions)
+            self.answers = {}
+            self.set("input_required")
+            self.changed.wait_for(lambda: self.is_cancelled or not self.questions)
+            self.questions = {}
+            self.set("working")
+            if self.is_cancelled:
+                raise Cancelled("the task was cancelled")
+            return self.answers
+
+    def answer(self, responses):
+        """Take what answers a question that waits; ignore the rest."""
+        with self.changed:
+            for key in set(responses).intersection(self.questions):
+                del self.questions[key]
+                self.answers[key] = responses[key]
+            self.changed.notify_all()
+
+    def cancel(self):
+        """Ask the work to end. It is told by ctx.cancelled, and may end otherwise."""
+        with self.changed:
+            self.is_cancelled = True
+            self.changed.notify_all()
+        self.cancel_work()
+
+
+class Tasks:
+    """Tools of a server as tasks, for clients that know the extension.
+
+    server: made with extensions={TASKS: {}}
+    tools: the names of the tools whose calls become tasks
+    only: those of them that cannot be called otherwise: other clients get -32021
+    ttl: seconds for which a task is kept, its work included
+    poll: seconds between two questions of a client
+    """
+
+    def __init__(self, server, tools, only=(), ttl=3600.0, poll=1.0):
+        self.tools = frozenset(tools)
+        self.only = frozenset(only)
+        self.ttl = ttl
+        self.poll = poll
+        self.tasks = {}
+        server.middleware(self.serve)
+        server.method("tasks/get", extension=TASKS)(self.get)
+        server.method("tasks/update", extension=TASKS)(self.update)
+        server.method("tasks/cancel", extension=TASKS)(self.cancel)
+
+    def serve(self, ctx: Context, method, params, call_next):
+        """The middleware: a call of one of the tools is answered with a task."""
+        if method != "tools/call" or params.get("name") not in self.tools:
+            return call_next()
+        self.forget_old()
+        # "This extension is not defined" in a revision with sessions.
+        is_modern = ctx.protocol_version >= "2026"
+        knows = TASKS in ctx.client_capabilities.get("extensions", {})
+        if is_modern and knows and len(self.tasks) < MAX_TASKS:
+            task = Task(ctx.auth, self.ttl, self.poll)
+            # "MUST NOT return CreateTaskResult until the task is durably created"
+            self.tasks[task.state["taskId"]] = task
+            answer = {"resultType": "task", **task.describe()}
+            task.begin(ctx, call_next)
+            return answer
+        if params["name"] in self.only:
+            needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+            raise MissingCapability("Missing required client capability", needed)
+        return call_next()
+
+    def forget_old(self):
+        """Drop the tasks whose time is over, and their work."""
+        for key, task in list(self.tasks.items()):
+            if time.monotonic() > task.until:
+                self.tasks.pop(key, None)
+                task.cancel()
+
+    def find(self, ctx, params):
+        """The caller's task. Raises InvalidParams."""
+        self.forget_old()
+        task = self.tasks.get(str(params.get("taskId")))
+        if task is None or task.owner != ctx.auth:
+            raise InvalidParams(f"Unknown task: {params.get('taskId')}")
+        return task
+
+    def get(self, ctx: Context, params):
+        return self.find(ctx, params).describe()
+
+    def update(self, ctx: Context, params):
+        responses = params.get("inputResponses")
+        if not isinstance(responses, dict):
+            raise InvalidParams("inputResponses: expected an object")
+        self.find(ctx, params).answer(responses)
+        return {}
+
+    def cancel(self, ctx: Context, params):
+        self.find(ctx, params).cancel()
+        return {}
+
+
+# The client's role ###################################################################
+
+
+def task_options(on_task=None):
+    """Options of a Client that knows tasks: client.call() waits until a task's end.
+
+    on_task: on_task(task) hears of each state of a task, as it is on the wire. Keep
+        its taskId, and follow_task() goes on after a crash.
+    """
+
+    def follow(call, task):
+        # "MUST interpret this as an invalid response": of other requests than calls.
+        if call.method != "tools/call":
+            raise InternalError(f"{call.method}: answered with a task")
+        return follow_task(call.client, task, on_task, call.check_open)
+
+    return {"extensions": {TASKS: {}}, "result_types": {"task": follow}}
+
+
+def follow_task(client, task, on_task=None, check=lambda: None):
+    """Poll until the task ends, and answer what it asks. Returns the call's result.
+
+    task: what the server told of it; of one that was begun before, {"taskId": ...}
+    check: called every now and then; what it raises ends the waiting, and the task
+
+    Raises McpError for a task that failed, Cancelled for one that was cancelled.
+    """
+    name = {"taskId": task["taskId"]}
+    answered = set()
+    try:
+        while task.get("status") not in OVER:
+            until = time.monotonic() + task.get("pollIntervalMs", 0) / 1000
+            check()
+            while time.monotonic() < until:
+                time.sleep(min(STEP, max(0.0, until - time.monotonic())))
+                check()
+            task = client.request("tasks/get", name)
+            if on_task is not None:
+                on_task(task)
+            questions = task.get("inputRequests", {})
+            # "SHOULD deduplicate inputRequests keys across consecutive polls"
+            answers = {
+                key: client.answer(questions[key]["method"], questions[key]["params"])
+                for key in questions
+                if key not in answered
+            }
+            if answers:
+                answered.update(answers)
+                client.request("tasks/update", {**name, "inputResponses": answers})
+    except (Exception, KeyboardInterrupt):
+        # Nothing else tells the server that the outcome is of no use any more.
+        cancel_task(client, task)
+        raise
+    if task["status"] == "failed":
+        error = task["error"]
+        raise McpError(error["code"], error["message"], error.get("data"))
+    if task["status"] == "cancelled":
+        raise Cancelled(task.get("statusMessage", "the task was cancelled"))
+    return task["result"]
+
+
+def cancel_task(client, task):
+    """Ask a server to end a task. It may be out of reach, or may not know the task."""
+    try:
+        client.request("tasks/cancel", {"taskId": task["taskId"]}, timeout=5)
+    except (McpError, OSError):
+        pass
+
+
+# Both together #######################################################################
+
+
+def build_server(poll=0.2):
+    server = Server("bakery", extensions={TASKS: {}})
+    Tasks(server, tools=["bake"], poll=poll)
+
+    @server.tool
+    def bake(loaves: int, ctx: Context) -> str:
+        """Bake some loaves: that takes its time."""
+        form = {"type": "object", "properties": {"flour": {"type": "string"}}}
+        flour = ctx.elicit("Which flour?", form)["content"]["flour"]
+        for n in range(1, loaves + 1):
+            ctx.sleep(0.1)
+            ctx.progress(n, loaves, "baked")
+        return f"{loaves} loaves of {flour}"
+
+    return server
+
+
+def main():
+    if sys.argv[1:] == ["--serve"]:
+        build_server().run()
+        return
+
+    def answer(params):
+        print("the user is asked:", params["message"])
+        return {"action": "accept", "content": {"flour": "rye"}}
+
+    def tell(task):
+        print(task["status"], task.get("statusMessage", ""))
+
+    command = [sys.executable, os.path.abspath(__file__), "--serve"]
+    with Client(command, on_elicit=answer, **task_options(tell)) as client:
+        print(client.call("bake", loaves=5))
+
+
+if __name__ == "__main__":
+    main()
