@@ -168,7 +168,6 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import operator
 import os
 import re
 import sys
@@ -355,15 +354,12 @@ class McpError(Exception):
         what does not exist: then the words or the data make it a NotFound.
         """
         code = error.get("code")
-        text = error.get("message")
+        text = str(error.get("message", ""))
         data = error.get("data")
         if type(code) is not int:
             return InternalError(f"an error whose code is {show(code)}", error)
-        if not isinstance(text, str):
-            text = show(text)
         kind: type[McpError] = ERRORS.get(code, McpError)
-        members = data if isinstance(data, dict) else {}
-        names_it = "uri" in members or NOT_FOUND in members
+        names_it = isinstance(data, dict) and ("uri" in data or NOT_FOUND in data)
         if code in MAYBE_NOT_FOUND and (
             names_it or re.search(NOT_FOUND_TEXT, text[:500])
         ):
@@ -452,19 +448,18 @@ MODERN_ERRORS = (HeaderMismatch.code, MissingCapability.code, UnsupportedVersion
 STANDARD_CODES = (-32700, -32600, -32601, -32602, -32603, MissingCapability.code)
 
 
-def fit_code(code: object, version: str) -> int:
+def fit_code(code: Any, version: str) -> Any:
     """The code of a handler's error, or in its place one that this revision has."""
     # "Implementations of this protocol version MUST NOT emit these codes":
     # basic/index.md#error-codes. They are resource not found, URL elicitation required.
-    if code == -32002:
-        return code if version < FIRST_MODERN else InvalidParams.code
-    is_known = code != -32042 or version == "2025-11-25"
-    if type(code) is not int or not is_known:
-        return InternalError.code
+    if code == -32002 and version >= FIRST_MODERN:
+        return InvalidParams.code
+    if code in STANDARD_CODES or (code == -32042 and version == "2025-11-25"):
+        return code
     # JSON-RPC keeps its range for itself; the modern era keeps some of the servers'.
     last = -32020 if version >= FIRST_MODERN else -32100
-    is_kept = -32768 <= code <= last or code in MODERN_ERRORS
-    if is_kept and code not in (*STANDARD_CODES, -32042):
+    is_kept = code in (*MODERN_ERRORS, -32042)
+    if type(code) is not int or is_kept or -32768 <= code <= last:
         return InternalError.code
     return code
 
@@ -590,12 +585,9 @@ def printable(text: str, *, keep_lines: bool = False) -> str:
     keep_lines: line feeds stay; else they are shown as `\\n`
     """
 
-    def escape(match: re.Match[str]) -> str:
-        if keep_lines and match[0] == "\n":
-            return "\n"
-        return ascii(match[0])[1:-1]
-
-    return re.sub(UNPRINTABLE, escape, text)
+    if keep_lines:
+        return "\n".join(map(printable, text.split("\n")))
+    return re.sub(UNPRINTABLE, lambda match: ascii(match[0])[1:-1], text)
 
 
 _SHOWN = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -623,7 +615,7 @@ def error_text(error: object) -> str:
         text = str(error)
     except Exception:
         text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return ": ".join(filter(None, (type(error).__name__, text)))
 
 
 def check_number(option: str, value: Any, least: float = 0) -> None:
@@ -682,7 +674,9 @@ if _make_encoder is not None:
         False,
     )
 _ID_TEXT = "expected string or integer"
-TYPE_NAMES = {
+# A message has one of these, of this type.
+_PARTS = {"method": str, "result": dict, "error": dict}
+TYPE_NAMES: dict[type, str] = {
     str: "string",
     dict: "object",
     list: "array",
@@ -779,22 +773,21 @@ def check_envelope(message: object) -> str:
         raise InvalidRequest(
             f'jsonrpc: expected "2.0", got {show(message.get("jsonrpc"))}'
         )
-    parts = [each for each in ("method", "result", "error") if each in message]
+    parts = [each for each in _PARTS if each in message]
     if len(parts) != 1:
         raise InvalidRequest("expected one of method, result and error")
     part = parts[0]
-    kind = str if part == "method" else dict
-    if not isinstance(message[part], kind):
+    if not isinstance(message[part], _PARTS[part]):
         raise InvalidRequest(
-            f"{part}: expected {TYPE_NAMES[kind]}, got {show(message[part])}"
+            f"{part}: expected {TYPE_NAMES[_PARTS[part]]}, got {show(message[part])}"
         )
-    asks = part == "method"
-    if "id" not in message:
-        return "notification" if asks else "response"
     # An error may have the id null: it is about what had no id that could be read.
-    if not is_id(message["id"]) and (asks or message["id"] is not None):
+    is_missing = part != "method" and message.get("id") is None
+    if "id" in message and not is_missing and not is_id(message["id"]):
         raise InvalidRequest(f"id: {_ID_TEXT}, got {show(message['id'])}")
-    return "request" if asks else "response"
+    if part != "method":
+        return "response"
+    return "request" if "id" in message else "notification"
 
 
 def add_given(wire: Json, **members: object) -> Json:
@@ -880,7 +873,8 @@ class EventParser:
             self.begin()
             return event
         name, _, value = line.partition(b":")
-        value = value[1:] if value[:1] == b" " else value
+        if value.startswith(b" "):
+            value = value[1:]
         if name == b"data":
             self._data += value + b"\n"
             if len(self._data) > self._limit + 1:
@@ -1422,9 +1416,7 @@ LIST_CHANGES = {
 
 def method_row(name: object) -> Method:
     """The row of a method; UNKNOWN for what is in no revision, or no name."""
-    if not isinstance(name, str):
-        return UNKNOWN
-    return METHODS.get(name, UNKNOWN)
+    return METHODS.get(str(name), UNKNOWN)
 
 
 def show_method(name: str) -> str:
@@ -1454,21 +1446,21 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
     return declared is True or isinstance(declared, dict)
 
 
-def extension_places(version: str) -> tuple[str, ...]:
-    """The capabilities that name extensions.
+def declare_extensions(capabilities: Json, extensions: Json, version: str) -> None:
+    """Add extensions to what is declared.
 
     "Extensions are advertised in the `extensions` field": basic/versioning.md. Legacy
     revisions have one for "non-standard" capabilities, `experimental`; but as theirs
     "is not a closed set", most programs that know extensions declare `extensions`, too.
     """
-    if version >= FIRST_MODERN:
-        return ("extensions",)
-    return ("extensions", "experimental")
+    capabilities["extensions"] = extensions
+    if version < FIRST_MODERN:
+        capabilities["experimental"] = extensions
 
 
 def has_extension(capabilities: Json, name: str) -> bool:
     """Whether an extension was declared, in either place."""
-    places = extension_places(OLDEST)
+    places = ("extensions", "experimental")
     return any(has_capability(capabilities, (place, name)) for place in places)
 
 
@@ -1486,7 +1478,8 @@ MAX_STEPS = 1_000_000  # of work for one value: less than a second
 MAX_ERRORS = 100  # of one value: no reader acts on more
 TOLD_ERRORS = 5  # of them, in one text
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
-MAX_SURVEY = 40_000  # characters of a schema's patterns and URIs; some count more
+MAX_PATTERNS = 10_000  # characters of all patterns in a schema
+MAX_BASE = 2_000  # characters of a URI that references start from
 
 if TYPE_CHECKING:
     Spend = Callable[[int], None]
@@ -1523,17 +1516,11 @@ class Schema:
         # (URI, dynamic anchor) -> schema
         self.dynamic: dict[tuple[str, str], Any] = {}
         self.patterns: dict[str, Pattern] = {}
-        # By the id() of an `enum`, or of a schema with `const`: the keys of its values.
-        self.keys: dict[int, frozenset[str]] = {}
         # Whether any part asks which members others have evaluated.
         self.tracks = False
         # What is named: (URI, anchor, or "" for all of the document) -> schema.
-        self._named: dict[tuple[str, str], Any] = {("", ""): schema}
-        self._paid = 0
-        try:
-            self._survey()
-        except RecursionError:
-            raise ValueError("schema: nested too deeply") from None
+        self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
+        self._survey()
         # Most arguments are objects of scalars: a look at their types will do.
         self._fitting: dict[str, tuple[type, ...]] | None = None
         is_plain = isinstance(schema, dict) and schema.keys() <= _PLAIN_KEYWORDS
@@ -1564,16 +1551,16 @@ class Schema:
             for keyword in _REFERENCES & schema.keys():
                 referring.append((schema, schema[keyword]))
             for keyword, name, inner in inner_schemas(schema):
-                steps = [place, keyword] if name is None else [place, keyword, name]
-                todo.append((".".join(steps), inner, base))
+                inside = ".".join(filter(None, (place, keyword, name)))
+                todo.append((inside, inner, base))
 
     def _check_keywords(self, place: str, schema: Json) -> list[Any]:
         """Check the arguments of one schema's keywords, and prepare them."""
         rules = []
-        for keyword, argument in schema.items():
-            row = _KEYWORDS.get(keyword)
-            if row is None:
-                continue
+        # What asks for the members that the others have left comes last.
+        for keyword in sorted(schema, key=_UNEVALUATED.__contains__):
+            argument = schema[keyword]
+            row = _KEYWORDS.get(keyword, _OTHER)
             if not _ARGUMENTS[row.argument](argument):
                 raise ValueError(
                     f"{place}.{keyword}: expected {row.argument}, got {show(argument)}"
@@ -1581,13 +1568,7 @@ class Schema:
             if row.apply is not None:
                 price = 1 + _size(argument)
                 rules.append((row.concerns, row.apply, row.expects, argument, price))
-        # What asks for the members that the others have left comes last.
-        rules.sort(key=lambda rule: bool(rule[1] is _Run.unevaluated))
         self.tracks |= not _UNEVALUATED.isdisjoint(schema)
-        if "enum" in schema:
-            self.keys[id(schema["enum"])] = frozenset(map(equality_key, schema["enum"]))
-        if "const" in schema:
-            self.keys[id(schema)] = frozenset([equality_key(schema["const"])])
         for pattern in schema.get("patternProperties", ()):
             self._compile(place, pattern)
         if "pattern" in schema:
@@ -1595,25 +1576,22 @@ class Schema:
         return rules
 
     def _compile(self, place: str, pattern: str) -> None:
-        # A class of characters beyond Latin 1 takes `re` some milliseconds.
-        is_wide = re.search(r"[^\0-\xff]|\\u", pattern)
-        self._pay(place, len(pattern) + (400 * pattern.count("[") if is_wide else 0))
+        if pattern in self.patterns:
+            return
+        if len("".join(self.patterns)) + len(pattern) > MAX_PATTERNS:
+            raise ValueError(f"{place}: too much work")
         try:
             self.patterns[pattern] = Pattern(pattern)
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from None
-
-    def _pay(self, place: str, price: int) -> None:
-        self._paid += price
-        if self._paid > MAX_SURVEY:
-            raise ValueError(f"{place}: too much work")
 
     def _join(self, place: str, base: str, uri: str) -> str:
         if not uri:
             return base
         from urllib.parse import urljoin
 
-        self._pay(place, len(base) + len(uri))
+        if len(base) + len(uri) > MAX_BASE:
+            raise ValueError(f"{place}: too long a URI")
         return urljoin(base, uri)
 
     def _name(self, place: str, schema: Json, base: str) -> str:
@@ -1638,12 +1616,11 @@ class Schema:
         try:
             schema = self._named[base, anchor]
             for step in pointer:
-                key: Any = step.replace("~1", "/").replace("~0", "~")
-                if isinstance(schema, list) and re.fullmatch(_INDEX, key):
-                    key = int(key)
+                step = step.replace("~1", "/").replace("~0", "~")
+                key = int(step) if isinstance(schema, list) else step
                 schema = schema[key]
                 base = self.rules.get(id(schema), (base,))[0]
-        except (LookupError, TypeError):
+        except (LookupError, TypeError, ValueError):
             raise ValueError(
                 f"schema: $ref {show(text)} is not in this document, and nothing is "
                 "fetched"
@@ -1684,8 +1661,9 @@ class _Run:
     """One validation: check() goes down through the value and the subschemas.
 
     The other methods are the work of keywords, but for that of one line, which stands
-    in the table. Each takes the value, the keyword's argument, the schema around it and
-    the value's path, and yields failures.
+    in the table. Some take a value and the keyword's argument, and tell whether the
+    value fits. The others take the schema around the keyword and the value's path, too,
+    and yield failures.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -1723,7 +1701,7 @@ class _Run:
             self.start = start
             if not expects:
                 yield from apply(self, value, argument, schema, path)
-            elif not apply(value, argument):
+            elif not apply(self, value, argument):
                 yield _Failure(path, expects, argument, value)
         self.scope = scope
 
@@ -1770,13 +1748,18 @@ class _Run:
         self.spend(len(key) >> 4)
         return key
 
-    def enum(self, value: Any, values: Any, schema: Json, path: Any) -> Failures:
-        if self.key(value) not in self.schema.keys[id(values)]:
-            yield _Failure(path, "expected one of {}", values, value)
+    def is_among(self, value: Any, values: list[Any]) -> bool:
+        if type(value) is str:
+            return value in values
+        return self.key(value) in map(self.key, values)
 
-    def const(self, value: Any, wanted: Any, schema: Json, path: Any) -> Failures:
-        if self.key(value) not in self.schema.keys[id(schema)]:
-            yield _Failure(path, "expected {}", wanted, value)
+    def is_schema(self, value: Any, wanted: Any, schema: Json, path: Any) -> Failures:
+        # To survey a schema takes some steps for each of its characters.
+        self.spend(len(equality_key(value)))
+        try:
+            Schema(value)
+        except ValueError as error:
+            yield _Failure(path, f"not a JSON Schema: {error}", None, _NOT_SHOWN)
 
     def ref(self, value: Any, text: str, schema: Json, path: Any) -> Failures:
         target, _ = self.schema.targets[id(schema), text]
@@ -1797,57 +1780,63 @@ class _Run:
     def any_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
         attempts = []
         for each in schemas:
-            failures = self.attempt(each, value, path)
-            if failures:
-                attempts.append(failures)
-            elif not self.schema.tracks:
+            attempts.append(self.attempt(each, value, path))
+            if not attempts[-1] and not self.schema.tracks:
                 return
-        self.spend(20 * len(attempts))
-        if len(attempts) == len(schemas):
-            yield from _nearest(attempts, path)
+        if all(attempts):
+            yield from self.nearest(attempts, path)
 
     def one_of(self, value: Any, schemas: Any, schema: Json, path: Any) -> Failures:
-        fitting = sum(not self.attempt(each, value, path) for each in schemas)
+        attempts = [self.attempt(each, value, path) for each in schemas]
+        fitting = attempts.count([])
         if fitting == 0:
-            yield from self.any_of(value, schemas, schema, path)
+            yield from self.nearest(attempts, path)
         elif fitting > 1:
             text = f"matches {fitting} alternatives of `oneOf`, must match one"
             yield _Failure(path, text, None, _NOT_SHOWN)
 
-    def not_(self, value: Any, inner: Any, schema: Json, path: Any) -> Failures:
-        if not self.attempt(inner, value, path):
-            yield _Failure(path, "expected anything but what matches {}", inner, value)
+    def nearest(self, attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
+        """Why none of the alternatives fits.
+
+        That is one line if each of them expects one thing here. Else the nearest one
+        tells: it fails further inside than the others, or at fewer places.
+        """
+        self.spend(20 * len(attempts))
+        if all(len(each) == 1 and each[0].path is path for each in attempts):
+            texts = [_expected(each[0]).replace("expected ", "") for each in attempts]
+            text = "expected " + " or ".join(dict.fromkeys(texts))
+            text = text[:MAX_PLACE].replace("{", "{{").replace("}", "}}")
+            return [attempts[0][0]._replace(text=text)]
+        return min(
+            attempts,
+            key=lambda failures: (
+                any(each.path is path for each in failures),
+                len(failures),
+            ),
+        )
 
     def if_(self, value: Any, condition: Any, schema: Json, path: Any) -> Failures:
         branch = "else" if self.attempt(condition, value, path) else "then"
         return self.check(schema.get(branch, True), value, path)
 
     # Numbers and texts.
-    def multiple_of(self, value: Any, step: Any, schema: Json, path: Any) -> Failures:
+    def is_multiple(self, value: Any, step: Any) -> bool:
         from fractions import Fraction
 
         # A float counts as it is written: in decimal, 0.3 is a multiple of 0.1.
-        numbers = [n if isinstance(n, int) else repr(n) for n in (value, step)]
         try:
-            exact, divisor = map(Fraction, numbers)
-            self.spend(20 + (exact.numerator.bit_length() >> 4))
-            fits = exact % divisor == 0
+            exact, divisor = map(Fraction, (repr(value), repr(step)))
         except ValueError:  # infinity, and what is not a number
-            fits = False
-        if not fits:
-            yield _Failure(path, "expected a multiple of {}", step, value)
+            return False
+        self.spend(20 + (exact.numerator.bit_length() >> 4))
+        return exact % divisor == 0
 
-    def pattern(self, value: str, pattern: str, schema: Json, path: Any) -> Failures:
-        if not self.matches(pattern, value):
-            yield _Failure(path, "expected text that matches {}", pattern, value)
-
-    def matches(self, pattern: str, text: str) -> bool:
+    def matches(self, text: str, pattern: str) -> bool:
         return self.schema.patterns[pattern].search(text, self.spend)
 
     # Arrays.
-    def all_differ(self, value: Any, wanted: bool, schema: Json, path: Any) -> Failures:
-        if wanted and len(set(map(self.key, value))) < len(value):
-            yield _Failure(path, "expected items that all differ", None, value)
+    def all_differ(self, value: Any, wanted: bool) -> bool:
+        return not wanted or len(set(map(self.key, value))) == len(value)
 
     def prefix_items(self, value: Any, first: Any, schema: Json, path: Any) -> Failures:
         for at, each in enumerate(first[: len(value)]):
@@ -1856,28 +1845,26 @@ class _Run:
     def items(self, value: Any, rest: Any, schema: Json, path: Any) -> Failures:
         # Before 2020-12, a list stood here, and the others in `additionalItems`.
         if isinstance(rest, list):
-            yield from self.prefix_items(value, rest, schema, path)
-            return
-        for at in range(len(schema.get("prefixItems", ())), len(value)):
-            yield from self.member(rest, value, at, path)
+            return self.prefix_items(value, rest, schema, path)
+        return self.tail(value, rest, schema.get("prefixItems", []), path)
 
-    def additional_items(
-        self, value: Any, rest: Any, schema: Json, path: Any
-    ) -> Failures:
-        if isinstance(schema.get("items"), list):
-            for at in range(len(schema["items"]), len(value)):
+    def tail(self, value: Any, rest: Any, first: Any, path: Any) -> Failures:
+        """Check the items behind those that the list `first` is about."""
+        if isinstance(first, list):
+            for at in range(len(first), len(value)):
                 yield from self.member(rest, value, at, path)
 
     def contains(self, value: Any, inner: Any, schema: Json, path: Any) -> Failures:
-        fitting = 0
-        for at, item in enumerate(value):
-            if self.attempt(inner, item, path):
-                continue
-            fitting += 1
-            if self.schema.tracks:
-                self.evaluated.append((id(value), at))
-        least = schema.get("minContains", 1)
-        if not least <= fitting <= schema.get("maxContains", fitting):
+        places = range(len(value))
+        fitting = [at for at in places if not self.attempt(inner, value[at], path)]
+        if self.schema.tracks:
+            self.evaluated += [(id(value), at) for at in fitting]
+        count = len(fitting)
+        if (
+            not schema.get("minContains", 1)
+            <= count
+            <= schema.get("maxContains", count)
+        ):
             yield _Failure(path, "expected another number of {}", inner, value)
 
     # Objects.
@@ -1891,7 +1878,7 @@ class _Run:
     ) -> Failures:
         for pattern, inner in patterns.items():
             for name in value:
-                if self.matches(pattern, name):
+                if self.matches(name, pattern):
                     yield from self.member(inner, value, name, path)
 
     def additional_properties(
@@ -1900,7 +1887,7 @@ class _Run:
         known = schema.get("properties", ())
         patterns = schema.get("patternProperties", ())
         for name in value:
-            if name in known or any(self.matches(each, name) for each in patterns):
+            if name in known or any(self.matches(name, each) for each in patterns):
                 continue
             yield from self.other(rest, value, name, schema, path)
 
@@ -1923,45 +1910,19 @@ class _Run:
                 yield from self.check(rule, value, path)
 
 
-def _nearest(attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
-    """Why none of the alternatives fits.
-
-    That is one line if each of them expects one thing here. Else the nearest one tells:
-    it fails further inside than the others, or at fewer places.
-    """
-    if all(len(each) == 1 and each[0].path is path for each in attempts):
-        texts = [_expected(each[0]).replace("expected ", "") for each in attempts]
-        text = "expected " + " or ".join(dict.fromkeys(texts))
-        return [attempts[0][0]._replace(text="{}", argument=_Text(text[:MAX_PLACE]))]
-    return min(
-        attempts,
-        key=lambda failures: (
-            any(each.path is path for each in failures),
-            len(failures),
-        ),
-    )
-
-
 # What the texts of errors are made of.
 _NOT_SHOWN = object()
 _UNKNOWN = "unknown"
 _OF_TYPE = "expected type {}"
 
 
-class _Text(str):
-    """What stands in an error's text without quotes."""
-
-
 def _expected(failure: _Failure) -> str:
-    argument = failure.argument
     text: str = failure.text
     if text is _UNKNOWN:
-        return text + suggest(str(failure.path[1]), argument)
+        return text + suggest(str(failure.path[1]), failure.argument)
     if text is _OF_TYPE:
-        names = [argument] if isinstance(argument, str) else argument
-        return "expected " + " or ".join(names)
-    shown = argument if isinstance(argument, _Text) else show(argument, 300)
-    return text.format(shown)
+        return "expected " + " or ".join(re.findall("[a-z]+", str(failure.argument)))
+    return text.format(show(failure.argument, 300))
 
 
 def _describe(failure: _Failure) -> str:
@@ -1979,32 +1940,22 @@ def _describe(failure: _Failure) -> str:
 
 
 def _show_name(name: str) -> str:
-    is_short = 0 < len(name) < 200
-    return name if is_short and name.isprintable() else show(name)
+    if 0 < len(name) < 200 and name.isprintable():
+        return name
+    return show(name)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """How an error text goes on after an unknown name: the nearest known, or a few."""
+    from difflib import get_close_matches
+
     # Longer names are no misspelt words.
-    names = [each for each in itertools.islice(known, 200) if len(each) <= 60]
-    best = max(names, key=partial(_likeness, name), default="")
-    if best and _likeness(name, best) >= 0.5:
-        return f"; did you mean {_show_name(best)}?"
+    names = [each for each in itertools.islice(known, 100) if len(each) <= 60]
+    for near in get_close_matches(name[:60], names, 1):
+        return f"; did you mean {_show_name(near)}?"
     if 0 < len(names) <= 12:
         return f"; known: {', '.join(map(_show_name, names))}"
     return ""
-
-
-def _likeness(name: str, other: str) -> float:
-    """How alike two names are, from 0 to 1: what they share of pairs of letters."""
-    left = _pairs(name)
-    right = _pairs(other)
-    return 2 * len(left & right) / (len(left) + len(right))
-
-
-def _pairs(name: str) -> set[str]:
-    letters = name[:60].lower()
-    return {*letters, *map("".join, zip(f" {letters}", f"{letters} "))}
 
 
 # Types, and values that are equal.
@@ -2023,10 +1974,9 @@ def json_type(value: object) -> str:
     """The JSON type of a value; "integer" for a whole float, too."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
-    kind = _KINDS.get(type(value))
-    if kind is None:
-        kind = next((_KINDS[each] for each in _KINDS if isinstance(value, each)), "")
-    return kind
+    return _KINDS.get(type(value)) or next(
+        (_KINDS[each] for each in _KINDS if isinstance(value, each)), ""
+    )
 
 
 def equality_key(value: Any) -> str:
@@ -2051,7 +2001,7 @@ def _size(value: object) -> int:
     return len(value) >> 6 if isinstance(value, str) else 0
 
 
-def _has_type(value: object, names: Any) -> bool:
+def _has_type(run: _Run, value: object, names: Any) -> bool:
     kind = json_type(value)
     return kind in names or (kind == "integer" and "number" in names)
 
@@ -2178,7 +2128,9 @@ def _bounds(repeat: re.Match[str]) -> tuple[int, int]:
     sign, least, comma, most = repeat.groups()
     if sign:
         return _SIGNS[sign]
-    return int(least), int(most or _ENDLESS) if comma else int(least)
+    if not comma:
+        most = least
+    return int(least), int(most or _ENDLESS)
 
 
 def _translate(token: str) -> str:
@@ -2219,12 +2171,6 @@ _PYTHON = {
     r"\p{Letter}": r"(?u:[^\W\d_])",
     r"\p{Nd}": r"(?u:\d)",
 }
-# A place in a list, as a pointer names it.
-_INDEX = "0|[1-9][0-9]{0,8}"
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _is_number(value: object) -> bool:
@@ -2232,9 +2178,12 @@ def _is_number(value: object) -> bool:
 
 
 def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_text, value))
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
+# A schema for schemas, by its name; the keyword of ours is all that it has.
+_METASCHEMA = "https://json-schema.org/draft/2020-12/schema"
+_IS_SCHEMA = "is a schema"
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
 _ALL = tuple(_KINDS.values())
 _NUMBERS = ("integer", "number")
@@ -2242,7 +2191,7 @@ _NUMBERS = ("integer", "number")
 # them. A schema inside of one is checked when its own turn comes.
 _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
     "anything": lambda value: True,
-    "a text": _is_text,
+    "a text": lambda value: isinstance(value, str),
     "draft 2020-12, 2019-09 or draft-07": lambda value: bool(
         re.fullmatch(_DIALECTS, str(value))
     ),
@@ -2256,7 +2205,7 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
         value in _ALL or (_is_names(value) and set(value) <= set(_ALL))
     ),
     "a schema": lambda value: isinstance(value, (dict, bool)),
-    "a list of schemas": lambda value: isinstance(value, list),
+    "a list of schemas": lambda value: isinstance(value, list) and value != [],
     "a schema, or a list of them": lambda value: isinstance(value, (dict, bool, list)),
     "schemas by name": lambda value: isinstance(value, dict),
     "names or schemas by name": lambda value: isinstance(value, dict),
@@ -2264,13 +2213,14 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
 
 
 # `argument`: the kind of argument. `concerns`: the types of values that the keyword says
-# something of. `apply`: a method of _Run; or with a text in `expects`, a function that
-# tells whether a value fits an argument.
+# something of. `apply`: a method of _Run, as its docstring says; or with a text in
+# `expects`, a function (run, value, argument) that tells whether the value fits.
 _Keyword = namedtuple(
     "_Keyword", "argument concerns apply expects", defaults=((), None, "")
 )
 _KEYWORDS = {
     "$schema": _Keyword("draft 2020-12, 2019-09 or draft-07"),
+    _IS_SCHEMA: _Keyword("anything", _ALL, _Run.is_schema),
     "$id": _Keyword("a text"),
     "$anchor": _Keyword("a text"),
     "$dynamicAnchor": _Keyword("a text"),
@@ -2284,68 +2234,90 @@ _KEYWORDS = {
     "$dynamicRef": _Keyword("a text", _ALL, _Run.dynamic_ref),
     "$recursiveRef": _Keyword("a text", _ALL, _Run.ref),
     "type": _Keyword("a type, or a list of types", _ALL, _has_type, _OF_TYPE),
-    "enum": _Keyword("a list", _ALL, _Run.enum),
-    "const": _Keyword("anything", _ALL, _Run.const),
+    "enum": _Keyword("a list", _ALL, _Run.is_among, "expected one of {}"),
+    "const": _Keyword(
+        "anything",
+        _ALL,
+        lambda run, value, wanted: run.is_among(value, [wanted]),
+        "expected {}",
+    ),
     "minimum": _Keyword(
         "a number",
         _NUMBERS,
-        operator.ge,
+        lambda run, value, limit: value >= limit,
         "expected at least {}",
     ),
-    "maximum": _Keyword("a number", _NUMBERS, operator.le, "expected at most {}"),
+    "maximum": _Keyword(
+        "a number",
+        _NUMBERS,
+        lambda run, value, limit: value <= limit,
+        "expected at most {}",
+    ),
     "exclusiveMinimum": _Keyword(
         "a number",
         _NUMBERS,
-        operator.gt,
+        lambda run, value, limit: value > limit,
         "expected more than {}",
     ),
     "exclusiveMaximum": _Keyword(
         "a number",
         _NUMBERS,
-        operator.lt,
+        lambda run, value, limit: value < limit,
         "expected less than {}",
     ),
-    "multipleOf": _Keyword("a number over 0", _NUMBERS, _Run.multiple_of),
+    "multipleOf": _Keyword(
+        "a number over 0", _NUMBERS, _Run.is_multiple, "expected a multiple of {}"
+    ),
     "minLength": _Keyword(
         "a count",
         ("string",),
-        lambda value, count: len(value) >= count,
+        lambda run, value, count: len(value) >= count,
         "expected at least {} characters",
     ),
     "maxLength": _Keyword(
         "a count",
         ("string",),
-        lambda value, count: len(value) <= count,
+        lambda run, value, count: len(value) <= count,
         "expected at most {} characters",
     ),
-    "pattern": _Keyword("a text", ("string",), _Run.pattern),
+    "pattern": _Keyword(
+        "a text", ("string",), _Run.matches, "expected text that matches {}"
+    ),
     "minItems": _Keyword(
         "a count",
         ("array",),
-        lambda value, count: len(value) >= count,
+        lambda run, value, count: len(value) >= count,
         "expected at least {} items",
     ),
     "maxItems": _Keyword(
         "a count",
         ("array",),
-        lambda value, count: len(value) <= count,
+        lambda run, value, count: len(value) <= count,
         "expected at most {} items",
     ),
-    "uniqueItems": _Keyword("true or false", ("array",), _Run.all_differ),
+    "uniqueItems": _Keyword(
+        "true or false", ("array",), _Run.all_differ, "expected items that all differ"
+    ),
     "prefixItems": _Keyword("a list of schemas", ("array",), _Run.prefix_items),
     "items": _Keyword("a schema, or a list of them", ("array",), _Run.items),
-    "additionalItems": _Keyword("a schema", ("array",), _Run.additional_items),
+    "additionalItems": _Keyword(
+        "a schema",
+        ("array",),
+        lambda run, value, rest, schema, path: run.tail(
+            value, rest, schema.get("items"), path
+        ),
+    ),
     "contains": _Keyword("a schema", ("array",), _Run.contains),
     "minProperties": _Keyword(
         "a count",
         ("object",),
-        lambda value, count: len(value) >= count,
+        lambda run, value, count: len(value) >= count,
         "expected at least {} members",
     ),
     "maxProperties": _Keyword(
         "a count",
         ("object",),
-        lambda value, count: len(value) <= count,
+        lambda run, value, count: len(value) <= count,
         "expected at most {} members",
     ),
     "properties": _Keyword("schemas by name", ("object",), _Run.properties),
@@ -2365,11 +2337,17 @@ _KEYWORDS = {
     "allOf": _Keyword("a list of schemas", _ALL, _Run.all_of),
     "anyOf": _Keyword("a list of schemas", _ALL, _Run.any_of),
     "oneOf": _Keyword("a list of schemas", _ALL, _Run.one_of),
-    "not": _Keyword("a schema", _ALL, _Run.not_),
+    "not": _Keyword(
+        "a schema",
+        _ALL,
+        lambda run, value, inner: run.attempt(inner, value, None) != [],
+        "expected anything but what matches {}",
+    ),
     "if": _Keyword("a schema", _ALL, _Run.if_),
     "unevaluatedProperties": _Keyword("a schema", ("object",), _Run.unevaluated),
     "unevaluatedItems": _Keyword("a schema", ("array",), _Run.unevaluated),
 }
+_OTHER = _Keyword("anything")
 _REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 _UNEVALUATED = {"unevaluatedProperties", "unevaluatedItems"}
 _ANCHORS = {"$anchor", "$dynamicAnchor"}
@@ -2392,8 +2370,8 @@ def _fitting(schema: Any) -> tuple[type, ...]:
 
 def inner_schemas(schema: Any) -> Iterator[tuple[str, str | None, Any]]:
     """The schemas right inside of one: (keyword, name, schema)."""
-    for keyword, argument in schema.items() if isinstance(schema, dict) else ():
-        held = _KEYWORDS[keyword].argument if keyword in _KEYWORDS else ""
+    for keyword, argument in object_or_empty(schema).items():
+        held = _KEYWORDS.get(keyword, _OTHER).argument
         if held.endswith("schemas by name"):
             for name, inner in object_or_empty(argument).items():
                 if not _is_names(inner) or held == "schemas by name":
@@ -2792,8 +2770,14 @@ def prompt_messages(value: object) -> list[Json]:
     That is a Message, what a Message's content may be, a message as on the wire, or a
     list of those. Raises TypeError or ValueError for anything else.
     """
-    items = value if isinstance(value, (list, tuple)) else [value]
-    return [_to_message(item) for item in items]
+    return [_to_message(item) for item in listed(value)]
+
+
+def listed(value: Any) -> list[Any]:
+    """The items of a list or a tuple; any other value as the only item."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    return [value]
 
 
 def _to_message(item: object) -> Message:
@@ -2862,8 +2846,7 @@ def split_messages(messages: list[Json]) -> list[Json]:
     """Messages with one block each: what has a list becomes several of its role."""
     split = []
     for message in messages:
-        content = message["content"]
-        blocks = content if isinstance(content, list) else [content]
+        blocks = listed(message["content"])
         split += [{**message, "content": block} for block in blocks]
     return split
 
@@ -2913,46 +2896,6 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
     return value["result"]
 
 
-class WrongResult(Exception):
-    """A function returned what it must not return."""
-
-
-# "Extension identifiers MUST follow the `_meta` key naming rules, with a mandatory
-# prefix": basic/versioning.md.
-_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_EXTENSION = rf"{_LABEL}(?:\.{_LABEL})*/(?:[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)?"
-
-
-def check_extensions(extensions: Json | None) -> Json:
-    """{identifier: settings} of extensions. Raises ValueError or TypeError."""
-    if extensions is not None and not isinstance(extensions, dict):
-        raise TypeError(
-            'extensions: expected {"com.example/thing": {}} or the like, '
-            f"got {show(extensions)}"
-        )
-    for name, settings in (extensions or {}).items():
-        if not re.fullmatch(_EXTENSION, str(name), re.ASCII):
-            raise ValueError(
-                f"extensions: expected a name such as com.example/thing, got {show(name)}"
-            )
-        if not isinstance(settings, dict):
-            raise TypeError(f"extensions: {name}: expected an object")
-        encode_message(settings)
-    return extensions or {}
-
-
-def make_result(make: Callable[..., Any], *given: object) -> Any:
-    """make(*given), a result of what a function returned. Raises WrongResult for what
-    that refuses."""
-    try:
-        return make(*given)
-    except REFUSALS as error:
-        why = str(error)
-    if not why.startswith("the result"):
-        why = f"the result: {why}"
-    raise WrongResult(why)
-
-
 ###############################################################################
 # 7. Functions ################################################################
 ###############################################################################
@@ -2978,10 +2921,6 @@ ABSENT = object()
 # A parameter, or a class's member. Its hint may be text.
 _Parameter = namedtuple("_Parameter", "name hint default")
 
-# What the flags of its code say of a function that yields.
-_GENERATOR = 0x20
-_ASYNC_GENERATOR = 0x200
-
 
 def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Json]:
     """What a callable declares: its parameters, without the first `bound`, its return
@@ -3003,19 +2942,17 @@ def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Jso
     # PyPy's own functions have a code, but one of another type.
     if type(code) is not type(read_parameters.__code__):
         raise TypeError("expected a Python function; write one that calls this")
-    if code.co_flags & (_GENERATOR | _ASYNC_GENERATOR):
+    if code.co_flags & 0x220:  # a generator, or an asynchronous one
         raise TypeError("it yields; return a list of all that instead")
-    # First the positional names, then keyword-only ones, *args, **kwargs, local ones.
+    # The flags 4 and 8 say that there are *args and **kwargs.
+    if code.co_flags & 12 or code.co_posonlyargcount > bound:
+        raise TypeError(
+            "*args, **kwargs and positional-only parameters have no name on the wire; "
+            "give each parameter a name"
+        )
+    # First the positional names, then keyword-only ones, then local ones.
     names = code.co_varnames
     count = code.co_argcount + code.co_kwonlyargcount
-    # The flags 4 and 8 say that there are *args and **kwargs.
-    stars = bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    nameless = names[bound : code.co_posonlyargcount] + names[count : count + stars]
-    if nameless:
-        raise TypeError(
-            f"{nameless[0]}: *args, **kwargs and positional-only parameters have no "
-            "name on the wire; give each parameter a name"
-        )
     if not bound and names[:1] == ("self",):
         raise TypeError(
             "self: this method has no object yet; make one, and register its method"
@@ -3093,19 +3030,15 @@ class WireType(Json):
 
 
 def _convert_members(converters: Any, wire: Json) -> Json:
-    """The members of an object, those that are there. Raises ValueError with all that
-    is wrong."""
+    """The members of an object, those that are there. Raises ValueError for the first
+    that is wrong."""
     made = {}
-    errors = []
     for name, convert in converters:
-        if name not in wire:
-            continue
-        try:
-            made[name] = convert(wire[name])
-        except REFUSALS as error:
-            errors.append(f"{name}: " + " ".join(str(error).split()))
-    if errors:
-        raise ValueError("; ".join(errors))
+        if name in wire:
+            try:
+                made[name] = convert(wire[name])
+            except REFUSALS as error:
+                raise ValueError(f"{name}: {error}") from None
     return made
 
 
@@ -3241,11 +3174,13 @@ class HintReader:
                 member = members[name] = self.describe(hint)
             except TypeError as error:
                 raise TypeError(f"{name}: {error}") from None
-            _publish_default(member, default)
             # A TypedDict may say it of a member, whatever it says of all.
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
                 required.append(name)
+            elif default is not ABSENT and default is not None:
+                with suppress(*REFUSALS):  # JSON cannot say every default
+                    member["default"] = json.loads(encode_json(to_plain(default)))
         schema = add_given(
             {"type": "object", "properties": members}, required=required or None
         )
@@ -3401,16 +3336,6 @@ def _hint_name(origin: object) -> str:
     return getattr(origin, "_name", None) or "a " + type(origin).__name__
 
 
-def _publish_default(member: WireType, default: object) -> None:
-    # Of `x: str = None`, nothing is said: its type has no null.
-    is_odd = default is None and not member.kinds() & {"null", None}
-    if is_odd or default is REQUIRED or default is ABSENT:
-        return
-    # JSON cannot say every default.
-    with suppress(*REFUSALS):
-        member["default"] = json.loads(encode_json(to_plain(default)))
-
-
 def _respell(text: str) -> tuple[Any, Json]:
     """What eval takes for a hint that this Python cannot read as it is, and the names
     in it: X | Y before 3.10, list[X] before 3.9, "X" | None in any."""
@@ -3425,13 +3350,15 @@ def _respell(text: str) -> tuple[Any, Json]:
             return ast.Call(ast.Name("|", ast.Load()), [node.left, node.right], [])
 
     tree = ast.fix_missing_locations(Respell().visit(ast.parse(text, mode="eval")))
-    names = ("list", "dict", "tuple", "set", "frozenset")
-    respelt = {name: getattr(typing, _TYPING.get(name, name.title())) for name in names}
-    respelt["|"] = lambda left, right: typing.Union[left, right]
+    respelt = {
+        "list": typing.List,
+        "dict": typing.Dict,
+        "tuple": typing.Tuple,
+        "set": typing.Set,
+        "frozenset": typing.FrozenSet,
+        "|": lambda left, right: typing.Union[left, right],
+    }
     return compile(tree, "<hint>", "eval"), respelt
-
-
-_TYPING = {"frozenset": "FrozenSet"}
 
 
 def describe_hint(hint: object, names: Json) -> WireType:
@@ -3537,12 +3464,14 @@ class Signature:
                 f"root, got {show(schema)}"
             )
         document = {**reader.document(members), "additionalProperties": False}
-        self.schema: Json = document if schema is None else schema
+        self.schema: Json = schema or document
         self._check = Schema(self.schema)
-        self._convert = members.convert
+        self._convert: Callable[[Json], Json] = members.convert
         if schema is not None:
             named = schema.get("properties", arguments).keys() & arguments.keys()
-            self._convert = partial(_pick_members, named)
+            self._convert = lambda wire: {
+                name: wire[name] for name in named & wire.keys()
+            }
         # The function takes them as they come.
         self._is_plain = schema is None and all(
             each.convert is _as_it_comes for each in arguments.values()
@@ -3573,8 +3502,7 @@ class Signature:
         if errors:
             raise InvalidParams("; ".join(errors[:ARGUMENT_ERRORS]))
         try:
-            bound: Json = self._convert(arguments)
-            return bound
+            return self._convert(arguments)
         except ValueError as error:
             raise InvalidParams(str(error)) from None
 
@@ -3594,17 +3522,15 @@ class Signature:
         return list(map(encode_text, values))
 
 
-def _pick_members(names: set[str], wire: Json) -> Json:
-    return {name: value for name, value in wire.items() if name in names}
-
-
 def parse_text(text: Any) -> Any:
     """What a text says in JSON, unless that is text again; anything else as it is."""
     try:
         value = parse_message(text.encode("utf-8", "surrogatepass"))
     except (AttributeError, McpError):
         return text
-    return text if isinstance(value, str) else value
+    if isinstance(value, str):
+        return text
+    return value
 
 
 class Output:
@@ -3636,10 +3562,9 @@ class Output:
     def result(self, value: object) -> Json:
         """The result for a returned value. Raises TypeError or ValueError for a value
         that has no form in JSON, or does not match the schema."""
-        items = value if isinstance(value, (list, tuple)) else [value]
+        items = listed(value)
         has_content = value is None or isinstance(value, str)
-        if not has_content:
-            has_content = any(isinstance(item, _Content) for item in items)
+        has_content |= any(isinstance(item, _Content) for item in items)
         if self.structured or (self.structured is None and not has_content):
             return self._structured_result(value)
         blocks = [to_any_block(item) for item in items if item is not None]
@@ -3851,17 +3776,11 @@ class Request:
     answers: list[bytes] | None = None
 
     def __init__(self, message: Json, session: Protocol) -> None:
-        params = message.get("params")
-        if params is None:
-            params = {}
-        meta = params.get("_meta") if isinstance(params, dict) else params
-        if meta is None:
-            # Some clients write what they leave out as null.
-            meta = {}
-        if not isinstance(meta, dict):
-            raise InvalidParams(
-                f"params and _meta: expected objects, got {show(params)}"
-            )
+        check_members(_PARAMS, message)
+        # Some clients write what they leave out as null.
+        params = message.get("params") or {}
+        check_members(_META, params, "params.")
+        meta = params.get("_meta") or {}
         self.id: RequestId = message["id"]
         self.method: str = message["method"]
         self.params: Json = params
@@ -3954,6 +3873,8 @@ Answer = namedtuple("Answer", "pending result error why", defaults=[None])
 # one. `is_late` marks an answer that comes too late, which is no fault of the peer's.
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
+_PARAMS = _typed_members({"params?": dict})
+_META = _typed_members({"_meta?": dict})
 # Every modern request says this in `_meta`: basic/index.md#meta.
 MODERN_META = (
     Member(META_VERSION, True, str),
@@ -4007,7 +3928,8 @@ class Protocol:
         self.pending: dict[RequestId | None, Waiter] = {}
         # The peer's requests that are not answered, by id.
         self.in_flight: dict[RequestId, Request] = {}
-        self._ids = itertools.count(1)
+        # The ids of our next requests.
+        self.ids = itertools.count(1)
         # The URIs of resources/subscribe.
         self.subscribed: dict[str, object] = {}
 
@@ -4043,17 +3965,11 @@ class Protocol:
         return Refusal(str(error), error_message(known_id, error))
 
     def _may_answer(self) -> bool:
-        """Whether this side answers requests at all: a client does in a session only.
+        """Whether this side answers requests at all.
 
         In the modern era "the client MUST NOT send JSON-RPC _responses_".
         """
-        if self.role == "server":
-            return True
-        if self.version:
-            return self.version < FIRST_MODERN
-        # It is being agreed on; a server that was sent `initialize` may ping.
-        waiters = list(self.pending.values())
-        return any(method_row(waiter.method).handshake for waiter in waiters)
+        return self.role == "server" or self.version < FIRST_MODERN
 
     def _receive_request(self, message: Json) -> Request:
         request = Request(message, self)
@@ -4173,13 +4089,6 @@ class Protocol:
         if "error" in message:
             return Answer(pending, None, McpError.from_wire(message["error"]))
         return Answer(pending, message["result"], None)
-
-    def number_from(self, first_id: int) -> None:
-        """Begin with this id for our requests."""
-        self._ids = itertools.count(first_id)
-
-    def next_id(self) -> int:
-        return next(self._ids)
 
     def end(self, request: Request) -> bool:
         """Take a request out of flight. Only the caller that gets True may still speak
@@ -5119,7 +5028,7 @@ class Connection:
         if that was cancelled, or the waiter was abandoned since it was asked last, and
         as encode_message does.
         """
-        request_id = self.protocol.next_id()
+        request_id = next(self.protocol.ids)
         if waiter.wants_progress:
             params = dict(params or {})
             meta = params.get("_meta", {})
@@ -7331,7 +7240,7 @@ class HttpConnection(Connection):
         self.owner = principal(exchange.auth)
         # A late answer must not pass for one in the session that its client has opened
         # instead.
-        self.protocol.number_from(int.from_bytes(os.urandom(6), "big"))
+        self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         # What was sent, and the streams that a client may come back to, by name.
         self._sent: deque[tuple[Stream, int, bytes]] = deque()
         self._sent_size = 0
@@ -10502,8 +10411,8 @@ class ServerEndpoint(Endpoint):
             if CAPABILITY_SINCE.get(name, OLDEST) <= ctx.protocol_version
         }
         if "extensions" in declared:
-            for place in extension_places(ctx.protocol_version):
-                declared[place] = declared["extensions"]
+            extensions = declared["extensions"]
+            declare_extensions(declared, extensions, ctx.protocol_version)
         if not ctx._connection.carries_changes(ctx._request):
             for capability in declared.values():
                 capability.pop("listChanged", None)
@@ -10527,7 +10436,7 @@ class ServerEndpoint(Endpoint):
             if request.row.stays_open:
                 return
             if not isinstance(result, dict):
-                raise WrongResult(f"the result: expected a dict, got {show(result)}")
+                raise TypeError(f"expected a dict, got {show(result)}")
             message = self._result_message(request, result)
         except _InputRequired as pause:
             message = self._result_message(request, pause.result, "input_required")
@@ -10576,8 +10485,7 @@ class ServerEndpoint(Endpoint):
         log_line(WARNING, f"{request.about} failed", error)
         if self._mask_errors:
             return f"{request.about} failed"
-        is_ours = isinstance(error, WrongResult)
-        return f"{request.about}: {error if is_ours else error_text(error)}"
+        return f"{request.about}: {error_text(error)}"
 
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
@@ -10655,7 +10563,7 @@ class ServerEndpoint(Endpoint):
             return fit_result(tool_failure(str(error), error.content), version)
         except BaseException as error:
             return tool_failure(self._report(ctx._request, error))
-        return fit_result(make_result(tool.output.result, value), version)
+        return fit_result(tool.output.result(value), version)
 
     def _resources_read(self, ctx: Context, params: Json) -> Json:
         uri = params["uri"]
@@ -10665,7 +10573,7 @@ class ServerEndpoint(Endpoint):
         kinds = set(map(type, value)) if isinstance(value, (list, tuple)) else set()
         parts = value if kinds == {EmbeddedResource} else [value]
         mime_type = resource.wire.get("mimeType")
-        contents = [make_result(read_contents, uri, each, mime_type) for each in parts]
+        contents = [read_contents(uri, each, mime_type) for each in parts]
         return {"contents": contents}
 
     def _resources_subscribe(self, ctx: Context, params: Json) -> Json:
@@ -10686,7 +10594,7 @@ class ServerEndpoint(Endpoint):
             arguments = prompt.signature.bind_text(params.get("arguments") or {})
         except InvalidParams as error:
             raise InvalidParams(f"{name}: {error}") from None
-        messages = make_result(prompt_messages, self._call(ctx, prompt, arguments))
+        messages = prompt_messages(self._call(ctx, prompt, arguments))
         # In every revision, the content of a prompt's message is a single block.
         fitted = [
             {**message, "content": fit_block(message["content"], ctx.protocol_version)}
@@ -10876,7 +10784,7 @@ class Server:
             trace=tracer(trace),
         )
         if extensions:
-            self._endpoint.declared["extensions"] = check_extensions(extensions)
+            self._endpoint.declared["extensions"] = extensions
 
     # Registering. To type checkers, a function that was registered keeps its type.
     def tool(
@@ -11103,7 +11011,7 @@ class Server:
             def complete(ctx: Context, *given: object) -> list[str]:
                 values = call_function(ctx, partial(function, *given[:count]))
                 if isinstance(values, str):
-                    raise WrongResult("the result: expected a list of texts, got one")
+                    raise TypeError("expected a list of texts, got one")
                 return [str(value) for value in values]
 
             endpoint.completers[ref, argument] = complete
@@ -11720,7 +11628,7 @@ class ClientEndpoint(Endpoint):
         self._callbacks = callbacks
         # As Client has them.
         self.roots = roots if callable(roots) else encode_roots(roots)
-        self.extensions = check_extensions(extensions)
+        self.extensions = extensions or {}
         # As set_log_level() was told; modern requests carry it.
         self.log_level = ""
         # Those that are open. Each adds and removes itself, on any thread.
@@ -11766,8 +11674,7 @@ class ClientEndpoint(Endpoint):
         if self.roots is not None:
             declared["roots"] = {"listChanged": True} if version < FIRST_MODERN else {}
         if self.extensions:
-            places = extension_places(version)
-            declared.update(dict.fromkeys(places, self.extensions))
+            declare_extensions(declared, self.extensions, version)
         return declared
 
     def add_meta(self, params: Json, version: str) -> Json:
