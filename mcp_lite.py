@@ -1478,7 +1478,7 @@ MAX_STEPS = 1_000_000  # of work for one value: less than a second
 MAX_ERRORS = 100  # of one value: no reader acts on more
 TOLD_ERRORS = 5  # of them, in one text
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
-MAX_PATTERNS = 10_000  # characters of all patterns in a schema
+MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
 MAX_BASE = 2_000  # characters of a URI that references start from
 
 if TYPE_CHECKING:
@@ -1519,6 +1519,7 @@ class Schema:
         # Whether any part asks which members others have evaluated.
         self.tracks = False
         # What is named: (URI, anchor, or "" for all of the document) -> schema.
+        self._paid = 0
         self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
         self._survey()
         # Most arguments are objects of scalars: a look at their types will do.
@@ -1578,7 +1579,11 @@ class Schema:
     def _compile(self, place: str, pattern: str) -> None:
         if pattern in self.patterns:
             return
-        if len("".join(self.patterns)) + len(pattern) > MAX_PATTERNS:
+        self._paid += len(pattern)
+        if re.search(r"[^\0-\xff]|\\u", pattern):
+            # `re` takes some milliseconds for a class of characters beyond Latin 1.
+            self._paid += 100 * pattern.count("[")
+        if self._paid > MAX_PATTERNS:
             raise ValueError(f"{place}: too much work")
         try:
             self.patterns[pattern] = Pattern(pattern)

@@ -197,14 +197,6 @@ if sys.version_info >= (3, 11):
         tag: "typing.NotRequired[str]"
 
 
-def function_returning(hint):
-    def fn():
-        """"""
-
-    fn.__annotations__["return"] = hint
-    return fn
-
-
 def unwrap(result):
     return mcp_lite.unwrap_result(result)
 
@@ -815,178 +807,98 @@ def example(name):
 
 
 class TestMessages:
-    """The room Messages."""
+    """The rooms Errors and Messages."""
 
     @pytest.mark.parametrize(
-        "data",
+        "line, code",
         [
-            b"",
-            b"{",
-            b"\xff",
-            b'{"a":NaN}',
-            b"[1,]",
-            b"Infinity",
-            b'"\xed\xa0\x80"',
-            b"1e400",
-            b"[-1e999999999]",
-            b"1" + b"0" * 400 + b".5",
+            (b"{", -32700),
+            (b"\xff", -32700),
+            (b'{"a":NaN}', -32700),
+            (b"[1,]", -32700),
+            (b'"\xed\xa0\x80"', -32700),
+            (b"[-1e999999999]", -32700),
+            (b'{"a":' * 100_000, -32700),
+            (b"[" + b"[]," * 600_000 + b"[]]", -32600),
+            (b"1", -32600),
+            (b"{}", -32600),
+            (b'{"jsonrpc":"2.0"}', -32600),
+            (b'{"jsonrpc":"2.0","id":1,"method":2}', -32600),
+            (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+            (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
+            (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600),
+            (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602),
+            (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":1}}', -32602),
+            (b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', -32600),
         ],
+        ids=range(18),
     )
-    def test_what_is_not_json_is_a_parse_error(self, data):
-        """Whatever the bytes are, the answer is one ParseError."""
-        with pytest.raises(ParseError):
-            mcp_lite.parse_message(data)
-
-    @pytest.mark.skipif(sys.version_info < (3, 9), reason="Python bounds them later")
-    def test_no_integer_takes_long(self):
-        """Python bounds their digits."""
-        script = """
-            from mcp_lite import ParseError, parse_message
-            assert parse_message(b"9" * 4300) == 10**4300 - 1
-            for digits in (5000, 3_000_000):
-                try:
-                    parse_message(b"[" + b"9" * digits + b"]")
-                except ParseError:
-                    print("refused")
-        """
-        run = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(script)],
-            cwd=HERE,
-            stdout=subprocess.PIPE,
-            timeout=SECONDS,
-        )
-        assert run.stdout == b"refused\nrefused\n"
-
-    @counts_memory
-    @pytest.mark.parametrize(
-        "data",
-        [
-            pytest.param(b"[" * 1_000_000, id="deep lists"),
-            pytest.param(b'{"a":' * 100_000, id="deep objects"),
-            pytest.param(b'"\\\\",[' * 2_000, id="deep, with strings between"),
-            pytest.param(b'"\\\\\\"]",[' * 2_000, id="deep, with brackets in strings"),
-            pytest.param(b"[" + b"[]," * 1_000_000 + b"[]]", id="empty lists"),
-            pytest.param(b"[" + b'{"a":1},' * 1_000_000 + b"0]", id="small objects"),
-        ],
-    )
-    def test_what_would_take_too_much_is_not_decoded(self, data):
-        """Neither depth nor a crowd of small values costs memory: no more of it is
-        taken than for a few copies of the message.
-        """
-        tracemalloc.start()
-        try:
-            with pytest.raises((InvalidRequest, ParseError)):
-                mcp_lite.parse_message(data)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < 3 * len(data) + 2_000_000
-
-    @pytest.mark.parametrize(
-        "value",
-        [
-            pytest.param('[{,}]"\\' * 200_000, id="a text of nothing but signs"),
-            pytest.param([1.5] * 1_000_000, id="numbers"),
-            pytest.param([[1, 2]] * 300_000, id="points"),
-            pytest.param([{"name": "n", "tags": ["]", "{"]}] * 50_000, id="rows"),
-            pytest.param({"[" * 9: {"," * 9: ["\\"] * 3_000}}, id="odd strings"),
-        ],
-    )
-    def test_what_is_large_is_decoded(self, value):
-        """Long arrays of numbers, tables, and texts with many commas and brackets."""
-        data = mcp_lite.encode_message(value)
-        assert mcp_lite.parse_message(data) == value
-
-    @pytest.mark.parametrize("wrong", [None, True, 1.5, [], {}])
-    def test_ids_are_strings_or_integers(self, wrong):
-        """Never null, true or 1.5."""
-        with pytest.raises(InvalidRequest, match="id: expected string or integer"):
-            mcp_lite.check_envelope({"jsonrpc": "2.0", "id": wrong, "method": "ping"})
+    def test_what_is_no_message_is_told_once(self, line, code):
+        """Whatever comes, the answer is one error, and the next line is read."""
+        with LocalWire(Server("s")) as wire:
+            wire.socks[0].sendall(line + b"\n")
+            wire.send(request("ping", id=7))
+            assert wire.read()["error"]["code"] == code
+            assert wire.read() == {"jsonrpc": "2.0", "id": 7, "result": {}}
 
     @pytest.mark.parametrize(
         "message",
         [
-            1,
-            [],
-            {},
+            {"jsonrpc": "2.0", "id": 9, "result": {}},
+            {"jsonrpc": "2.0", "id": 9, "result": 1},
+            {"jsonrpc": "2.0", "id": 9, "result": {}, "error": {}},
+            {"jsonrpc": "2.0", "error": {"code": 1}},
+            {"jsonrpc": "2.0", "method": "notifications/x", "params": []},
+            {"jsonrpc": "2.0", "method": "tools/list"},
             {"jsonrpc": "1.0", "method": "x"},
-            {"jsonrpc": "2.0"},
-            {"jsonrpc": "2.0", "id": 1, "method": 2},
-            {"jsonrpc": "2.0", "id": 1, "method": "x", "result": {}},
-            {"jsonrpc": "2.0", "id": 1, "result": 3},
-            {"jsonrpc": "2.0", "id": 1, "result": {}, "error": {}},
-            {"jsonrpc": "2.0", "id": 1, "error": "no"},
         ],
     )
-    def test_a_wrong_envelope_is_refused(self, message):
-        """Every way to get the outer shape wrong has its text."""
-        with pytest.raises(InvalidRequest):
-            mcp_lite.check_envelope(message)
+    def test_answers_and_notifications_are_never_answered(self, message):
+        """They may be wrong, foreign or late."""
+        with LocalWire(Server("s")) as wire:
+            wire.send(message)
+            assert wire.ask("ping", id=7)["id"] == 7
 
-    @pytest.mark.parametrize(
-        "message, kind",
-        [
-            ({"jsonrpc": "2.0", "method": "x"}, "notification"),
-            ({"jsonrpc": "2.0", "id": "", "method": "x"}, "request"),
-            ({"jsonrpc": "2.0", "id": 0, "result": {}}, "response"),
-            ({"jsonrpc": "2.0", "error": {}}, "response"),
-        ],
-    )
-    def test_the_three_kinds(self, message, kind):
-        """Request, notification, response."""
-        assert mcp_lite.check_envelope(message) == kind
-
-    @pytest.mark.parametrize(
-        "value", [float("nan"), float("inf"), "\ud800", object(), {1, 2}]
-    )
-    def test_what_json_cannot_say_is_never_encoded(self, value):
-        """NaN, lone surrogates and objects raise instead of going out."""
-        with pytest.raises((ValueError, TypeError)):
-            mcp_lite.encode_message({"x": value})
-
-    def test_a_message_is_one_line_of_utf8(self):
-        """Line breaks are escaped, other characters are themselves."""
-        data = mcp_lite.encode_message({"x": "a\nb\r\u2028é"})
-        assert b"\n" not in data and b"\r" not in data and "é".encode() in data
-        assert mcp_lite.parse_message(data) == {"x": "a\nb\r\u2028é"}
+    @pytest.mark.parametrize("size", [1, 2, 7])
+    def test_lines_may_come_in_any_pieces(self, size):
+        """CRLF and blank lines do no harm; `params` and `_meta` may be null."""
+        data = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}\r\n\n \n'
+        data += b'{"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":null}}\n'
+        with LocalWire(Server("s")) as wire:
+            for at in range(0, len(data), size):
+                wire.send(data[at : at + size])
+            assert [wire.read()["id"], wire.read()["id"]] == [1, 2]
 
     def test_errors_keep_code_and_class(self):
-        """A code from the wire becomes its class,
-        an unknown one McpError, a broken one InternalError.
+        """A code from the wire becomes its class, an unknown one McpError, a broken one
+        InternalError. The words decide whether some codes mean "not found".
         """
-        for code, kind in (
-            (-32601, MethodNotFound),
-            (-32002, NotFound),
-            (-32001, McpError),
-            (-32003, McpError),
-            (7, McpError),
-            (-32021, MissingCapability),
+        for code, text, data, kind in (
+            (-32601, "m", [1], MethodNotFound),
+            (-32002, "m", [1], NotFound),
+            (-32021, "m", [1], MissingCapability),
+            (-32001, "Request timed out", None, McpError),
+            (-32003, "m", [1], McpError),
+            (2**60, "m", [1], McpError),
+            (-32602, "m", [1], InvalidParams),
+            (-32602, "Unknown tool: x", None, NotFound),
+            (-32001, "Resource x://y not found", None, NotFound),
+            (-32003, "no", {"uri": "x://y"}, NotFound),
         ):
-            error = McpError.from_wire({"code": code, "message": "m", "data": [1]})
-            assert type(error) is kind
-            assert (error.code, error.message, error.data) == (
-                code,
-                "m",
-                [1],
-            )
-            assert error.to_wire() == {"code": code, "message": "m", "data": [1]}
+            wire = {"code": code, "message": text}
+            if data is not None:
+                wire["data"] = data
+            error = McpError.from_wire(wire)
+            assert type(error) is kind and error.to_wire() == wire
+            assert (error.code, error.message, error.data) == (code, text, data)
         assert type(McpError.from_wire({"code": "x"})) is InternalError
-        for code in (-32602, -32001, -32003):
-            for text, data, kind in (
-                ("Unknown tool: x", None, NotFound),
-                ("Resource x://y not found", None, NotFound),
-                ("no", {"uri": "x://y"}, NotFound),
-                ("Request timed out", None, mcp_lite.ERRORS.get(code, McpError)),
-            ):
-                error = {"code": code, "message": text, "data": data}
-                assert type(McpError.from_wire(error)) is kind
         assert issubclass(Timeout, TimeoutError)
         assert issubclass(ConnectionClosed, ConnectionError)
         assert not issubclass(ToolError, McpError)
 
-    def test_no_text_of_the_peer_commands_a_terminal(self, caplog, capsys):
-        """Exceptions, logs and the trace show control characters escaped, and a line of
-        the peer's forges none of ours; data stays as it came.
+    def test_no_text_of_the_peer_commands_a_terminal(self):
+        """Exceptions show control characters escaped, and a line of the peer's forges
+        none of ours; data stays as it came.
         """
         evil = "\x1b[2J\x9b31m\u202e\ud800\nERROR forged: all is well\r"
 
@@ -997,31 +909,10 @@ class TestMessages:
         assert is_harmless(str(error)) and "\\x1b[2J" in str(error)
         assert (error.message, error.data) == (evil, evil)
         assert error.to_wire()["message"] == evil.replace("\ud800", "\\ud800")
-        assert is_harmless(mcp_lite.show(evil)) and is_harmless(mcp_lite.show([evil]))
         closed = ConnectionClosed(evil, 1, [evil], evil)
         assert closed.stderr == evil
         first, *words = str(closed).split("\n")
         assert is_harmless(first) and all(map(is_harmless, words)) and len(words) == 2
-
-        shown = io.StringIO()
-        stream = logging.StreamHandler(shown)
-        with caplog.at_level("DEBUG", "mcp_lite"):
-            logging.getLogger("mcp_lite").addHandler(stream)
-            mcp_lite.log_line(mcp_lite.DEBUG, evil)
-            logging.getLogger("mcp_lite").removeHandler(stream)
-        assert is_harmless(shown.getvalue().rstrip("\n"))
-        assert "\\x1b[2J" in shown.getvalue()
-
-    @pytest.mark.parametrize("name", ["\ud800", "no \udfff such"])
-    def test_half_a_surrogate_is_never_sent(self, name):
-        """An error that quotes one of the peer's has it escaped, in UTF-8."""
-        error = mcp_lite.error_message(1, InvalidParams(f"unknown: {name}"))
-        line = mcp_lite.encode_message(error)
-        assert b"\\\\ud" in line
-        assert mcp_lite.parse_message(line)["error"]["code"] == -32602
-        line = mcp_lite.encode_answer(mcp_lite.result_message(1, {"x": name}), name)
-        assert mcp_lite.parse_message(line)["error"]["code"] == -32603
-        mcp_lite.encode_message(mcp_lite.parse_message(line))
 
     @pytest.mark.parametrize(
         "command, shown",
@@ -1074,75 +965,33 @@ class TestMethods:
 
 
 class TestTheNextRevision:
-    """A revision of which nobody has heard: rows in tables, and no other line."""
+    """A revision of which nobody has heard."""
 
-    REVISION = "2027-03-15"
-    ROWS = {
-        'MODERN_VERSIONS = ("2026-07-28",)': (
-            'MODERN_VERSIONS = ("2026-07-28", "2027-03-15")'
-        ),
-        "    for row in (": (
-            "    for row in (_notification("
-            '"server", "notifications/tools/retired", since="2027-03-15"),'
-        ),
-    }
-
-    @pytest.fixture
-    def next_lite(self, tmp_path):
-        """mcp_lite.py with these rows more, in a folder of its own; and as a module."""
+    def test_it_is_a_word_in_a_table(self, tmp_path):
+        """Added to the modern revisions, it is spoken; the older ones still are."""
         with open(mcp_lite.__file__, encoding="utf-8") as file:
             source = file.read()
-        for old, new in self.ROWS.items():
-            assert source.count(old) == 1, old
-            source = source.replace(old, new)
-        path = tmp_path / "mcp_lite.py"
-        path.write_text(source, encoding="utf-8")
+        now = 'MODERN_VERSIONS = ("2026-07-28",)'
+        assert source.count(now) == 1
+        path = tmp_path / "next_lite.py"
+        new = 'MODERN_VERSIONS = ("2026-07-28", "2027-03-15")'
+        path.write_text(source.replace(now, new), encoding="utf-8")
         spec = importlib.util.spec_from_file_location("next_lite", str(path))
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    def test_what_it_adds(self, next_lite):
-        """A notification: for who speaks this revision, and nobody else."""
+        next_lite = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(next_lite)
         server = next_lite.Server("next")
 
-        def retire(ctx: next_lite.Context) -> str:
-            params = {"name": "retire"}
-            ctx._connection.notify("notifications/tools/retired", params, ctx._request)
+        @server.tool
+        def spoken(ctx: next_lite.Context) -> str:
             return ctx.protocol_version
 
-        server.add_tool(retire)
         with server.start_http() as http:
             for target in (server, http.url):
                 for version in ("auto", *EVERY):
-                    heard = []
-                    with next_lite.Client(
-                        target,
-                        version=version,
-                        on_notification=lambda *told, heard=heard: heard.append(told),
-                    ) as client:
-                        expected = self.REVISION if version == "auto" else version
+                    with next_lite.Client(target, version=version) as client:
+                        expected = "2027-03-15" if version == "auto" else version
                         assert client.protocol_version == expected
-                        assert client.call("retire") == expected
-                    is_new = version == "auto"
-                    told = ("notifications/tools/retired", {"name": "retire"})
-                    assert heard == ([told] if is_new else [])
-
-    def test_what_held_still_holds(self, next_lite, tmp_path):
-        """The tests of the protocol, with the new file in place of the old one."""
-        shutil.copy(__file__, str(tmp_path / "test_mcp_lite.py"))
-        shutil.copytree(os.path.join(HERE, "examples"), str(tmp_path / "examples"))
-        chosen = "TestProtocol or TestFraming or (TestEverywhere and memory)"
-        run = subprocess.run(
-            # Asserts as they are: to rewrite them takes as long as half of the tests.
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-            + ["--assert=plain", "-k", chosen, "test_mcp_lite.py"],
-            cwd=str(tmp_path),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=SECONDS * 8,
-        )
-        assert run.returncode == 0, run.stdout.decode()[-3000:]
+                        assert client.call("spoken") == expected
 
 
 class TestSchema:
@@ -1159,154 +1008,48 @@ class TestSchema:
             ({"minimum": 1, "exclusiveMaximum": 3}, [1, 2.9, "x"], [0, 3]),
             ({"exclusiveMinimum": 1, "maximum": 3}, [1.1, 3, "x"], [1, 3.1]),
             ({"minLength": 2, "maxLength": 3}, ["ab", 1], ["a", "abcd"]),
-            ({"pattern": "^a\\d"}, ["a1x"], ["ba1"]),
-            ({"multipleOf": 0.1}, [0.3, 1], [0.25]),
+            ({"multipleOf": 0.1}, [0.3, 1], [0.25, float("inf")]),
+            ({"multipleOf": 1e-8}, [1e308, 3e-8], [1e-9]),
             ({"items": {"type": "string"}, "minItems": 1}, [["a"], 1], [[], [1]]),
-            (
-                {"prefixItems": [{"type": "integer"}], "items": False},
-                [[1], []],
-                [[1, 2], ["a"]],
-            ),
-            (
-                {"uniqueItems": True},
-                [[1, True], [{"a": 1}, {"a": 2}]],
-                [[1, 1.0], [{"a": 1, "b": 2}, {"b": 2, "a": 1}]],
-            ),
-            (
-                {"contains": {"type": "integer"}, "maxContains": 1},
-                [[1, "a"]],
-                [["a"], [1, 2]],
-            ),
+            ({"prefixItems": [{"minimum": 1}], "items": False}, [[1], []], [[1, 2]]),
+            ({"uniqueItems": True}, [[1, True], [{"a": 1}, {"a": 2}]], [[1, 1.0]]),
+            ({"uniqueItems": True}, [], [[{"a": 1, "b": 2}, {"b": 2, "a": 1}]]),
+            ({"contains": {"const": 1}, "maxContains": 1}, [[1, 2]], [[2], [1, 1]]),
+            ({"required": ["a"]}, [{"a": 1}, 1], [{}]),
             (
                 {
                     "properties": {"a": {"type": "integer"}},
-                    "required": ["a"],
-                    "additionalProperties": False,
-                },
-                [{"a": 1}],
-                [{}, {"a": "x"}, {"a": 1, "b": 2}],
-            ),
-            (
-                {
                     "patternProperties": {"^x": {"type": "integer"}},
                     "additionalProperties": {"type": "string"},
                 },
-                [{"x1": 1, "y": "s"}],
-                [{"x1": "s"}, {"y": 1}],
+                [{"a": 1, "x1": 1, "y": "s"}],
+                [{"a": "x"}, {"x1": "s"}, {"y": 1}],
             ),
             ({"propertyNames": {"maxLength": 2}}, [{"ab": 1}], [{"abc": 1}]),
             ({"dependentRequired": {"a": ["b"]}}, [{"a": 1, "b": 1}, {}], [{"a": 1}]),
+            (
+                {"dependentSchemas": {"c": {"maxProperties": 1}}},
+                [{"c": 1}],
+                [{"c": 1, 2: 1}],
+            ),
             ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, [1], [0, 3]),
             ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, [1, None], ["a"]),
             ({"oneOf": [{"minimum": 1}, {"maximum": 1}]}, [0, 2], [1]),
             ({"not": {"type": "string"}}, [1], ["a"]),
             (
-                {
-                    "if": {"type": "string"},
-                    "then": {"minLength": 2},
-                    "else": {"minimum": 2},
-                },
-                ["ab", 2],
+                {"if": {"type": "string"}, "then": {"minLength": 2}, "else": False},
+                ["ab"],
                 ["a", 1],
             ),
-            (
-                {"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "integer"}}},
-                [1],
-                ["a"],
-            ),
+            ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "null"}}}, [None], [1]),
             (
                 {
-                    "$ref": "#node",
-                    "$defs": {
-                        "n": {
-                            "$anchor": "node",
-                            "properties": {"next": {"$ref": "#node"}},
-                            "type": "object",
-                        }
-                    },
+                    "properties": {"a": {"$ref": "#me"}},
+                    "type": "object",
+                    "$anchor": "me",
                 },
-                [{"next": {"next": {}}}],
-                [{"next": {"next": 1}}],
-            ),
-            (True, [1], []),
-            (False, [], [1, None]),
-        ],
-    )
-    def test_keywords(self, schema, good, bad):
-        """Each keyword takes what it should and refuses what it should."""
-        for value in good:
-            assert validate(value, schema) == []
-        for value in bad:
-            assert validate(value, schema) != []
-
-    def test_errors_are_lines_to_act_on(self):
-        """Path, expectation, finding; several at once."""
-        schema = {
-            "properties": {
-                "days": {"type": "integer"},
-                "tags": {"items": {"type": "string"}},
-                "when": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            },
-            "required": ["city"],
-            "additionalProperties": False,
-        }
-        value = {"days": "three", "tags": ["a", 1], "cty": 1, "when": "x"}
-        assert set(validate(value, schema)) == {
-            'days: expected integer, got "three"',
-            "tags[1]: expected string, got 1",
-            "cty: unknown; known: days, tags, when",
-            'when: expected integer or null, got "x"',
-            "city: required, but missing",
-        }
-
-    @pytest.mark.parametrize(
-        "schema",
-        [
-            1,
-            {"type": "strin"},
-            {"$ref": "http://a.example/x"},
-            {"$ref": "#/a"},
-            {"$ref": "#/allOf/-1", "allOf": [{}]},
-            {"$ref": "#/allOf/00", "allOf": [{}]},
-            {"$ref": "#/allOf/" + "9" * 5000, "allOf": [{}]},
-            {"pattern": "("},
-            {"required": "a"},
-            {"enum": 1},
-        ],
-    )
-    def test_a_wrong_schema_is_told(self, schema):
-        """A schema that cannot be used raises ValueError, and nothing is fetched."""
-        with pytest.raises(ValueError):
-            validate(1, schema)
-
-    @pytest.mark.parametrize(
-        "schema, good, bad",
-        [
-            (
-                {
-                    "$schema": DRAFT_7,
-                    "items": [{"type": "integer"}],
-                    "additionalItems": False,
-                },
-                [[1], []],
-                [["a"], [1, 2]],
-            ),
-            (
-                {
-                    "dependentRequired": {"a": ["b"]},
-                    "dependentSchemas": {"c": {"maxProperties": 1}},
-                },
-                [{"a": 1, "b": 1}, {"c": 1}],
-                [{"a": 1}, {"c": 1, "d": 1}],
-            ),
-            (
-                {
-                    "$schema": "http://json-schema.org/draft-07/schema#",
-                    "$ref": "#/definitions/a",
-                    "definitions": {"a": {"type": "null"}},
-                },
-                [None],
-                [1],
+                [{"a": {"a": {}}}],
+                [{"a": {"a": 1}}],
             ),
             (
                 {
@@ -1316,17 +1059,6 @@ class TestSchema:
                 },
                 [1],
                 [2],
-            ),
-            (
-                {
-                    "$ref": "#/components/a",
-                    "components": {
-                        "a": {"$ref": "#/components/b"},
-                        "b": {"type": "null"},
-                    },
-                },
-                [None],
-                [1],
             ),
             (
                 {
@@ -1356,85 +1088,149 @@ class TestSchema:
                 [["a", 1, 1]],
                 [["a", 1, "b"]],
             ),
+            (
+                {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+                [{"type": "string"}, True],
+                [{"type": "strin"}, 1],
+            ),
+            (True, [1], []),
+            (False, [], [1, None]),
+            # Older drafts.
+            (
+                {"items": [{"minimum": 1}], "additionalItems": False},
+                [[1], []],
+                [[1, 2]],
+            ),
+            (
+                {
+                    "$schema": DRAFT_7,
+                    "$ref": "#/definitions/a",
+                    "definitions": {"a": False},
+                },
+                [],
+                [1],
+            ),
+            (
+                {"dependencies": {"a": ["b"], "c": {"required": ["d"]}}},
+                [{"a": 1, "b": 1}, {"c": 1, "d": 1}, {}],
+                [{"a": 1}, {"c": 1}],
+            ),
+            (
+                {"properties": {"a": {"$recursiveRef": "#"}}, "type": "object"},
+                [{"a": {}}],
+                [{"a": 1}],
+            ),
+            # Patterns are those of ECMA 262.
+            ({"pattern": "a\\d"}, ["ba1x"], ["ba"]),
             ({"pattern": "^a.$"}, ["ab"], ["ab\n", "a\u2028"]),
             ({"pattern": "^\\d\\w$"}, ["1a"], ["\u0661a", "1\u00e4"]),
             ({"pattern": "^\\p{Letter}\\s$"}, ["\u00e4\ufeff"], ["1 ", "a\x1f"]),
+            ({"pattern": "^(\\p{Nd}|\\p{L})+$"}, ["\u0661\u00e4"], ["_", " "]),
             ({"pattern": "(?<y>\\d)[^a]"}, ["1\n"], ["1"]),
             (
                 {"pattern": "^[\\s[&&]{2}\\u0042\\x43$"},
                 ["[&BC", "\xa0\ufeffBC"],
                 ["[aBC"],
             ),
-            ({"pattern": "^(\\p{Nd}|\\p{L})+$"}, ["\u0661\u00e4"], ["_", " "]),
             ({"pattern": "a[]|^[^]$"}, ["\n"], ["a!", ""]),
             ({"pattern": "^a{,2}$"}, ["a{,2}"], ["aa"]),
             ({"pattern": "^(.)\\1$"}, ["aa"], ["ab"]),
             (
                 {"pattern": "^(?=.*\\d)(?!.*\\s).{4,6}$"},
                 ["pas5", "5words"],
-                ["pass", "p 55", "pa5", "pa5word"],
+                ["p 55", "pa5"],
             ),
-            (
-                {
-                    "$schema": "https://json-schema.org/draft/2019-09/schema",
-                    "properties": {"a": {"$recursiveRef": "#"}},
-                    "type": "object",
-                },
-                [{"a": {}}],
-                [{"a": 1}],
-            ),
-            (
-                {
-                    "$schema": DRAFT_7,
-                    "dependencies": {"a": ["b"], "c": {"required": ["d"]}},
-                },
-                [{"a": 1, "b": 1}, {"c": 1, "d": 1}, {}],
-                [{"a": 1}, {"c": 1}],
-            ),
-            ({"multipleOf": 1e-8}, [1e308, 3e-8], [1e-9, float("inf")]),
         ],
     )
-    def test_rarer_keywords(self, schema, good, bad):
-        """Older drafts, documents within documents,
-        dynamic references, unevaluated members, patterns.
-        """
+    def test_keywords(self, schema, good, bad):
+        """Each keyword takes what it should and refuses what it should."""
         assert [validate(value, schema) for value in good] == [[]] * len(good)
         assert [] not in [validate(value, schema) for value in bad]
+
+    def test_the_official_suite(self):
+        """Of draft 2020-12, only those tests fail that need something fetched, or
+        another dialect.
+        """
+        folder = os.path.join(
+            HERE, "..", "shared", "jsonschema-suite", "tests", "draft2020-12"
+        )
+        if not os.path.isdir(folder):
+            pytest.skip("the suite is not here")
+        passed = 0
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                groups = json.load(file)
+            for group in groups:
+                for test in group["tests"]:
+                    with contextlib.suppress(ValueError):
+                        errors = validate(test["data"], group["schema"])
+                        passed += (errors == []) == test["valid"]
+        assert passed >= 1250
 
     @pytest.mark.parametrize(
         "schema, text",
         [
+            ([], ": expected a schema, got []"),
             (
-                {"properties": {"a": {"type": "strin"}}},
-                ".properties.a.type: expected a",
+                {"properties": {"a": {"type": "x"}}},
+                ".properties.a.type: expected a type",
             ),
-            (
-                {"$schema": "http://json-schema.org/draft-04/schema#"},
-                ".$schema: expected draft 2020-12, 2019-09 or draft-07, got ",
-            ),
-            ({"pattern": "\\p{Greek}"}, ': pattern "\\\\p{Greek}": bad escape'),
-            ({"pattern": 1}, ".pattern: expected a text, got 1"),
-            ({"pattern": "(?<=a)b+"}, ': pattern "(?<=a)b+": a lookbehind beside'),
-            ({"pattern": "\\u{110000}"}, ': pattern "\\\\u{110000}": '),
-            ({"pattern": "(?i)a|b"}, ': pattern "(?i)a|b": (? begins no group'),
-            ({"pattern": "(?i)a"}, ': pattern "(?i)a": (? begins no group'),
+            ({"$schema": "http://x"}, ".$schema: expected draft 2020-12, 2019-09 or"),
+            ({"required": ["a", 1]}, ".required: expected a list of names, got "),
+            ({"enum": 1}, ".enum: expected a list, got 1"),
+            ({"anyOf": []}, ".anyOf: expected a list of schemas, got []"),
+            ({"items": 1}, ".items: expected a schema, or a list of them, got 1"),
             ({"dependencies": {"a": 1}}, ".dependencies.a: expected a schema, got 1"),
+            ({"multipleOf": 0}, ".multipleOf: expected a number over 0, got 0"),
+            ({"minLength": -1}, ".minLength: expected a count, got -1"),
             (
                 {"$ref": "other.json"},
-                ': $ref "other.json" is not in this document, and nothing is fetched',
+                ': $ref "other.json" is not in this document, and',
             ),
-            ({"required": ["a", 1]}, ".required: expected a list of names, got "),
-            ([], ": expected a schema, got []"),
-            ({"items": 1}, ".items: expected a schema, or a list of them, got 1"),
-            ({"multipleOf": 0}, ".multipleOf: expected a number over 0, got 0"),
+            ({"$ref": "#/a"}, ': $ref "#/a" is not in this document, and nothing is'),
             ({"$ref": "#/%ff"}, ': $ref "#/%ff" is not'),
-            ({"minLength": -1}, ".minLength: expected a count, got -1"),
+            ({"$ref": "#/allOf/" + "9" * 5000, "allOf": [{}]}, ": $ref "),
+            ({"pattern": 1}, ".pattern: expected a text, got 1"),
             ({"patternProperties": {"[": {}}}, ': pattern "[": '),
             ({"$defs": {"a": {"pattern": "("}}}, '.$defs.a: pattern "(": '),
+            *[
+                ({"pattern": pattern}, ": pattern ")
+                for pattern in (
+                    "\\p{Greek}",
+                    "(?<=a)b+",
+                    "\\u{110000}",
+                    "(?i)a|b",
+                    "(?(1)a|b)",
+                    "(?P<a>b)*(?P=a)",
+                    "a{4294967296}",
+                    "a{2,1}",
+                    "(" * 3000 + "a*" + ")" * 3000,
+                    "[z-a]",
+                    "a\\",
+                    "*",
+                    "\\9",
+                )
+            ],
+            # What would take long is refused before it is tried.
+            ({"pattern": "." * 40_000}, ": too much work"),
+            (
+                {"patternProperties": {f"[\u0100-\uffff]{n}": {} for n in range(2000)}},
+                ": too",
+            ),
+            (
+                {
+                    "$id": "http://x/" + "a" * 300_000 + "/",
+                    "$defs": {str(n): {"$id": f"b{n}"} for n in range(5000)},
+                },
+                ": too long a URI",
+            ),
         ],
+        ids=range(33),
     )
     def test_a_wrong_schema_is_told_where(self, schema, text):
-        """The text names the place and what is expected there."""
+        """A schema that cannot be used raises ValueError with the place and what is
+        expected there; nothing is fetched.
+        """
         with pytest.raises(ValueError) as info:
             validate(1, schema)
         assert str(info.value).startswith("schema" + text)
@@ -1442,6 +1238,38 @@ class TestSchema:
     @pytest.mark.parametrize(
         "value, schema, texts",
         [
+            (
+                {"days": "three", "tags": ["a", 1], "cty": 1, "when": "x"},
+                {
+                    "properties": {
+                        "days": {"type": "integer"},
+                        "tags": {"items": {"type": "string"}},
+                        "when": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                    },
+                    "required": ["city"],
+                    "additionalProperties": False,
+                },
+                [
+                    'days: expected integer, got "three"',
+                    "tags[1]: expected string, got 1",
+                    'when: expected integer or null, got "x"',
+                    "city: required, but missing",
+                    "cty: unknown; known: days, tags, when",
+                ],
+            ),
+            (
+                {"cty": 1, "dyas": 1, "Unit": 1, "x" * 999: 1},
+                {
+                    "properties": {"city": {}, "days": {}, "units": {}, "y" * 999: {}},
+                    "additionalProperties": False,
+                },
+                [
+                    "cty: unknown; did you mean city?",
+                    "dyas: unknown; did you mean days?",
+                    "Unit: unknown; did you mean units?",
+                    f'"{"x" * 56}...: unknown; known: city, days, units',
+                ],
+            ),
             (
                 {"k": "b", "n": "x"},
                 {
@@ -1454,8 +1282,8 @@ class TestSchema:
             ),
             (
                 1,
-                {"oneOf": [{"const": "a"}, {"const": "b"}]},
-                ['expected "a" or "b", got 1'],
+                {"oneOf": [{"const": "{}"}, {"const": {}}]},
+                ['expected "{}" or {}, got 1'],
             ),
             (
                 1,
@@ -1464,11 +1292,10 @@ class TestSchema:
             ),
             (
                 {"ab": 1, "c d\n": 2},
-                {"propertyNames": {"maxLength": 1}, "required": ["a"]},
+                {"propertyNames": {"maxLength": 1}},
                 [
                     'ab: expected at most 1 characters, got "ab"',
                     '"c d\\n": expected at most 1 characters, got "c d\\n"',
-                    "a: required, but missing",
                 ],
             ),
             (
@@ -1482,49 +1309,31 @@ class TestSchema:
                 ["a: nothing is allowed here, got 1"],
             ),
             (
-                {},
-                {"type": ["string", "null"], "properties": {"a": {}}},
-                ["expected string or null, got {}"],
-            ),
-            (
                 1,
                 {"not": {"minimum": 0}},
                 ['expected anything but what matches {"minimum": 0}, got 1'],
             ),
         ],
     )
-    def test_texts(self, value, schema, texts):
-        """The nearest alternative tells why; names are quoted where they must be."""
-        assert validate(value, schema) == texts
-
-    def test_work_is_bounded(self):
-        """Doubling references, expensive comparisons,
-        floods of errors and long texts end with a text.
+    def test_errors_are_lines_to_act_on(self, value, schema, texts):
+        """Path, expectation, finding; several at once. The nearest alternative and the
+        nearest name are told.
         """
+        assert sorted(validate(value, schema)) == sorted(texts)
 
-        def doubling(keyword):
-            steps = {
-                str(n): {keyword: [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(50)
-            }
-            return {"$ref": "#/$defs/0", "$defs": {**steps, "50": {"type": "integer"}}}
-
-        for keyword, value in (("allOf", 1), ("anyOf", "x"), ("oneOf", 1)):
-            assert validate(value, doubling(keyword)) == [
-                "too much work for the schema"
-            ]
-        assert validate(list(range(100000)), {"uniqueItems": True}) == []
-        assert (
-            validate([2**61 * n - n for n in range(100000)], {"uniqueItems": True})
-            == []
-        )
-        assert (
-            len(validate(["x"] * 100000, {"items": {"type": "integer"}}))
-            == mcp_lite.MAX_ERRORS
-        )
+    @staticmethod
+    def doubling(keyword):
+        """A schema whose work doubles with each of 50 references."""
+        steps = {
+            str(n): {keyword: [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(50)
+        }
+        return {"$ref": "#/$defs/0", "$defs": {**steps, "50": {"type": "integer"}}}
 
     @pytest.mark.parametrize(
         "make",
         [
+            lambda: (1, TestSchema.doubling("allOf")),
+            lambda: ("x", TestSchema.doubling("anyOf")),
             lambda: ("a" * 10**6, {"pattern": "." * 1000 + "!"}),
             lambda: ("a" * 10**6, {"pattern": "(?=" + "." * 400 + "!)"}),
             lambda: ("a" * 50000, {"pattern": r"(.)(\1\1)(\2\2)(\3\3)!"}),
@@ -1532,26 +1341,14 @@ class TestSchema:
                 {f"k{n}": 1 for n in range(3000)},
                 {"patternProperties": {f"^x{n}$": {} for n in range(1000)}},
             ),
-            lambda: (
-                [1] * 500000,
-                {"allOf": [{"contains": {}, "maxContains": 10**6}] * 50},
-            ),
+            lambda: ([1] * 500000, {"allOf": [{"contains": {}}] * 50}),
             lambda: ([1] * 500000, {"allOf": [{"items": {"type": "integer"}}] * 50}),
-            lambda: ("x" * 10**6, {"anyOf": [{"const": n} for n in range(5000)]}),
             lambda: (["x" * 10**6], {"anyOf": [{"enum": [n]} for n in range(5000)]}),
-            lambda: (
-                {f"k{n}": n for n in range(100000)},
-                {"allOf": [{"properties": {"a": {}}}] * 50},
-            ),
             lambda: (
                 {f"k{n}": n for n in range(100000)},
                 {"allOf": [{"propertyNames": {"type": "string"}}] * 50},
             ),
-            lambda: ([1.5e300] * 100000, {"items": {"multipleOf": 1e-300}}),
-            lambda: (
-                [10**4000] * 30000,
-                {"items": {"multipleOf": 10**2000}},
-            ),
+            lambda: ([10**4000] * 30000, {"items": {"multipleOf": 10**2000}}),
             lambda: (
                 [["x" * 1000] * 100] * 300,
                 {"allOf": [{"uniqueItems": True}] * 1000},
@@ -1561,64 +1358,22 @@ class TestSchema:
                 {"items": {"dependentRequired": {f"k{n}": [] for n in range(3000)}}},
             ),
         ],
+        ids=range(13),
     )
     def test_a_value_that_would_take_long_is_given_up(self, make):
         """Whatever a schema makes of a value is paid for before it is done."""
         value, schema = make()
         assert validate(value, schema) == ["too much work for the schema"]
 
-    @pytest.mark.parametrize(
-        "make",
-        [
-            lambda: {"pattern": "[" * 40001},
-            lambda: {"pattern": "[\u0100-\uffff]" * 1000},
-            lambda: {"pattern": "a|" * 40000},
-            lambda: {
-                "patternProperties": {f"[\u0100-\uffff]{n}": {} for n in range(2000)}
-            },
-            lambda: {
-                "$id": "http://x/" + "a" * 300000 + "/",
-                "$defs": {str(n): {"$id": f"b{n}"} for n in range(5000)},
-            },
-        ],
-    )
-    def test_a_schema_that_would_take_long_is_refused(self, make):
-        """Patterns and URIs are paid for before anything is made of them."""
-        with pytest.raises(ValueError, match="^schema.*: too much work"):
-            mcp_lite.Schema(make())
-
-    @counts_memory
-    @pytest.mark.parametrize(
-        "make",
-        [
-            lambda: ([1] * 300000, {"contains": {}, "minContains": 300001}),
-            lambda: ({}, {"required": [f"k{n}" for n in range(100000)]}),
-            lambda: (
-                {f"k{n}": 1 for n in range(8)},
-                {"dependentRequired": {f"k{n}": ["a"] * 50000 for n in range(8)}},
-            ),
-            lambda: (
-                {str(n): 1 for n in range(100)},
-                {"properties": {"k" * 10**5: {}}, "additionalProperties": False},
-            ),
-            lambda: ([["x" * 10**6]] * 100, {"items": {"type": "object"}}),
-            lambda: ("x", {"anyOf": [{"const": f"{n}" * 60} for n in range(3000)]}),
-            lambda: ({"x" * 10**6: 1}, {"additionalProperties": {"type": "null"}}),
-            lambda: (10**5000, {"multipleOf": 3}),
-        ],
-    )
-    def test_errors_take_little_memory(self, make):
-        """However large value and schema are, what is kept, and told, is not."""
-        value, schema = make()
-        compiled = mcp_lite.Schema(schema)
-        tracemalloc.start()
-        try:
-            errors = compiled.errors(value)
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert errors and max(map(len, errors)) < 1000
-        assert peak < 8 << 20
+    def test_what_is_large_is_no_too_much(self):
+        """Long lists are compared, and a flood of errors ends with the first hundred,
+        each in a few words.
+        """
+        unique = {"uniqueItems": True}
+        assert validate(list(range(100_000)), unique) == []
+        assert validate([2**61 * n - n for n in range(100_000)], unique) == []
+        errors = validate(["x" * 10**5] * 1000, {"items": {"type": "integer"}})
+        assert len(errors) == 100 and max(map(len, errors)) < 1000
 
     @pytest.mark.parametrize(
         "pattern, text, fits",
@@ -1677,103 +1432,66 @@ class TestSchema:
             found = re.search(tried, text, re.ASCII) is not None
             assert (validate(text, {"pattern": tried}) == []) is found, (tried, text)
 
-    @pytest.mark.parametrize(
-        "pattern",
-        [
-            "a{4294967296}",
-            "a{2,1}",
-            "(" * 5000 + ")" * 5000,
-            "(" * 3000 + "a*" + ")" * 3000,
-            "\\u{" + "f" * 5000 + "}",
-            "\\u{zz}",
-            "[z-a]",
-            "[a",
-            "a\\",
-            "*",
-            "(?(1)a|b)",
-            "(?P<a>b)*(?P=a)",
-            "\\9",
-        ],
-    )
-    def test_a_wrong_pattern_is_a_value_error(self, pattern):
-        """Whatever `re` raises for it."""
-        with pytest.raises(ValueError, match="pattern"):
-            mcp_lite.Schema({"pattern": pattern})
-
-    def test_a_near_name_is_suggested(self):
-        """Letters that are missing, changed or swapped, but no name too long to read."""
-        known = ["city", "days", "units", "x" * 1000]
-        for name, near in (("cty", "city"), ("dyas", "days"), ("Unit", "units")):
-            assert mcp_lite.suggest(name, known) == f"; did you mean {near}?"
-        assert mcp_lite.suggest("x" * 999, known).startswith("; known: city, days")
-        assert mcp_lite.suggest("q", ["a\nb"]) == '; known: "a\\nb"'
-        assert mcp_lite.suggest("", []) == ""
-
-    def test_the_official_suite(self):
-        """Only those official tests fail
-        that need something fetched, or another dialect.
-        """
-        folder = os.path.join(
-            HERE, "..", "shared", "jsonschema-suite", "tests", "draft2020-12"
-        )
-        if not os.path.isdir(folder):
-            pytest.skip("the suite is not here")
-        passed = 0
-        failed = []
-        for name in sorted(os.listdir(folder)):
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                groups = json.load(file)
-            for group in groups:
-                for test in group["tests"]:
-                    try:
-                        errors = validate(test["data"], group["schema"])
-                        right = (errors == []) == test["valid"]
-                    except ValueError:
-                        right = False
-                    passed += right
-                    if not right:
-                        what = f"{group['description']}: {test['description']}"
-                        failed.append(f"{name}: {what}")
-        assert passed >= 1246, failed
-
     def test_depth_is_bounded(self):
-        """Neither a deep schema nor a deep value
-        nor a loop of references brings the process down.
+        """Neither a deep schema nor a deep value nor a loop of references brings the
+        process down.
         """
         schema = {"type": "array"}
         value = []
         for _ in range(5000):
             schema, value = {"items": schema}, [value]
         assert validate(1, schema) == []
-        assert validate(value, schema) == ["nested too deeply for the schema"]
-        with pytest.raises(ValueError, match="nested"):
-            validate(1, {"const": value})
-        assert (
-            validate(
-                value,
-                {"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"},
-            )
-            != []
-        )
+        loop = {"$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}
+        for deep in (schema, {"const": value}, loop):
+            assert validate(value, deep) == ["nested too deeply for the schema"]
         assert validate(1, {"$ref": "#"}) != []
+
+
+def offered(fn, **options):
+    """What a list says of a function as the tool "t", and a function that calls it:
+    it gives the result, or raises ToolError.
+    """
+    server = Server("s")
+    server.add_tool(fn, name="t", **options)
+
+    def ask(method, **params):
+        return server.handle(request(method, modern(**params)))
+
+    def call(arguments):
+        answer = ask("tools/call", name="t", arguments=arguments)
+        if "error" in answer:
+            raise McpError.from_wire(answer["error"])
+        if answer["result"].get("isError"):
+            raise ToolError(text_of(answer["result"]))
+        return answer["result"]
+
+    [listed] = ask("tools/list")["result"]["tools"]
+    return listed, call
+
+
+def taking(hint, *default):
+    """The schema of an argument with this hint, and a function that gives the Python
+    value for a wire value, and what becomes of that as a result.
+    """
+    seen = []
+
+    def fn(x):
+        seen.append(x)
+        return x
+
+    fn.__annotations__.update(x=hint, **{"return": hint})
+    fn.__defaults__ = default or None
+    listed, call = offered(fn, structured=True)
+
+    def take(wire):
+        result = call({"x": wire})["structuredContent"]
+        return seen.pop(), result["result"] if list(result) == ["result"] else result
+
+    return listed["inputSchema"], take
 
 
 class TestSignatures:
     """The rooms Content and Functions."""
-
-    @staticmethod
-    def schema(hint, default=mcp_lite.REQUIRED):
-        def fn(x):
-            """"""
-
-        fn.__annotations__["x"] = hint
-        if default is not mcp_lite.REQUIRED:
-            fn.__defaults__ = (default,)
-        return mcp_lite.Signature(fn, Context)
-
-    @staticmethod
-    def output(fn, schema, structured):
-        return mcp_lite.Output(mcp_lite.Signature(fn, Context), schema, structured)
 
     @pytest.mark.parametrize(
         "hint, schema, wire, value",
@@ -1784,17 +1502,18 @@ class TestSignatures:
             (bool, {"type": "boolean"}, True, True),
             (typing.Any, {}, [1], [1]),
             (None, {"type": "null"}, None, None),
+            (list, {"type": "array"}, [1], [1]),
+            (bytes, {"type": "string", "contentEncoding": "base64"}, "aGk=", b"hi"),
+            (pathlib.Path, {"type": "string"}, "a", pathlib.PosixPath("a")),
             (
-                typing.List[int],
-                {"type": "array", "items": {"type": "integer"}},
-                [1.0],
-                [1],
-            ),
-            (
-                typing.Set[str],
-                {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
-                ["a"],
-                {"a"},
+                typing.Set[Color],
+                {
+                    "type": "array",
+                    "items": {"type": "string", "enum": ["red", "green"]},
+                    "uniqueItems": True,
+                },
+                ["red"],
+                {Color.RED},
             ),
             (
                 typing.Tuple[int, ...],
@@ -1803,15 +1522,18 @@ class TestSignatures:
                 (1,),
             ),
             (
-                typing.Tuple[int, str],
+                typing.Tuple[Color, int],
                 {
                     "type": "array",
-                    "prefixItems": [{"type": "integer"}, {"type": "string"}],
+                    "prefixItems": [
+                        {"type": "string", "enum": ["red", "green"]},
+                        {"type": "integer"},
+                    ],
                     "minItems": 2,
                     "maxItems": 2,
                 },
-                [1, "a"],
-                (1, "a"),
+                ["red", 1.0],
+                (Color.RED, 1),
             ),
             (
                 typing.Dict[str, int],
@@ -1820,39 +1542,31 @@ class TestSignatures:
                 {"a": 1},
             ),
             (
-                typing.Optional[int],
-                {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-                None,
-                None,
-            ),
-            (
-                typing.Union[int, str],
-                {"anyOf": [{"type": "integer"}, {"type": "string"}]},
-                "a",
-                "a",
-            ),
-            (
                 typing.Literal["a", "b"],
                 {"type": "string", "enum": ["a", "b"]},
                 "a",
                 "a",
             ),
             (typing.Literal[1, "b"], {"enum": [1, "b"]}, 1, 1),
-            (Color, {"type": "string", "enum": ["red", "green"]}, "red", Color.RED),
+            (Level, {"type": "integer", "enum": [1, 2]}, 1.0, Level.LOW),
             (
-                Person,
+                typing.Optional[Person],
                 {
-                    "type": "object",
-                    "properties": {
-                        "name": {"type": "string"},
-                        "age": {"type": "integer", "default": 7},
-                    },
-                    "required": ["name"],
+                    "anyOf": [
+                        {
+                            "type": "object",
+                            "properties": {
+                                "name": {"type": "string"},
+                                "age": {"type": "integer", "default": 7},
+                            },
+                            "required": ["name"],
+                        },
+                        {"type": "null"},
+                    ]
                 },
                 {"name": "Bo"},
                 Person("Bo"),
             ),
-            ("int", {"type": "integer"}, 1, 1),
             (
                 "list[int] | None",
                 {
@@ -1864,186 +1578,77 @@ class TestSignatures:
                 [1],
                 [1],
             ),
+            (
+                typing.Union[datetime.date, str],
+                {"anyOf": [{"type": "string", "format": "date"}, {"type": "string"}]},
+                "2026-01-02",
+                datetime.date(2026, 1, 2),
+            ),
+            (
+                datetime.datetime,
+                {"type": "string", "format": "date-time"},
+                "2026-01-02T03:04:05Z",
+                datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc),
+            ),
+            (
+                datetime.timedelta,
+                {"type": "string", "format": "duration"},
+                "P1DT2H3M4.5S",
+                datetime.timedelta(days=1, hours=2, minutes=3, seconds=4.5),
+            ),
+            (
+                uuid.UUID,
+                {"type": "string", "format": "uuid"},
+                "12345678123456781234567812345678",
+                uuid.UUID("12345678-1234-5678-1234-567812345678"),
+            ),
         ],
     )
     def test_hints(self, hint, schema, wire, value):
         """A hint becomes a schema, and a wire value the hinted Python value."""
-        found = self.schema(hint)
-        assert found.schema == {
+        described, take = taking(hint)
+        assert described == {
             "type": "object",
             "properties": {"x": schema},
             "additionalProperties": False,
             "required": ["x"],
         }
-        bound = found.bind({"x": wire})["x"]
+        bound, _ = take(wire)
         assert bound == value and type(bound) is type(value)
-
-    def test_params_and_defaults(self):
-        """Param says more, defaults are published where JSON can say them."""
-        if sys.version_info >= (3, 9):
-            hint = typing.Annotated[int, Param("how many", ge=1, header="N")]
-            assert self.schema(hint, 3).schema["properties"]["x"] == {
-                "type": "integer",
-                "description": "how many",
-                "minimum": 1,
-                "x-mcp-header": "N",
-                "default": 3,
-            }
-        assert (
-            self.schema(Color, Color.RED).schema["properties"]["x"]["default"] == "red"
-        )
-        assert (
-            "default" not in self.schema(typing.Any, object()).schema["properties"]["x"]
-        )
-        null = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
-        for hint, published in (
-            (typing.Any, {"default": None}),
-            (typing.Optional[str], null),
-            # `x: str = None`: its type has no null.
-            (str, {"type": "string"}),
-        ):
-            assert self.schema(hint, None).schema["properties"]["x"] == published
-
-    def test_what_the_wire_cannot_say_is_refused_at_once(self):
-        """*args, an unknown class and a wrong hint fail
-        at decoration, naming the parameter.
-        """
-        server = Server("s")
-        for wrong, said in (
-            (lambda *args: 0, "no name on the wire"),
-            (lambda **kw: 0, "no name on the wire"),
-        ):
-            with pytest.raises(TypeError, match=re.escape(said)):
-                server.add_tool(wrong, name="x")
-
-        def odd(thing: socket.socket):
-            """"""
-
-        with pytest.raises(TypeError, match="odd: thing: socket has no JSON Schema"):
-            server.tool(odd)
-        odd.__annotations__["thing"] = "Nowhere"
-        with pytest.raises(TypeError, match="odd: thing: cannot evaluate the hint"):
-            server.tool(odd)
-
-    def test_json_in_strings_is_read_where_lists_are_expected(self):
-        """Models send lists as strings.
-
-        A string stays a string where one is expected.
-        """
-        assert self.schema(typing.List[int]).bind({"x": "[1, 2]"}) == {"x": [1, 2]}
-        assert self.schema(str).bind({"x": "[1, 2]"}) == {"x": "[1, 2]"}
-        with pytest.raises(InvalidParams, match='x: expected integer, got "3"'):
-            self.schema(int).bind({"x": "3"})
-        assert self.schema(int).bind_text({"x": "3"}) == {"x": 3}
-
-    def test_what_is_not_to_be_structured(self):
-        """With structured=False: blocks as they are, anything else as text."""
-        output = self.output(lambda: 0, None, False)
-        for value, text in (
-            (7, "7"),
-            ({"a": 1}, '{"a":1}'),
-            ("t", "t"),
-            ({"type": "text", "text": "b"}, "b"),
-            ({"type": 5}, '{"type":5}'),
-        ):
-            assert output.result(value) == {"content": [{"type": "text", "text": text}]}
-        image = Image(PNG)
-        text = {"type": "text", "text": "a"}
-        for structured in (False, None):
-            output = self.output(lambda: 0, None, structured)
-            assert output.result(["a", image, 7])["content"] == [
-                text,
-                image,
-                {"type": "text", "text": "7"},
-            ]
-            assert output.result(None) == {"content": []}
-
-    def test_methods_and_callables_are_functions_too(self):
-        """self is no parameter;
-        an object with __call__ and a wrapped function count.
-        """
-
-        class Thing:
-            def method(self, a: int) -> int:
-                """"""
-
-            def __call__(self, b: str) -> str:
-                """"""
-
-        assert list(
-            mcp_lite.Signature(Thing().method, Context).schema["properties"]
-        ) == ["a"]
-        assert list(mcp_lite.Signature(Thing(), Context).schema["properties"]) == ["b"]
 
     # A hint; wire values that it takes, which come back the same; wire values that it
     # refuses.
     TABLE = [
-        (str, ["", "a"], [1, None, ["a"]]),
         (int, [0, -3, 10**20], ["3", 1.5, True, None]),
         (float, [1.5, 2], ["1", False]),
         (bool, [True, False], [0, 1, "true"]),
-        (None, [None], [0, ""]),
         (type(None), [None], [False]),
-        (typing.Any, [1, "a", None, {"a": [1]}], []),
         (object, [1, [2]], []),
-        (list, [[], [1, "a"]], ["a", {}]),
         (dict, [{}, {"a": 1}], [[], "a"]),
         (tuple, [[1, "a"]], [1]),
         (set, [[1]], [[1, 1], 1]),
         (frozenset, [["a"]], [["a", "a"]]),
-        (typing.List[int], [[], [1, 2]], [["1"], [True], 1]),
         (typing.List[typing.List[str]], [[["a"], []]], [["a"]]),
         (typing.List, [[1]], [1]),
-        (typing.Dict, [{"a": 1}], [1]),
-        (typing.Tuple, [[1]], [1]),
         (typing.Sequence[int], [[1]], [["a"]]),
         (typing.Iterable[str], [["a"]], [[1]]),
-        (typing.Set[int], [[1, 2]], [[1, 1], ["a"]]),
         (typing.FrozenSet[str], [["a", "b"]], [["a", "a"]]),
         (typing.AbstractSet[int], [[1]], [[1, 1]]),
+        (typing.MutableSet[int], [[1, 2]], [[1, 1]]),
         (typing.Tuple[int, str], [[1, "a"]], [[1], [1, "a", 2], ["a", 1]]),
-        (typing.Tuple[int, ...], [[], [1, 2]], [["a"]]),
-        (typing.Tuple[datetime.date, ...], [["2026-01-02"]], [["x"]]),
-        (typing.Dict[str, int], [{"a": 1}], [{"a": "b"}]),
         (typing.Mapping[str, float], [{"a": 1.5}], [{"a": "b"}]),
-        (
-            typing.Dict[str, datetime.date],
-            [{"a": "2026-01-02"}],
-            [{"a": "nope"}, {"a": 1}],
-        ),
+        (typing.Dict[str, datetime.date], [{"a": "2026-01-02"}], [{"a": "nope"}]),
         (typing.Optional[int], [None, 1], ["1"]),
         (typing.Union[int, str], [1, "a"], [None, 1.5]),
-        (typing.Optional[typing.List[int]], [None, [1]], [["a"]]),
-        (typing.Union[datetime.date, str], ["2026-01-02", "tomorrow"], [1]),
-        (
-            typing.Union[datetime.datetime, datetime.date, None],
-            ["2026-01-02T03:04:05", None],
-            ["x"],
-        ),
         (
             typing.Union[Person, Point],
             [{"name": "Bo", "age": 1}, {"x": 1, "y": 0}],
             [{}, 1],
         ),
-        (typing.Literal["a", "b"], ["a"], ["c", 1]),
         (typing.Literal[1, "b", None], [1, "b", None], ["1", True]),
-        (typing.Literal[True], [True], [1, "true"]),
-        (typing.Optional[typing.Literal["a"]], ["a", None], ["b"]),
         (typing.Literal[Color.RED], ["red"], ["green"]),
-        (Color, ["red"], ["RED", 1]),
-        (Level, [1, 2], [3, True, "1"]),
         (Shape, ["round"], ["ROUND"]),
-        (typing.List[Color], [["red", "green"]], [["blue"]]),
-        (typing.Dict[str, Color], [{"a": "red"}], [{"a": "blue"}]),
-        (UserId, [7], ["7"]),
         (UserIds, [[7]], [["7"]]),
-        (
-            Person,
-            [{"name": "Bo", "age": 8}],
-            [{}, {"name": 1}, "Bo", {"name": "Bo", "age": "old"}],
-        ),
-        (typing.List[Person], [[{"name": "Bo", "age": 8}]], [[{}], {}]),
-        (typing.Optional[Person], [None, {"name": "Bo", "age": 8}], [{"age": 8}]),
         (
             Team,
             [
@@ -2063,28 +1668,16 @@ class TestSignatures:
             [{"value": 1, "children": [{"value": 2, "children": []}]}],
             [{"value": 1, "children": [{}]}],
         ),
-        (typing.Optional[Tree], [None, {"value": 1, "children": []}], [{"value": "a"}]),
         (
             Chain,
             [{"when": "2026-01-02", "next": {"when": "2026-01-03", "next": None}}],
-            [
-                {"when": "2026-01-02", "next": {"when": "soon"}},
-                {"when": "2026-01-02", "next": {}},
-            ],
+            [{"when": "2026-01-02", "next": {"when": "soon"}}],
         ),
-        (
-            Husband,
-            [{"wife": {"husband": {"wife": None}}}],
-            [{"wife": {"husband": 1}}, {"wife": 1}],
-        ),
+        (Husband, [{"wife": {"husband": {"wife": None}}}], [{"wife": {"husband": 1}}]),
         (Point, [{"x": 1, "y": 2}], [{}, [1, 2], {"x": "a"}]),
         (Untyped, [{"a": 1, "b": [2]}], [{"a": 1}]),
         (Partial, [{}, {"a": 1, "day": "2026-01-02"}], [{"a": "x"}, {"day": "x"}]),
-        (
-            datetime.datetime,
-            ["2026-01-02T03:04:05", "2026-01-02T03:04:05+02:00"],
-            ["2026-13-01T00:00:00", 1, "x"],
-        ),
+        (datetime.datetime, ["2026-01-02T03:04:05"], ["2026-13-01T00:00:00", 1]),
         (datetime.date, ["2026-01-02"], ["2026-13-01", "x", 20260102]),
         (datetime.time, ["03:04:05"], ["25:00", 3]),
         (
@@ -2093,35 +1686,19 @@ class TestSignatures:
             ["P1Y", "P", "PT", "90", 90],
         ),
         (uuid.UUID, ["12345678-1234-5678-1234-567812345678"], ["1234", 1]),
-        (pathlib.Path, ["a.txt"], [1]),
-        (pathlib.PurePath, ["a/b"], [None]),
-        (typing.MutableSet[int], [[1, 2]], [[1, 1]]),
-        (
-            decimal.Decimal,
-            ["1.50", "-3", "1E+3", "1E-9999"],
-            ["a", 1.5, "NaN", "1E+10000"],
-        ),
+        (decimal.Decimal, ["1.50", "-3", "1E-9999"], ["a", 1.5, "NaN", "1E+10000"]),
         (bytes, ["aGk=", ""], ["a", "a?==", 1]),
-        ("int", [1], ["a"]),
-        ("list[int]", [[1]], [["a"]]),
-        ("dict[str, int | None]", [{"a": None}], [{"a": "b"}]),
         ("Color | None", ["red", None], ["blue"]),
         ("list[Person | Color]", [["red", {"name": "B", "age": 1}]], [[1]]),
-        ("typing.Optional[list['Person']]", [[{"name": "B", "age": 1}], None], [[{}]]),
-        ("'Person' | None", [None], [1]),
+        ("dict[str, int | None]", [{"a": None}], [{"a": "b"}]),
         ("tuple[int, ...]", [[1]], [["a"]]),
-        ("set[Color]", [["red"]], [["blue"]]),
+        ("'Person' | None", [None], [1]),
         (typing.List["Person"], [[]], [[1]]),
     ]
     if sys.version_info >= (3, 9):
         # Python 3.8 does not remember which base a TypedDict's key came from.
         TABLE += [
-            (
-                Movie,
-                [{"name": "M"}, {"name": "M", "year": 1931}],
-                [{}, {"name": 1}, {"name": "", "year": "x"}],
-            ),
-            (typing.Annotated[int, "how many"], [1], ["a"]),
+            (Movie, [{"name": "M"}, {"name": "M", "year": 1931}], [{}, {"name": 1}]),
             (typing.Annotated[int, Param(ge=1, lt=5)], [1, 4], [0, 5]),
             (typing.Annotated[float, Param(gt=0, le=1)], [0.5, 1], [0, 1.5]),
             (
@@ -2129,7 +1706,6 @@ class TestSignatures:
                 ["a"],
                 ["", "abc", "b"],
             ),
-            (typing.Annotated[typing.List[int], Param(min_length=1)], [[1]], [[]]),
             (
                 typing.Annotated[
                     typing.Optional[typing.List[int]], Param(max_length=1)
@@ -2142,98 +1718,146 @@ class TestSignatures:
                 [{"a": 1}],
                 [{"a": 1, "b": 2}],
             ),
-            (typing.Optional[typing.Annotated[int, Param(ge=1)]], [None, 1], [0]),
-            (
-                typing.List[typing.Annotated[datetime.date, "a day"]],
-                [["2026-01-02"]],
-                [["x"]],
-            ),
-            (list[int], [[1]], [["a"]]),
-            (tuple[int, str], [[1, "a"]], [[1]]),
             (dict[str, list[int]], [{"a": [1]}], [[]]),
         ]
     if sys.version_info >= (3, 10):
-        TABLE += [
-            (eval("int | None"), [1, None], ["a"]),
-            (eval("list[int] | str"), [[1], "a"], [1]),
-        ]
+        TABLE += [(eval("list[int] | str"), [[1], "a"], [1])]
     if sys.version_info >= (3, 11):
-        TABLE += [
-            (
-                Release,
-                [{"name": "r"}, {"name": "r", "tag": "t"}],
-                [{}, {"tag": "t"}, {"name": "r", "tag": 1}],
-            )
-        ]
+        TABLE += [(Release, [{"name": "r", "tag": "t"}], [{}, {"tag": "t"}])]
 
     @pytest.mark.parametrize(
         "hint, accepted, refused", TABLE, ids=[str(row[0]) for row in TABLE]
     )
     def test_every_hint_there_and_back(self, hint, accepted, refused):
-        """The schema is usable; what it takes comes back the same;
-        what it refuses is told in one line.
+        """What the schema takes comes back the same; what it refuses is told in one
+        line that names the argument.
         """
-        found = self.schema(hint)
-        mcp_lite.Schema(found.schema)
-        assert json.loads(mcp_lite.encode_json(found.schema)) == found.schema
-        assert "title" not in str(found.schema)
-        output = self.output(function_returning(hint), None, True)
+        _, take = taking(hint)
         for wire in accepted:
-            bound = found.bind({"x": wire})["x"]
-            plain = mcp_lite.to_plain(bound)
-            assert plain == wire and (type(plain) is type(wire) or type(plain) is float)
-            assert unwrap(output.result(bound)) == wire
+            _, returned = take(wire)
+            assert returned == wire
         for wire in refused:
-            with pytest.raises(InvalidParams) as error:
-                found.bind({"x": wire})
-            assert str(error.value).startswith("x") and "\n" not in str(error.value)
+            with pytest.raises(ToolError) as error:
+                take(wire)
+            assert str(error.value).startswith("t: x") and "\n" not in str(error.value)
+
+    def test_defaults_and_notes(self):
+        """Param says more than the type; a default is published where JSON can say it.
+        The Context is found by its hint, Optional or not, and is no argument.
+        """
+        got = []
+
+        def fn(
+            a: int,
+            *,
+            ctx: typing.Optional[Context] = None,
+            b: "Color" = Color.RED,
+            c=(1, 2),
+            odd: typing.Any = socket,
+            none: str = None,
+        ):
+            got.append((ctx.meta is not None, a, b, c))
+
+        if sys.version_info >= (3, 9):
+            note = Param("how many", ge=1, header="N", examples=[2])
+            fn.__annotations__["a"] = typing.Annotated[int, note]
+        listed, call = offered(fn)
+        schema = listed["inputSchema"]
+        if sys.version_info >= (3, 9):
+            assert schema["properties"].pop("a") == {
+                "type": "integer",
+                "description": "how many",
+                "minimum": 1,
+                "examples": [2],
+                "x-mcp-header": "N",
+            }
+        assert schema["required"] == ["a"]
+        assert schema["properties"] == {
+            "b": {"type": "string", "enum": ["red", "green"], "default": "red"},
+            "c": {"default": [1, 2]},
+            "odd": {},
+            "none": {"type": "string"},
+        }
+        call({"a": 1, "b": "green"})
+        assert got == [(True, 1, Color.GREEN, (1, 2))]
+
+    def test_json_in_text_is_read_where_lists_are_expected(self):
+        """Models send lists as text. Text stays text where that is expected."""
+        for hint, text, value in [
+            (typing.List[int], "[1, 2]", [1, 2]),
+            (str, "[1, 2]", "[1, 2]"),
+            (typing.Optional[typing.List[int]], "null", None),
+            (Tree, '{"value": 1, "children": []}', Tree(1, [])),
+        ]:
+            assert taking(hint)[1](text)[0] == value
+        with pytest.raises(ToolError, match='x: expected integer, got "3"'):
+            taking(int)[1]("3")
 
     @pytest.mark.parametrize(
-        "hint, wire, value",
+        "hint, text, value, known",
         [
-            (int, 1.0, 1),
-            (float, 2, 2.0),
-            (Color, "red", Color.RED),
-            (Level, 1.0, Level.LOW),
-            (typing.List[Color], ["red"], [Color.RED]),
-            (typing.Dict[str, Color], {"a": "red"}, {"a": Color.RED}),
-            (typing.Optional[Person], {"name": "Bo"}, Person("Bo")),
-            (Point, {"x": 1}, Point(1)),
-            (
-                Tree,
-                {"value": 1, "children": [{"value": 2, "children": []}]},
-                Tree(1, [Tree(2, [])]),
-            ),
-            (typing.Union[datetime.date, str], "2026-01-02", datetime.date(2026, 1, 2)),
-            (
-                datetime.datetime,
-                "2026-01-02T03:04:05Z",
-                datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc),
-            ),
-            (
-                datetime.timedelta,
-                "P1DT2H3M4.5S",
-                datetime.timedelta(days=1, hours=2, minutes=3, seconds=4.5),
-            ),
-            (
-                uuid.UUID,
-                "12345678123456781234567812345678",
-                uuid.UUID(int=0x12345678123456781234567812345678),
-            ),
-            (decimal.Decimal, "0.1", decimal.Decimal("0.1")),
-            (bytes, "aGk=", b"hi"),
-            (pathlib.Path, "a", pathlib.Path("a")),
-            (typing.Set[Color], ["red"], {Color.RED}),
-            (typing.Tuple[Color, int], ["red", 1.0], (Color.RED, 1)),
+            (int, "3", 3, []),
+            (bool, "true", True, ["true", "false"]),
+            (float, "2", 2.0, []),
+            (str, "3", "3", []),
+            (typing.List[int], "[1]", [1], []),
+            (typing.Optional[int], "null", None, []),
+            (typing.Union[int, str], "3", "3", []),
+            (datetime.date, "2026-01-02", datetime.date(2026, 1, 2), []),
+            (typing.Literal[1, "b"], "1", 1, ["1", "b"]),
+            (typing.Optional[Color], "red", Color.RED, ["red", "green"]),
+            (Person, '{"name": "Bo"}', Person("Bo"), []),
         ],
     )
-    def test_conversions(self, hint, wire, value):
-        """Values arrive as the hint says, at any depth."""
-        bound = self.schema(hint).bind({"x": wire})["x"]
-        assert bound == value and type(bound) is type(value)
+    def test_the_text_arguments_of_a_prompt(self, hint, text, value, known):
+        """Text becomes what is expected, where text itself is not; the values of a
+        Literal, an Enum and a bool are completed.
+        """
+        seen = []
+
+        def fn(x):
+            seen.append(x)
+            return "x"
+
+        fn.__annotations__["x"] = hint
+        server = Server("s")
+        server.add_prompt(fn)
+        with Client(server) as client:
+            client.get_prompt("fn", {"x": text})
+            assert seen == [value]
+            if known:
+                assert client.complete("fn", "x", "") == known
+
+    def test_what_a_tool_returns(self):
+        """Text and content go as blocks; other values as structured content and as
+        JSON in text, or with structured=False as that text alone.
+        """
+        image = Image(PNG)
+        text = {"type": "text", "text": "a"}
+        for value, structured, blocks in (
+            (7, False, ["7"]),
+            ({"a": 1}, False, ['{"a":1}']),
+            ({"type": 5}, False, ['{"type":5}']),
+            (text, False, [text]),
+            (["a", image, 7], False, [text, image, "7"]),
+            (["a", image, 7], None, [text, image, "7"]),
+            ("a", None, [text]),
+            (None, None, []),
+        ):
+            _, call = offered(lambda value=value: value, structured=structured)
+            result = call({})
+            wanted = [
+                {"type": "text", "text": each} if isinstance(each, str) else each
+                for each in blocks
+            ]
+            assert result["content"] == wanted and "structuredContent" not in result
+        for value, inside in (({"a": 1}, {"a": 1}), ([1], {"result": [1]})):
+            result = offered(lambda value=value: value)[1]({})
+            assert result["structuredContent"] == inside
+            assert json.loads(text_of(result)) == value
 
     def test_error_texts(self):
-        """One line each, naming the argument; several together."""
+        """One line names all arguments that do not fit, and what each should be."""
 
         def plan(
             when: datetime.date,
@@ -2243,7 +1867,7 @@ class TestSignatures:
         ):
             """"""
 
-        bind = mcp_lite.Signature(plan, Context).bind
+        _, call = offered(plan)
         for arguments, text in [
             (
                 {"when": "2026-13-01", "who": []},
@@ -2258,22 +1882,25 @@ class TestSignatures:
                 'days: expected integer, got "x"; when: required, but missing',
             ),
             (
-                {"when": "x", "who": [{"name": "Bo"}], "strict": {"many": -1}},
-                'when: expected an ISO 8601 date, got "x"; '
+                {"when": "2026-01-01", "who": [], "strict": {"many": -1}},
                 "strict: many must not be negative",
             ),
         ]:
-            with pytest.raises(InvalidParams) as error:
-                bind(arguments)
-            assert sorted(str(error.value).split("; ")) == sorted(text.split("; "))
+            with pytest.raises(ToolError) as error:
+                call(arguments)
+            said = str(error.value)[len("t: ") :].split("; ")
+            assert sorted(said) == sorted(text.split("; "))
 
     def test_what_a_decorator_refuses(self):
-        """A TypeError that names the function, the parameter and the remedy."""
+        """A TypeError names the function, the parameter and the remedy."""
 
         def starred(a, *rest):
             """"""
 
         def named(**options):
+            """"""
+
+        def positional(a, b):
             """"""
 
         def keyed(x: typing.Dict[int, str]):
@@ -2285,73 +1912,68 @@ class TestSignatures:
         def deep(x: typing.List[typing.Optional[socket.socket]]):
             """"""
 
-        refused = [
-            (starred, "starred: rest: .*give each parameter a name"),
-            (keyed, r"keyed: x: dict keys: .*dict\[str"),
-            (named, "named: options: "),
-            (pictured, "pictured: x: Image has no JSON Schema"),
-            (deep, "deep: x: socket has no JSON Schema; use a plain type"),
-            (len, "len: expected a Python"),
-        ]
-        if sys.version_info >= (3, 8):
-            names = {}
-            exec("def positional(a, /, b): ''", names)
-            refused.append((names["positional"], "positional: a: .*positional-only"))
-        for fn, text in refused:
-            with pytest.raises(TypeError, match=text):
-                mcp_lite.Signature(fn, Context)
-
-    def test_keyword_only_defaults_and_the_context(self):
-        """Keyword-only parameters count.
-
-        The Context is found by its hint, Optional or not, and hidden.
-        """
-
-        def fn(
-            a: int,
-            *,
-            ctx: typing.Optional[Context] = None,
-            b: "Color" = Color.RED,
-            c=(1, 2),
-        ):
+        def nowhere(x: "Nowhere"):  # noqa: F821
             """"""
 
-        found = mcp_lite.Signature(fn, Context)
-        assert found.context == "ctx" and found.schema["required"] == ["a"]
-        assert found.schema["properties"]["b"]["default"] == "red"
-        assert found.schema["properties"]["c"] == {"default": [1, 2]}
-        assert found.bind({"a": 1, "b": "green"}) == {"a": 1, "b": Color.GREEN}
+        def yields():
+            yield 1
 
-    def test_classes_of_a_function_are_found(self):
-        """A class that is local to a function is seen through the closure,
-        and may contain itself.
+        def lost(ctx):
+            """"""
+
+        class Thing:
+            def method(self):
+                """"""
+
+        names = {}
+        exec("def positional(a, /, b): ''", names)
+        for fn, text in [
+            (starred, "starred: .*give each parameter a name"),
+            (named, "named: .*give each parameter a name"),
+            (names["positional"], "positional: .*positional-only"),
+            (keyed, r"keyed: x: dict keys: .*dict\[str"),
+            (pictured, "pictured: x: Image has no JSON Schema"),
+            (deep, "deep: x: socket has no JSON Schema; use a plain type"),
+            (nowhere, "nowhere: x: cannot evaluate the hint"),
+            (yields, "yields: it yields; return a list"),
+            (lost, "lost: ctx: .*`ctx: Context` is the request"),
+            (Thing.method, "method: self: .*register its method"),
+            (len, "len: expected a Python"),
+        ]:
+            with pytest.raises(TypeError, match=text):
+                Server("s").add_tool(fn)
+
+    def test_classes_that_contain_themselves(self):
+        """They, and they alone, stand in $defs; they may be local to a function, and
+        are told apart at each level.
         """
 
         @dataclasses.dataclass
-        class Local:
-            below: "typing.Optional[Local]" = None
+        class Leaf:
+            kids: "typing.List[typing.Union[Leaf, Trunk]]"
 
-        def fn(x: "typing.List[Local]"):
-            """"""
-            return Local
+        @dataclasses.dataclass
+        class Trunk:
+            kids: list
+            name: str
 
-        found = mcp_lite.Signature(fn, Context)
-        assert list(found.schema["$defs"]) == ["Local"]
-        assert found.bind({"x": [{"below": {}}]}) == {"x": [Local(Local())]}
+        def grow(tree: "typing.Union[Leaf, Trunk]") -> "Leaf":
+            assert isinstance(tree.kids[0], Leaf) and isinstance(tree, Trunk)
+            return Leaf([Leaf([]), Trunk([], "t")])
 
-    def test_recursion_and_only_recursion_makes_references(self):
-        """$defs has the classes that contain themselves;
-        others stand in place; a result is an object.
-        """
-        found = self.schema(typing.List[Tree]).schema
-        assert found["properties"]["x"]["items"] == {"$ref": "#/$defs/Tree"}
-        assert list(found["$defs"]) == ["Tree"]
-        assert "$defs" not in self.schema(Team).schema
-        output = self.output(function_returning(Tree), None, None)
-        assert output.schema["type"] == "object"
-        assert output.schema["$defs"]["Tree"]["type"] == "object"
-        tree = output.result(Tree(1, [Tree(2, [])]))["structuredContent"]
-        assert tree["children"][0]["value"] == 2
+        grow.__globals__.update(Leaf=Leaf, Trunk=Trunk)
+        try:
+            listed, call = offered(grow)
+        finally:
+            del grow.__globals__["Leaf"], grow.__globals__["Trunk"]
+        assert list(listed["inputSchema"]["$defs"]) == ["Leaf"]
+        assert listed["outputSchema"]["type"] == "object"
+        with pytest.raises(ToolError):
+            call({"tree": {"kids": [{"kids": []}] * 10, "nam": "t"}})
+        schema, take = taking(typing.List[Tree])
+        assert schema["properties"]["x"]["items"] == {"$ref": "#/$defs/Tree"}
+        assert take([{"value": 1, "children": []}])[0] == [Tree(1, [])]
+        assert "$defs" not in taking(Team)[0]
 
     @pytest.mark.parametrize(
         "doc, description, days",
@@ -2360,19 +1982,12 @@ class TestSignatures:
             (None, None, None),
             ("city: not known", "city: not known", None),
             ("days: 1\ndays: 2\n  b\n\n  c\nNote: d", "Note: d", "1"),
-            (
-                "Sum.\n\n    Args:\n        **days: How\n\n\t\tmany.",
-                "Sum.",
-                "How many.",
-            ),
-            ("Returns:\n  days: x\nArgs:", "Returns:\nArgs:", "x"),
-            ("A.\n\n:type days: int\n:param days:", "A.", ""),
             ("a::b and days::x", "a::b and days::x", None),
             (
                 """The weather.
 
         Args:
-            city (str): Where.
+            town (str): Where.
             days (List[int], optional): How many,
                 at most: 5.
 
@@ -2420,68 +2035,43 @@ class TestSignatures:
         def fn(town, days: int = 1):
             """"""
 
-        fn.__doc__ = doc and doc.replace("city (", "town (")
-        found = mcp_lite.Signature(fn, Context)
-        assert found.description == description
-        assert found.schema["properties"]["days"].get("description") == days
+        fn.__doc__ = doc
+        listed, _ = offered(fn)
+        properties = listed["inputSchema"]["properties"]
+        assert listed.get("description") == description
+        assert properties["days"].get("description") == days
         if "Where." in (doc or ""):
-            assert found.schema["properties"]["town"]["description"] == "Where."
+            assert properties["town"]["description"] == "Where."
 
-    def test_completions(self):
-        """Literal, Enum and bool know their values, Optional ones too."""
-        for hint, values in [
-            (Color, ["red", "green"]),
-            (typing.Optional[Color], ["red", "green"]),
-            (bool, ["true", "false"]),
-            (typing.Optional[bool], ["true", "false"]),
-            (typing.Literal[1, "a"], ["1", "a"]),
-            (int, []),
-        ]:
-            assert self.schema(hint).completions("x") == values
+    def test_methods_and_callables_are_functions_too(self):
+        """`self` is no parameter; an object with __call__ and a wrapped function do."""
 
-    def test_text_arguments(self):
-        """Text becomes what is expected, where text itself is not."""
-        for hint, text, value in [
-            (int, "3", 3),
-            (bool, "true", True),
-            (float, "2", 2.0),
-            (str, "3", "3"),
-            (typing.List[int], "[1]", [1]),
-            (typing.Optional[int], "null", None),
-            (typing.Union[int, str], "3", "3"),
-            (datetime.date, "2026-01-02", datetime.date(2026, 1, 2)),
-            (typing.Literal[1, "b"], "1", 1),
-            (Person, '{"name": "Bo"}', Person("Bo")),
-            (Tree, '{"value": 1, "children": []}', Tree(1, [])),
-        ]:
-            assert self.schema(hint).bind_text({"x": text}) == {"x": value}
-        for hint, text, value in [
-            (typing.Optional[typing.List[int]], "null", None),
-            (Person, '{"name": "Bo"}', Person("Bo")),
-            (Tree, '{"value": 1, "children": []}', Tree(1, [])),
-        ]:
-            assert self.schema(hint).bind({"x": text}) == {"x": value}
-        with pytest.raises(
-            InvalidParams, match="x: expected array or string|x: expected"
-        ):
-            self.schema(typing.Union[typing.List[int], typing.Dict[str, int]]).bind(
-                {"x": "[1"}
-            )
+        class Thing:
+            def method(self, a: int) -> int:
+                """"""
+
+            def __call__(self, b: str) -> str:
+                """"""
+
+        @functools.wraps(Thing().method)
+        def wrapped(*args, **options):
+            """"""
+
+        for fn, names in ((Thing().method, ["a"]), (Thing(), ["b"]), (wrapped, ["a"])):
+            assert list(offered(fn)[0]["inputSchema"]["properties"]) == names
 
     def test_content_is_what_the_wire_has(self):
         """Content objects and messages are their wire form."""
-        data = mcp_lite._base64(PNG)
-        sound = mcp_lite._base64(WAV)
+        data = base64.b64encode(PNG).decode()
+        sound = base64.b64encode(WAV).decode()
         assert Image(PNG, meta={"a": 1}) == {
             "type": "image",
             "data": data,
             "mimeType": "image/png",
             "_meta": {"a": 1},
         }
-        assert EmbeddedResource("x://y", b"hi")["resource"] == {
-            "uri": "x://y",
-            "blob": "aGk=",
-        }
+        embedded = EmbeddedResource("x://y", b"hi")
+        assert embedded["resource"] == {"uri": "x://y", "blob": "aGk="}
         assert ResourceLink("x://y", "n", size=3) == {
             "type": "resource_link",
             "uri": "x://y",
@@ -2496,31 +2086,15 @@ class TestSignatures:
             ],
         }
         assert Image(b'<?xml version="1.0"?>\n<svg/>')["mimeType"] == "image/svg+xml"
-        with pytest.raises(TypeError):
-            Message(3)
-        with pytest.raises(ValueError, match="mime_type="):
-            Image(b"?")
-
-    def test_nothing_slow_is_imported_for_plain_hints(self):
-        """Plain tools start
-        without inspect, dataclasses, typing, datetime and their like.
-        """
-        code = f"""if 1:
-            import sys
-            before = set(sys.modules)
-            sys.path.insert(0, {HERE!r})
-            from mcp_lite import Server
-
-            def f(city: str, n: int = 3, tags: list = [], more: 'dict' = {{}}) -> dict:
-                'Doc.'
-            Server('s').tool(f)
-            slow = {{'inspect', 'dataclasses', 'typing', 'datetime', 'decimal', 'uuid',
-                    'pathlib', 'ast', 'mimetypes'}}
-            print([name for name in slow & set(sys.modules) if name not in before])"""
-        done = subprocess.run(
-            [sys.executable, "-S", "-c", code], stdout=subprocess.PIPE
-        )
-        assert done.stdout.split() == [b"[]"]
+        for wrong in (
+            lambda: Message(3),
+            lambda: Message("a", "system"),
+            lambda: Image(),
+            lambda: Image(b"?"),
+            lambda: ResourceLink("no uri", "n"),
+        ):
+            with pytest.raises((TypeError, ValueError)):
+                wrong()
 
     @pytest.mark.skipif(sys.version_info < (3, 10), reason="no str | None at run time")
     def test_hints_of_what_is_public_can_be_asked_for(self):
@@ -2541,15 +2115,13 @@ class TestSignatures:
             ("x://a.b/{c}", "x://aXb/1", None),
             ("x://{+p}", "x://a/b/../c", {"p": "a/b/../c"}),
             ("x://{a}", "x://..", None),
-            ("x://{a}/c", "x://a%2Fb%2fc/c", {"a": "a/b/c"}),
+            ("x://{a}/c", "x://a%2FB%2fc/c", {"a": "a/B/c"}),
             ("x://{a}", "x://%2Fetc", None),
             ("x://{a}", "x://a%2F..%2Fb", None),
             ("x://{a}", "x://a%00", None),
             ("x://{a}", "x://C%3A%5Cx", None),
             ("x://{a}", "x://%FF", None),
             ("x://{a}{?q,r}", "x://1?r=2&z=3", {"a": "1", "r": "2"}),
-            ("x://{a}{?q}", "x://1", {"a": "1"}),
-            ("x://{a}/{b}", "x://1/2", {"a": "1", "b": "2"}),
             ("x://{a}/{+t}{?q}", "x://1/a/b?q=2", {"a": "1", "t": "a/b", "q": "2"}),
             ("x://{a}.{b}", "x://1.2.3", {"a": "1", "b": "2.3"}),
             ("x://{a}.txt", "x://1.txt.txt", {"a": "1.txt"}),
@@ -2557,504 +2129,203 @@ class TestSignatures:
             ("x://{+a}/{b}", "x://1/2/3", {"a": "1/2", "b": "3"}),
             ("x://{a}-{+b}-{c}", "x://1-2-3-4", {"a": "1", "b": "2", "c": "3-4"}),
             ("x://{a}{?q}{?r}", "x://1?r=2", {"a": "1", "r": "2"}),
-            ("x", "x", {}),
-            pytest.param("x://{a}", "x://" + "1" * 2048, None, id="too long"),
             # Naively, not within a lifetime:
-            pytest.param(
-                "x://{a}-{b}-{c}-{d}-{e}", "x://" + "-" * 2000 + "/", None, id="hard"
-            ),
-            pytest.param(
-                "x://{+a}-{b}-{c}-{d}-{e}", "x://" + "-" * 2000 + "/", None, id="harder"
-            ),
+            ("x://{a}-{b}-{c}-{d}-{e}", "x://" + "-" * 2000 + "/", None),
+            ("x://{+a}-{b}-{c}-{d}-{e}", "x://" + "-" * 2000 + "/", None),
         ],
+        ids=range(21),
     )
     def test_uri_templates(self, template, uri, values):
         """Literals are literal, values are decoded, and nothing is smuggled."""
-        assert mcp_lite.UriTemplate(template).match(uri) == values
+        server = Server("s")
+        names = ", ".join(
+            f"{name}=None"
+            for part in re.findall(r"{\W?([\w,]+)}", template)
+            for name in part.split(",")
+        )
+        fn = eval(f"lambda {names}: {{k: v for k, v in locals().items() if v}}")
+        server.add_resource(template, fn)
+        answer = server.handle(request("resources/read", modern(uri=uri)))
+        if values is None:
+            assert answer["error"]["code"] == -32602
+        else:
+            [content] = answer["result"]["contents"]
+            assert json.loads(content["text"]) == values
 
     @pytest.mark.parametrize(
         "wrong",
-        [
-            "x://{",
-            "x://{a}{a}",
-            "x://{a b}",
-            "x://}",
-            "x://{a}{?a}",
-            "x://{a*}",
-            "x://{/a}",
-            "x://{&a}",
-            "x://{a,b}",
-            "x://{a}{b}",
-            "x://{+a}/{+b}",
-            "x://{?a}/b",
-            "x://{a,}",
-            "x:/{/{a}",
-            "x://{a}}",
-        ],
+        ["x://{", "x://{a}{a}", "x://{a b}", "x://{a}{?a}", "x://{a*}", "x://{/a}"]
+        + ["x://{a,b}", "x://{a}{b}", "x://{+a}/{+b}", "x://{?a}/b", "x://{a}}"],
     )
     def test_wrong_templates_are_refused(self, wrong):
         """A template that cannot be read fails when it is registered."""
         with pytest.raises(ValueError, match="URI template"):
-            mcp_lite.UriTemplate(wrong)
-
-    @pytest.mark.parametrize(
-        "schema",
-        [
-            {"properties": {"x": {}}},
-            {"additionalProperties": True, "properties": {"x": {"type": "integer"}}},
-        ],
-    )
-    def test_an_own_schema_says_what_reaches_the_function(self, schema):
-        """An argument that it does not name never does, nor one for the Context."""
-
-        def tool(x=None, admin=False, ctx: Context = None):
-            pass
-
-        schema = {"type": "object", **schema}
-        signature = mcp_lite.Signature(tool, Context, schema)
-        given = {"x": 1, "admin": True, "ctx": {}, "more": 2}
-        assert signature.bind(given) == {"x": 1}
+            Server("s").add_resource(wrong, lambda a, b: "x")
 
     @pytest.mark.parametrize(
         "schema, said",
         [
             ({}, '"type": "object" at its root, got {}'),
-            ({"properties": {"x": {}}}, '"type": "object" at its root'),
             ({"type": ["object", "null"]}, '"type": "object" at its root'),
             ([], '"type": "object" at its root'),
             ({"type": "object", "$ref": "http://x/y"}, "nothing is fetched"),
-            ({"type": "object", "$schema": "http://x/y"}, "expected draft 2020-12"),
-            ({"type": "object", "properties": {"x": {"pattern": "["}}}, "pattern"),
             ({"type": "object", "properties": []}, "properties: expected schemas"),
         ],
     )
-    def test_an_own_schema_that_cannot_be_used_is_no_schema(self, schema, said):
+    def test_a_schema_of_ones_own_that_cannot_be_used(self, schema, said):
         """It is told when the tool is registered, not when it is called."""
         with pytest.raises(ValueError, match=said):
             Server("s").add_tool(lambda x=None: x, name="t", input_schema=schema)
 
-    def test_an_output_schema_that_cannot_be_used_is_no_schema(self):
-        """The same for results; and a schema of a draft is wrapped with its name."""
-        for wrong in ({"$ref": "http://x/y"}, {"$schema": "http://x/y"}):
-            with pytest.raises(ValueError, match="schema: "):
-                Server("s").add_tool(lambda: 1, name="t", output_schema=wrong)
+    def test_schemas_of_ones_own(self):
+        """They stand in the list as they are given, and are what is checked. An argument
+        that input_schema does not name never reaches the function, nor does one for the
+        Context. A result that does not match output_schema is the server's error.
+        """
+        schema = {
+            "type": "object",
+            "additionalProperties": True,
+            "properties": {"n": {"type": "integer", "maximum": 3}},
+        }
+
+        def same(n=None, admin=False, ctx: Context = None):
+            assert not admin and ctx != {}
+            return {"n": "two"} if n == 2 else {"n": n}
+
+        listed, call = offered(same, input_schema=schema, output_schema=schema)
+        assert listed["inputSchema"] == listed["outputSchema"] == schema
+        given = {"n": 1, "admin": True, "ctx": {}, "more": 2}
+        assert call(given)["structuredContent"] == {"n": 1}
+        with pytest.raises(ToolError, match="n: expected at most 3"):
+            call({"n": 4})
+        with pytest.raises(
+            InternalError, match='does not match.*n: expected integer, got "two"'
+        ):
+            call({"n": 2})
         older = {
             "$schema": DRAFT_7,
             "items": [{"$ref": "#/definitions/a"}],
             "definitions": {"a": {"type": "integer"}},
         }
-        output = self.output(lambda: 1, older, None)
-        assert output.schema["$schema"] == DRAFT_7
-        assert output.result([1, "x"])["structuredContent"] == {"result": [1, "x"]}
-        with pytest.raises(ValueError, match="expected integer"):
-            output.result(["x"])
-
-    def test_a_choice_of_types_is_made_at_each_level(self):
-        """Classes that contain one another are told apart wherever they stand."""
-
-        def tool(tree: "typing.Union[Leaf, Trunk]"):
-            return tree
-
-        @dataclasses.dataclass
-        class Leaf:
-            kids: "typing.List[typing.Union[Leaf, Trunk]]"
-
-        @dataclasses.dataclass
-        class Trunk:
-            kids: list
-            name: str
-
-        tool.__globals__.update(Leaf=Leaf, Trunk=Trunk)
-        try:
-            signature = mcp_lite.Signature(tool, Context)
-        finally:
-            del tool.__globals__["Leaf"], tool.__globals__["Trunk"]
-        small = {"kids": [{"kids": []}] * 10}
-        assert len(signature.bind({"tree": small})["tree"].kids) == 10
-
-    def test_a_form_may_have_optional_members(self):
-        """What elicitation writes differently in the schema is converted all the same."""
-
-        @dataclasses.dataclass
-        class Form:
-            name: str
-            day: typing.Optional[datetime.date] = None
-
-        schema, convert = mcp_lite.elicitation_schema(Form)
-        assert schema["properties"]["day"] == {"type": "string", "format": "date"}
-        day = datetime.date(2026, 1, 2)
-        assert convert({"name": "Bo", "day": "2026-01-02"}) == Form("Bo", day)
-        assert convert({"name": "Bo"}) == Form("Bo")
+        listed, call = offered(lambda: [1, "x"], output_schema=older)
+        assert listed["outputSchema"]["$schema"] == DRAFT_7
+        assert call({})["structuredContent"] == {"result": [1, "x"]}
 
 
 class TestFraming:
-    """The room Framing."""
+    """The headers that mirror a message."""
 
-    def test_any_split_gives_the_same_lines(self):
-        """Split and joined writes, CRLF and blank lines: the lines are the same."""
-        data = b'{"a":1}\r\n\n \n{"b":2}\n{"c":3}'
-        for size in (1, 2, 3, 7, 100):
-            framer = mcp_lite.LineFramer()
-            lines = []
-            for at in range(0, len(data), size):
-                lines += framer.feed(data[at : at + size])
-            lines += framer.feed(b"")
-            assert [json.loads(line) for line in lines] == [
-                {"a": 1},
-                {"b": 2},
-                {"c": 3},
-            ]
+    MIRRORS = [
+        ("text", "us-west1", "us-west1"),
+        ("text", "a\tb", "a\tb"),
+        ("text", "", "=?base64??="),
+        ("text", "Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+        ("text", " padded ", "=?base64?IHBhZGRlZCA=?="),
+        ("text", "a\r\nb: c", "=?base64?YQ0KYjogYw==?="),
+        ("text", "=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("number", 42, "42.0"),
+        ("number", -7, "-7"),
+        ("number", 2**53 - 1, str(2**53 - 1)),
+        ("flag", True, "true"),
+    ]
+    LIES = [
+        ("text", "a", "b"),
+        ("text", "x", "=?base64?%%%?="),
+        ("text", "x", "=?base64?/w==?="),
+        ("text", "=?base64?YQ==?=", "=?base64?YQ==?="),
+        ("number", 42, "41"),
+        ("number", 1, "1e0"),
+        ("number", 1, "01"),
+        ("number", 2**53, str(2**53 + 1)),
+        ("number", 1, "9" * 5000),
+        ("flag", True, "True"),
+        ("flag", True, "1"),
+    ]
 
-    def test_a_long_line_is_skipped_and_not_kept(self):
-        """One None for it, and the next line is whole."""
-        framer = mcp_lite.LineFramer(10)
-        lines = []
-        for piece in [b"x" * 8] * 50 + [b"\nok\n", b"y" * 11 + b"\nfine\n"]:
-            lines += framer.feed(piece)
-            assert len(framer._line) <= 20
-        assert lines == [None, b"ok", None, b"fine"]
-
-    @counts_memory
-    @pytest.mark.parametrize(
-        "make, piece",
-        [(mcp_lite.LineFramer, b"xx"), (mcp_lite.EventParser, b"data: xx")],
-    )
-    def test_small_pieces_take_no_more_room(self, make, piece):
-        """What is kept of an unfinished line or event takes about its size,
-        however small the pieces are that it comes in.
+    def test_mirrored_values(self):
+        """A header says the value as the specification does, or in base64; a number is
+        compared as a number. One that says another value is refused.
         """
-        framer = make()
-        framer.feed(b"data: ")
-        tracemalloc.start()
-        try:
-            for _ in range(50_000):
-                framer.feed(piece)
-            kept, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert kept < 2 * 50_000 * len(piece)
-
-    @staticmethod
-    def events(parser, text):
-        """The events in the lines of a text."""
-        events = map(parser.feed, text.encode().split(b"\n"))
-        return [event for event in events if event is not None]
-
-    def test_events(self):
-        """Comments, several data lines, no values, fields that nobody knows."""
-        text = (
-            ": a comment\nid: 1\ndata: one\n\n"
-            "event: other\ndata:two\ndata\ndata:  three\n\n"
-            "retry: 250\nretry: x\nid: no\0pe\nid\ndata:\n\n"
-            "unknown: y\nevent: lost\n\n"
-            "id: 7\ndata: é\n\n"
-            "data: unfinished"
+        types = {"text": "string", "number": "integer", "flag": "boolean"}
+        schema = {
+            "type": "object",
+            "properties": {
+                name: {"type": types[name], "x-mcp-header": name} for name in types
+            },
+        }
+        server = Server("s")
+        server.add_tool(
+            lambda text=None, number=None, flag=None: "fine",
+            name="t",
+            input_schema=schema,
         )
-        parser = mcp_lite.EventParser()
-        assert self.events(parser, text) == [
-            ("message", b"one"),
-            ("other", b"two\n\n three"),
-            ("message", b""),
-            ("message", "é".encode()),
-        ]
-        assert parser.last_id == "7" and parser.retry == 0.25
+        with server.start_http() as http:
+            web = Web(http)
+            for rows, expected in ((self.MIRRORS, 200), (self.LIES, 400)):
+                for name, value, header in rows:
+                    header = {f"Mcp_Param_{name}": header}
+                    status, _, body = web.post(
+                        call_tool("t", **{name: value}), **header
+                    )
+                    assert status == expected, (name, value, header)
+                    assert status == 200 or body["error"]["code"] == -32020
 
-    def test_a_retry_at_once_is_no_storm(self):
-        """A stream that always ends must not be fetched without a pause;
-        nor need anyone wait for years.
-        """
-        parser = mcp_lite.EventParser()
-        parser.feed(b"retry: 0")
-        assert parser.retry == 0.02
-        parser.feed(b"retry: 99999999999")
-        assert parser.retry == mcp_lite.SESSION_SECONDS
+            # What a client sends is what the server takes.
+            with Client(http.url) as client:
+                for name, value, _ in self.MIRRORS:
+                    assert client.call("t", {name: value}) == "fine"
 
-    def test_an_unfinished_event_has_no_id(self):
-        """An id counts when its event is complete:
-        else a client that comes back would miss that event.
-        """
-        parser = mcp_lite.EventParser()
-        text = "id: 1\ndata: a\n\nid: 2\ndata: b"
-        assert self.events(parser, text) == [("message", b"a")]
-        assert parser.last_id == "1"
-
-    def test_a_stream_that_begins_again(self):
-        """What was unfinished when it broke off is forgotten; its place is not."""
-        parser = mcp_lite.EventParser()
-        text = "id: 1\ndata: a\n\nid: 2\ndata: lost"
-        assert self.events(parser, text) == [("message", b"a")]
-        parser.begin()
-        assert parser.last_id == "1"
-        assert self.events(parser, "data: b\n\n") == [("message", b"b")]
-        assert parser.last_id == "1"
-
-    def test_a_long_event_is_refused(self):
-        """It is not kept in memory without end, in one line or in many."""
-        for line in (b"data: " + b"x" * 500, b"data", b"data: x"):
-            parser = mcp_lite.EventParser(1000)
-            with pytest.raises(ValueError, match="more than 1000 bytes"):
-                for _ in range(1100):
-                    parser.feed(line)
+    PROPERTY = {"type": "string", "x-mcp-header": "A"}
 
     @pytest.mark.parametrize(
-        "value, header",
+        "schema, is_fine",
         [
-            ("us-west1", "us-west1"),
-            ("two words", "two words"),
-            (42, "42"),
-            (-7, "-7"),
-            (True, "true"),
-            ("", ""),
-            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
-            (" padded ", "=?base64?IHBhZGRlZCA=?="),
-            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
-            ("a\r\nb: c", "=?base64?YQ0KYjogYw==?="),
-            ("a\0b", "=?base64?YQBi?="),
-            ("a\x7f", "=?base64?YX8=?="),
-            ("a\tb", "a\tb"),
-            ("\ta", "=?base64?CWE=?="),
-            (" ", "=?base64?IA==?="),
-            ("=?base64?", "=?base64?"),
-            ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
-            (7.0, "7"),
-            (2**53 - 1, "9007199254740991"),
-            (1 - 2**53, "-9007199254740991"),
-            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+            ({"properties": {"o": {"properties": {"b": PROPERTY}}}}, True),
+            ({"properties": {"x-mcp-header": {"type": "string"}}}, True),
+            ({"properties": {"a": {"enum": [PROPERTY], "default": PROPERTY}}}, True),
+            ({"patternProperties": {"a": PROPERTY}}, False),
+            ({"additionalProperties": PROPERTY}, False),
+            ({"properties": {"a": {"not": PROPERTY}}}, False),
+            ({"properties": {"a": {"items": PROPERTY}}}, False),
+            ({"properties": {"a": {"anyOf": [PROPERTY]}}}, False),
+            ({"$defs": {"d": PROPERTY}}, False),
+            ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A B"}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": ""}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A\r\nB: c"}}}, False),
+            ({"properties": {"a": PROPERTY, "b": PROPERTY}}, False),
         ],
+        ids=range(14),
     )
-    def test_mirrored_values(self, value, header):
-        """The specification's examples, there and back."""
-        assert mcp_lite.encode_header(value) == header
-        assert mcp_lite.is_mirrored(header, value)
-
-    @pytest.mark.parametrize(
-        "value",
-        [2**53, -(2**53), 1e300, 1.5, float("nan"), ["a"], {"a": 1}, None, "\ud800"],
-        ids=repr,
-    )
-    def test_what_no_header_mirrors(self, value):
-        """Integers that a reader may round, and what is neither string, integer
-        nor boolean.
+    def test_where_a_mirrored_parameter_may_stand(self, schema, is_fine):
+        """Below `properties` alone, under a name of its own; else the tool is refused
+        when it is registered.
         """
-        with pytest.raises(ValueError):
-            mcp_lite.encode_header(value)
-
-    def test_mirrored_values_that_lie(self):
-        """Numbers are compared as numbers;
-        base64 that is none is told; nothing else will do.
-        """
-        assert mcp_lite.is_mirrored("42.0", 42) and not mcp_lite.is_mirrored("41", 42)
-        assert not mcp_lite.is_mirrored("True", True)
-        assert not mcp_lite.is_mirrored("1", True)
-        assert not mcp_lite.is_mirrored("nan", 1) and not mcp_lite.is_mirrored("x", 1)
-        assert not mcp_lite.is_mirrored("=?base64?%%%?=", "x")
-        assert not mcp_lite.is_mirrored("=?base64?/w==?=", "x")
-        assert mcp_lite.is_mirrored("=?BASE64?YQ==?=", "=?BASE64?YQ==?=")
-
-    @pytest.mark.parametrize(
-        "header, value",
-        [
-            (str(2**53 + 1), 2**53),
-            (str(2**53), 2**53 + 1),
-            # Who reads it as a double takes it for another one.
-            (str(2**53 + 1), 2**53 + 1),
-            (str(-(2**53)), -(2**53)),
-            ("9" * 5000, 1),
-            ("1_0", 10),
-            ("+1", 1),
-            ("01", 1),
-            ("1e0", 1),
-            ("0x1", 1),
-            ("1.", 1),
-            ("1.5", 1.5),
-            ("\xb2", 2),
-            ("\u0661", 1),
-            ("inf", float("inf")),
-            ("1", {}),
-            ("{}", {}),
-            ("true", 1),
-            ("a\xe9", "a\xe9"),
-            ("a\x01", "a\x01"),
-            ("=?base64?YQ?=", "a"),
-            ("=?base64?YQ=?=", "a"),
-            ("=?base64?Y Q==?=", "a"),
-            ("=?base64?YQ==?=", "=?base64?YQ==?="),
-            ("=?Base64?YQ==?=", "a"),
-            ("=?base64?7aCA?=", "\ud800"),
-        ],
-    )
-    def test_no_header_can_be_read_in_two_ways(self, header, value):
-        """What a gateway could take for another value is no mirror."""
-        assert not mcp_lite.is_mirrored(header, value)
-
-    @pytest.mark.parametrize(
-        "header, value",
-        [
-            (str(2**53 - 1), 2**53 - 1),
-            ("-7.00", -7),
-            ("42", 42.0),
-            ("=?base64?NDI=?=", 42),
-            ("=?base64??=", ""),
-            ("a\tb", "a\tb"),
-        ],
-    )
-    def test_what_is_a_mirror_in_other_words(self, header, value):
-        """An integer is compared as a number, as far as all agree on it."""
-        assert mcp_lite.is_mirrored(header, value)
-
-    @pytest.mark.parametrize(
-        "schema, found",
-        [
-            (
-                {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}},
-                [(["a"], "A")],
-            ),
-            (
-                {
-                    "properties": {
-                        "o": {
-                            "properties": {
-                                "b": {"type": "integer", "x-mcp-header": "B"}
-                            }
-                        }
-                    }
-                },
-                [(["o", "b"], "B")],
-            ),
-            (
-                {
-                    "properties": {
-                        "properties": {"type": "boolean", "x-mcp-header": "P"}
-                    }
-                },
-                [(["properties"], "P")],
-            ),
-            ({"properties": {"x-mcp-header": {"type": "string"}}}, []),
-            (
-                {
-                    "properties": {
-                        "a": {"properties": {"x-mcp-header": {"type": "string"}}},
-                        "b": {"default": {"x-mcp-header": 1}, "x": [LIKE_A_HEADER]},
-                        "c": {"enum": [LIKE_A_HEADER], "const": LIKE_A_HEADER},
-                    },
-                    "examples": [LIKE_A_HEADER],
-                    "$defs": {"x-mcp-header": {"type": "string"}},
-                },
-                [],
-            ),
-            ({"patternProperties": {"a": LIKE_A_HEADER}}, None),
-            ({"additionalProperties": LIKE_A_HEADER}, None),
-            ({"properties": {"a": {"not": LIKE_A_HEADER}}}, None),
-            ({"properties": {"a": {"items": [LIKE_A_HEADER]}}}, None),
-            ({"dependentSchemas": {"a": {"properties": {"b": LIKE_A_HEADER}}}}, None),
-            ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, None),
-            ({"properties": {"a": {"type": "string", "x-mcp-header": "A B"}}}, None),
-            ({"properties": {"a": {"type": "string", "x-mcp-header": ""}}}, None),
-            ({"properties": {"a": {"type": "string", "x-mcp-header": 5}}}, None),
-            (
-                {"properties": {"a": {"type": "string", "x-mcp-header": "A\r\nB: c"}}},
-                None,
-            ),
-            (
-                {
-                    "properties": {
-                        "a": {"items": {"type": "string", "x-mcp-header": "A"}}
-                    }
-                },
-                None,
-            ),
-            (
-                {
-                    "properties": {
-                        "a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}
-                    }
-                },
-                None,
-            ),
-            ({"$defs": {"d": {"type": "string", "x-mcp-header": "A"}}}, None),
-            (
-                {
-                    "properties": {
-                        "a": {"type": "string", "x-mcp-header": "A"},
-                        "b": {"type": "string", "x-mcp-header": "a"},
-                    }
-                },
-                None,
-            ),
-        ],
-    )
-    def test_mirrored_parameters(self, schema, found):
-        """Where a header's parameter may stand, and which names it may have."""
-        if found is None:
-            with pytest.raises(ValueError, match="x-mcp-header"):
-                mcp_lite.header_parameters(schema)
-        else:
-            assert mcp_lite.header_parameters(schema) == found
-
-    @counts_memory
-    def test_mirrored_parameters_however_deep(self):
-        """No depth takes more than its own length."""
-        schema = {}
-        for _ in range(12000):
-            schema = {"properties": {"a": schema, "b": {}}}
-        tracemalloc.start()
-        try:
-            assert mcp_lite.header_parameters(schema) == []
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert peak < 1 << 20
+        schema = {"type": "object", **schema}
+        refused = pytest.raises(ValueError, match="x-mcp-header")
+        with contextlib.nullcontext() if is_fine else refused:
+            Server("s").add_tool(lambda a=None: "x", name="t", input_schema=schema)
 
 
 class TestProtocol:
-    """The room Protocol: two cores without any I/O."""
+    """The room Protocol: what may come now."""
 
     @staticmethod
-    def server(**declared):
-        return mcp_lite.Protocol(
-            "server", lambda: declared or {"tools": {}, "logging": {}}
-        )
-
-    def test_no_two_requests_have_one_id(self):
-        """Whichever threads ask for them: the answers would be mixed up."""
-        protocol = mcp_lite.Protocol("client", dict)
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6)
-        try:
-            with concurrent.futures.ThreadPoolExecutor(8) as pool:
-                runs = [
-                    pool.submit(lambda: [protocol.next_id() for _ in range(50_000)])
-                    for _ in range(8)
-                ]
-                ids = [each for run in runs for each in run.result()]
-        finally:
-            sys.setswitchinterval(interval)
-        assert len(set(ids)) == len(ids) == 400_000
+    def server():
+        server = Server("s")
+        server.add_tool(lambda: "called", name="x")
+        return server
 
     def test_nothing_but_ping_before_initialize(self):
-        """A request that is neither modern,
-        ping nor initialize gets -32600 "not initialized".
-        """
-        protocol = self.server()
-        refused = protocol.receive(request("tools/list"))
-        assert refused.reply["error"]["code"] == -32600
-        assert "not initialized" in refused.reply["error"]["message"]
-        assert isinstance(protocol.receive(request("ping")), mcp_lite.Request)
-
-    def test_nothing_of_a_megabyte_is_shown(self):
-        """A method or a progress token of 1 MB is quoted in part."""
-        protocol = self.server()
-        protocol.version = "2025-11-25"
-        long = "x" * 1_000_000
-        for message, code in (
-            (request("tools/list", {"_meta": {"progressToken": [long]}}), -32602),
-            (request(long), -32601),
-            ({"jsonrpc": "2.0", "method": long, "params": 1}, None),
-        ):
-            refused = protocol.receive(message)
-            assert len(refused.why) < 300 and len(json.dumps(refused.reply)) < 500
-            assert code is None or refused.reply["error"]["code"] == code
-        assert protocol.in_flight == {}
+        """A legacy request before the handshake is refused; the handshake comes once."""
+        hello = {"capabilities": {}, "clientInfo": {}, "protocolVersion": LEGACY[0]}
+        with LocalWire(self.server()) as wire:
+            refused = wire.ask("tools/list")["error"]
+            assert refused["code"] == -32600
+            assert "not initialized" in refused["message"]
+            assert wire.ask("ping")["result"] == {}
+            assert wire.ask("initialize", hello)["result"]
+            assert wire.ask("initialize", hello)["error"]["code"] == -32600
 
     @pytest.mark.parametrize(
         "asked, got",
@@ -3062,176 +2333,92 @@ class TestProtocol:
     )
     def test_version_negotiation(self, asked, got):
         """The same version if it is known, else the latest with a handshake."""
-        protocol = self.server()
-        opened = protocol.receive(
-            request(
-                "initialize",
-                {"protocolVersion": asked, "capabilities": {}, "clientInfo": {}},
-            )
-        )
-        assert opened.version == protocol.version == got
-        again = protocol.receive(
-            request(
-                "initialize",
-                {"protocolVersion": asked, "capabilities": {}, "clientInfo": {}},
-                2,
-            )
-        )
-        assert again.reply["error"]["code"] == -32600
+        with LocalWire(self.server()) as wire:
+            assert wire.open(asked)["protocolVersion"] == got
+
+    VERSION = "io.modelcontextprotocol/protocolVersion"
+    CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
     @pytest.mark.parametrize(
-        "params, code, said",
+        "method, params, code, said",
         [
-            ({}, -32602, "protocolVersion"),
-            ({"_meta": {mcp_lite.META_VERSION: MODERN}}, -32602, "clientCapabilities"),
+            ("server/discover", {}, -32602, "protocolVersion"),
+            ("server/discover", {"_meta": {VERSION: MODERN}}, -32602, "clientCapabil"),
             (
-                {"_meta": {mcp_lite.META_VERSION: 3, mcp_lite.META_CAPABILITIES: {}}},
+                "server/discover",
+                {"_meta": {VERSION: 3, CAPABILITIES: {}}},
                 -32602,
                 "expected string, got 3",
             ),
             (
-                {
-                    "_meta": {
-                        mcp_lite.META_VERSION: "2025-11-25",
-                        mcp_lite.META_CAPABILITIES: {},
-                    }
-                },
+                "server/discover",
+                {"_meta": {VERSION: LEGACY[-1], CAPABILITIES: {}}},
                 -32022,
-                "2025-11-25",
+                LEGACY[-1],
             ),
-            (modern(_meta={mcp_lite.META_LOG_LEVEL: "loud"}), -32602, "logLevel"),
-            (modern(_meta={mcp_lite.META_CLIENT_INFO: 1}), -32602, "clientInfo"),
-            ({"_meta": []}, -32602, "_meta"),
+            (
+                "server/discover",
+                modern(_meta={"io.modelcontextprotocol/logLevel": "loud"}),
+                -32602,
+                "logLevel",
+            ),
+            (
+                "server/discover",
+                modern(_meta={"io.modelcontextprotocol/clientInfo": 1}),
+                -32602,
+                "clientInfo",
+            ),
+            # Another era's, another side's, or nobody's.
+            ("ping", modern(), -32601, "ping"),
+            ("initialize", modern(), -32601, "initialize"),
+            ("roots/list", modern(), -32601, "roots/list"),
+            ("no/such", modern(), -32601, "no/such"),
+            # It is not declared.
+            ("prompts/list", modern(), -32601, "prompts"),
+            ("tools/call", modern(), -32602, "name: expected string, but it is mis"),
+            ("tools/call", modern(name=1), -32602, "name: expected string, got 1"),
+            (
+                "tools/call",
+                modern(name="x", arguments=[]),
+                -32602,
+                "arguments: expected object, got []",
+            ),
+            ("tools/call", modern(_meta={"progressToken": 1.5}), -32602, "progressTok"),
+            # What is told of a megabyte is a part.
+            ("x" * 10**6, modern(), -32601, "xxx..."),
+            ("tools/call", modern(name=["x" * 10**6]), -32602, "xxx..."),
         ],
+        ids=range(17),
     )
-    def test_modern_meta_is_checked(self, params, code, said):
-        """Every required member is named when it is missing or wrong."""
-        refused = self.server().receive(request("server/discover", params))
-        assert refused.reply["error"]["code"] == code
-        assert said in refused.reply["error"]["message"]
+    def test_a_modern_request_is_checked(self, method, params, code, said):
+        """Era, revision, sender, capability and parameters: an error names what is
+        missing or wrong, in a few words.
+        """
+        error = self.server().handle(request(method, params))["error"]
+        assert error["code"] == code and said in error["message"]
+        assert len(error["message"]) < 300
         if code == -32022:
-            assert refused.reply["error"]["data"] == {
-                "supported": list(mcp_lite.MODERN_VERSIONS),
-                "requested": "2025-11-25",
-            }
+            supported = list(mcp_lite.MODERN_VERSIONS)
+            assert error["data"] == {"supported": supported, "requested": LEGACY[-1]}
 
-    def test_each_era_has_its_own_methods(self):
-        """ping is not modern, server/discover is not legacy,
-        and neither side sends the other's requests.
+    def test_an_id_in_flight_belongs_to_one_request(self):
+        """Whatever else comes with that id is refused without an id; once the request
+        is over, the id may come again.
         """
-        protocol = self.server()
-        assert (
-            protocol.receive(request("ping", modern())).reply["error"]["code"] == -32601
-        )
-        assert (
-            protocol.receive(request("initialize", modern())).reply["error"]["code"]
-            == -32601
-        )
-        assert (
-            protocol.receive(request("roots/list", modern())).reply["error"]["code"]
-            == -32601
-        )
-        assert (
-            protocol.receive(request("no/such", modern())).reply["error"]["code"]
-            == -32601
-        )
-        client = mcp_lite.Protocol("client", dict)
-        # Before `initialize` was sent there is no session; in the modern era, ever.
-        assert client.receive(request("ping")).reply is None
-        client.version = MODERN
-        assert client.receive(request("roots/list")).reply is None
-        client.version = "2025-11-25"
-        client.initialized = True
-        # It is not declared.
-        assert client.receive(request("roots/list")).reply["error"]["code"] == -32601
-        assert client.receive(request("tools/list")).reply["error"]["code"] == -32601
-
-    def test_capabilities_are_enforced(self):
-        """What was not declared does not exist."""
-        refused = self.server(tools={}).receive(request("prompts/list", modern()))
-        assert refused.reply["error"]["code"] == -32601
-        assert "prompts" in refused.reply["error"]["message"]
-
-    def test_an_id_in_flight_is_refused_without_an_id(self):
-        """The first keeps its id; an id that has ended may come again."""
-        protocol = self.server()
-        first = protocol.receive(request("tools/list", modern()))
-        assert protocol.receive(request("tools/list", modern())).reply == {
-            "jsonrpc": "2.0",
-            "error": {"code": -32600, "message": "id 1 is in flight already"},
-        }
-        assert protocol.end(first) and not protocol.end(first)
-        assert isinstance(
-            protocol.receive(request("tools/list", modern())), mcp_lite.Request
-        )
-
-    def test_no_error_has_the_id_of_a_request_in_flight(self):
-        """Whatever is wrong with a message,
-        the request that owns its id is not answered by that.
-        """
-        protocol = self.server()
-        first = protocol.receive(request("tools/list", modern()))
-        broken = {"jsonrpc": "2.0", "id": 1, "method": 5}
-        for wrong in (request("nope", modern()), broken, request("tools/list")):
-            assert "id" not in protocol.receive(wrong).reply
-        assert protocol.end(first)
-
-    def test_answers_and_notifications_are_never_answered(self):
-        """Not when they are wrong, foreign, late or twice."""
-        protocol = self.server()
-        for message in (
-            {"jsonrpc": "2.0", "id": 9, "result": {}},
-            {"jsonrpc": "2.0", "id": 9, "result": 1},
-            {"jsonrpc": "2.0", "method": "notifications/x", "params": []},
-            {"jsonrpc": "2.0", "method": "tools/list"},
-            {"jsonrpc": "2.0", "error": {"code": 1}},
-            {"jsonrpc": "1.0", "method": "x"},
-        ):
-            assert getattr(protocol.receive(message), "reply", None) is None
-
-    def test_a_broken_answer_ends_the_wait(self):
-        """Whoever waits for that id learns that the answer is not valid."""
-        protocol = mcp_lite.Protocol("client", dict)
-        request_id = protocol.next_id()
-        protocol.pending[request_id] = "me"
-        broken = {"jsonrpc": "2.0", "id": request_id, "result": [], "error": {}}
-        answer = protocol.receive(broken)
-        assert answer.pending == "me"
-        assert isinstance(answer.error, InternalError)
-        # Nobody waits any more: the same again is nobody's.
-        assert isinstance(protocol.receive(broken), mcp_lite.Refusal)
-
-    @pytest.mark.parametrize(
-        "params, said",
-        [
-            ({}, "name: expected string, but it is missing"),
-            ({"name": 1}, "name: expected string, got 1"),
-            ({"name": "x", "arguments": []}, "arguments: expected object, got []"),
-            ({"name": "x", "_meta": {"progressToken": 1.5}}, "progressToken"),
-        ],
-    )
-    def test_parameters_are_checked(self, params, said):
-        """By the row of the table, naming the field."""
-        meta = {**modern()["_meta"], **params.get("_meta", {})}
-        refused = self.server().receive(
-            request("tools/call", {**params, "_meta": meta})
-        )
-        assert refused.reply["error"]["code"] == -32602
-        assert said in refused.reply["error"]["message"]
-
-    @pytest.mark.parametrize("params", [None, {"_meta": None}, {"_meta": {}}])
-    def test_null_is_as_good_as_left_out(self, params):
-        """For `params` and `_meta`, which some clients write as null."""
-        message = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params}
-        admitted = self.server().receive(message)
-        assert admitted.method == "ping"
-        assert admitted.meta == {}
-
-    @pytest.mark.parametrize("params", [[], "", 0, {"_meta": []}, {"_meta": 0}])
-    def test_params_and_meta_are_objects(self, params):
-        """Whatever else they are is refused."""
-        message = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": params}
-        assert self.server().receive(message).reply["error"]["code"] == -32602
+        server = self.server()
+        go_on = threading.Event()
+        server.add_tool(lambda: str(go_on.wait(SECONDS)), name="slow")
+        wrong = {"jsonrpc": "2.0", "id": 1, "method": 5}
+        with LocalWire(server) as wire:
+            wire.send(request("tools/call", modern(name="slow")))
+            for other in (request("tools/list", modern()), wrong, request("nope")):
+                wire.send(other)
+                refused = wire.read()
+                assert refused["error"]["code"] in (-32600, -32601)
+                assert refused.get("id") is None
+            go_on.set()
+            assert text_of(wire.read()["result"]) == "True"
+            assert wire.ask("tools/list", modern())["id"] == 1
 
 
 class UnixTransport(mcp_lite.Transport):
@@ -5281,24 +4468,6 @@ def failure_of(client, name):
 class TestServerInProcess:
     """The room Server: what needs no wire."""
 
-    @pytest.mark.parametrize("visible", [None, lambda ctx: True])
-    def test_registering_takes_no_more_steps_among_many(self, visible):
-        """What is there already is not gone through again."""
-        server = Server("many")
-        numbers = itertools.count()
-
-        def register(count):
-            for _ in range(count):
-                name = f"tool-{next(numbers)}"
-                server.add_tool(lambda: "x", name=name, visible=visible)
-                server.remove_tool(name)
-                server.add_tool(lambda: "x", name=name, visible=visible)
-
-        register(5)
-        few = python_calls(functools.partial(register, 5))
-        register(300)
-        assert python_calls(functools.partial(register, 5)) < 2 * few
-
     def test_run_on_the_main_thread(self):
         """MainThread runs handlers where the host says;
         exceptions travel; close() fails the waiting.
@@ -5377,20 +4546,20 @@ class TestServerInProcess:
             "raises": "raises: KeyError: 'x'",
             "says_nothing": "says_nothing: ValueError",
             "exits": "exits: SystemExit: 3",
-            "mismatch": "mismatch: the result does not match its outputSchema: "
+            "mismatch": "mismatch: ValueError: the result does not match its outputSchema: "
             'result: expected integer, got "no"',
-            "second_row": "second_row: the result does not match its outputSchema: "
+            "second_row": "second_row: ValueError: the result does not match its outputSchema: "
             'result[1]: expected integer, got "x"',
-            "no_json": "no_json: the result: a value of class object has no JSON form",
-            "no_number": "no_number: the result: Out of range float values are not",
+            "no_json": "no_json: TypeError: a value of class object has no JSON form",
+            "no_number": "no_number: ValueError: Out of range float values are not",
             "half": "half: not valid JSON: 'utf-8' codec can't encode",
             "x://raises": "x://raises: KeyError: 'x'",
-            "x://no_json": "x://no_json: the result: a value of class object has no",
+            "x://no_json": "x://no_json: TypeError: a value of class object has no",
             "raises_prompt": "raises_prompt: KeyError: 'x'",
-            "dict_prompt": "dict_prompt: the result: content: expected text, an Image",
-            "system_prompt": "system_prompt: the result: role: user or assistant, not",
+            "dict_prompt": "dict_prompt: TypeError: content: expected text, an Image",
+            "system_prompt": "system_prompt: ValueError: role: user or assistant, not",
             "typed?days": "completion/complete: KeyError: 'x'",
-            "typed?city": "completion/complete: the result: expected a list",
+            "typed?city": "completion/complete: TypeError: expected a list",
         }
         with Client(server) as client:
             for name, text in {**said, **both}.items():
@@ -5484,41 +4653,6 @@ class TestServerInProcess:
             assert client.call("asks", aside=False) == "who?"
             assert client.call("asks", aside=True) == "who?"
 
-    def test_the_log_of_an_async_handler_shows_the_lines_of_the_user(self, caplog):
-        """The traceback has them."""
-        server = waiting_server()
-        with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
-            client.call_tool("raises")
-        [record] = caplog.records
-        assert '{}["x"]' in record.exc_text
-
-    def test_asyncio_is_imported_for_async_handlers_only(self, tmp_path):
-        """With the first call of one; not when it is registered."""
-        code = """
-            import sys
-            from mcp_lite import Client, Server
-            server = Server("s")
-            @server.tool
-            def plain() -> int:
-                return 1
-            @server.tool
-            async def waits() -> int:
-                return 2
-            with Client(server) as client:
-                assert client.call("plain") == 1
-                print("asyncio" in sys.modules)
-                assert client.call("waits") == 2
-                print("asyncio" in sys.modules)
-            """
-        environment = {**os.environ, "PYTHONPATH": HERE}
-        output = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            timeout=SECONDS,
-        ).stdout
-        assert output.split() == [b"False", b"True"]
-
     def test_an_async_handler_where_a_loop_runs_already(self):
         """It is refused; on another thread it runs."""
         import asyncio
@@ -5534,109 +4668,6 @@ class TestServerInProcess:
         refused, answered = asyncio.run(program())
         assert "running event loop" in text_of(refused["result"])
         assert text_of(answered["result"]) == "2"
-
-    def test_schemas_can_be_given(self):
-        """input_schema and output_schema override.
-
-        A result that does not match is the server's error.
-        """
-        server = Server("s")
-        schema = {
-            "type": "object",
-            "properties": {"n": {"type": "integer", "maximum": 3}},
-            "required": ["n"],
-        }
-
-        @server.tool(input_schema=schema, output_schema=schema)
-        def same(n):
-            return {"n": "two"} if n == 2 else {"n": n}
-
-        with Client(server) as client:
-            assert client.list_tools()[0]["inputSchema"] == schema
-            assert client.call("same", n=1) == {"n": 1}
-            with pytest.raises(ToolError, match="n: expected at most 3"):
-                client.call("same", n=4)
-            with pytest.raises(
-                InternalError,
-                match="same: the result does not match its outputSchema: n: expected "
-                'integer, got "two"',
-            ):
-                client.call("same", n=2)
-
-    def test_bad_registrations_are_told(self):
-        """Each names what is wrong."""
-        server = Server("s")
-        for wrong, said in (
-            (lambda: server.add_tool(len), "Python function"),
-            (
-                lambda: server.tool(input_schema={"type": "string"})(python_calls),
-                "input_schema",
-            ),
-            (lambda: server.add_tool(lambda: 0), "tool name"),
-            (lambda: server.resource("x://{a}")(lambda: 0), "the same names"),
-            (lambda: server.resource("x://a")(lambda b: 0), "the same names"),
-            (lambda: server.resource("x://a{?b}")(lambda b: 0), "have defaults"),
-            (lambda: server.resource(lambda: 0), "URI"),
-            (lambda: Server(""), "name"),
-            (lambda: Server("s", page_size=0), "page_size"),
-            (lambda: Server("s", state_key="short"), "16 bytes"),
-            (lambda: server.run("fax"), "fax"),
-            (lambda: server.remove_tool("no"), "no"),
-        ):
-            with pytest.raises((TypeError, ValueError, KeyError), match=said):
-                wrong()
-
-    @pytest.mark.parametrize("noun", ["tool", "prompt", "resource"])
-    def test_what_is_no_function_is_told(self, noun):
-        """At once, with the remedy; and nothing is offered then."""
-        server = Server("s")
-        register = {
-            "tool": lambda fn: server.tool(fn),
-            "prompt": lambda fn: server.prompt(fn),
-            "resource": lambda fn: server.resource("x://y")(fn),
-        }[noun]
-
-        class Tools:
-            def method(self):
-                return "x"
-
-            @classmethod
-            def of_class(cls):
-                return "x"
-
-        for wrong in ("review", 5):
-            with pytest.raises(TypeError, match=f"{noun}: expected a function, got"):
-                register(wrong)
-        with pytest.raises(TypeError, match="len: expected"):
-            register(len)
-        with Client(server) as client:
-            assert client.server_capabilities.keys() == {"logging"}
-        # What is right, in the same ways.
-        register(Tools().method)
-        register(Tools.of_class)
-
-    def test_functions_without_a_name(self):
-        """A resource has its URI; a tool or a prompt must be given one."""
-        server = Server("s")
-        server.add_resource("x://y", lambda: "x")
-        for register in (server.add_tool, server.add_prompt):
-            with pytest.raises(ValueError, match='"<lambda>": .*give it one by name='):
-                register(lambda: "x")
-            register(lambda: "x", name="x")
-        with Client(server) as client:
-            assert client.list_resources()[0]["name"] == "x://y"
-
-    def test_completions_of_nothing_are_told(self):
-        """Of an unknown prompt, or of an unknown argument."""
-        server = Server("s")
-
-        @server.prompt
-        def review(code: str):
-            return "x"
-
-        for wrong in (("reviw", "code"), ("review", "cod")):
-            with pytest.raises(ValueError, match=f'"{wrong[0]}", .* "{wrong[1]}"'):
-                server.completion(*wrong)
 
     def test_a_name_that_is_taken_is_warned_of(self, caplog):
         """The later one counts. What was removed before is not warned of."""
@@ -5675,88 +4706,6 @@ class TestServerInProcess:
             for option in options:
                 assert re.search(rf"\b{option}\b", function.__doc__), function
 
-    def test_misspelt_options_are_refused(self):
-        """No method hands on what it does not know."""
-        server = Server("s")
-        for wrong in (
-            lambda: server.tool(nme="x"),
-            lambda: server.start_http(prot=1),
-            lambda: server.run("http", prot=1),
-            lambda: server.wsgi_app(port=1),
-        ):
-            with pytest.raises(TypeError, match="nme|prot|port"):
-                wrong()
-        with pytest.raises(ValueError, match=r'write run\("http"'):
-            server.run("stdio", port=1)
-
-    def test_state_keys_are_shared_and_rotated(self):
-        """Another process takes the state if it has the key,
-        also the old one of a list; else not.
-        """
-
-        def state_of(server, state=None):
-            params = modern({"elicitation": {}}, name="form")
-            if state:
-                params.update(
-                    requestState=state,
-                    inputResponses={"elicit-1": {"action": "cancel"}},
-                )
-            return server.handle(request("tools/call", params))
-
-        def make(key):
-            server = Server("s", state_key=key)
-
-            @server.tool
-            def form(ctx: Context) -> dict:
-                return ctx.elicit("?", FORM)
-
-            return server
-
-        state = state_of(make("k" * 16))["result"]["requestState"]
-        assert "result" in state_of(make(["n" * 16, b"k" * 16]), state)
-        assert state_of(make("n" * 16), state)["error"]["code"] == -32602
-        assert state_of(make(None), state)["error"]["code"] == -32602
-
-    def test_state_belongs_to_one_server(self):
-        """Another server does not take it, although they share the key."""
-
-        def make(name):
-            server = Server(name, state_key="k" * 16)
-
-            @server.tool
-            def form(ctx: Context) -> dict:
-                return ctx.elicit("?", FORM)
-
-            return server
-
-        asking = modern({"elicitation": {}}, name="form")
-        first = make("staging").handle(request("tools/call", asking))["result"]
-        again = request(
-            "tools/call",
-            {
-                **asking,
-                "requestState": first["requestState"],
-                "inputResponses": {"elicit-1": {"action": "cancel"}},
-            },
-        )
-        refused = make("prod").handle(again)["error"]
-        assert refused["code"] == -32602 and "not from this server" in str(refused)
-        assert make("staging").handle(again)["result"]["structuredContent"]
-
-    def test_whom_a_token_is_about(self):
-        """A subject; without one, all that its claims say, but for what passes."""
-        same = mcp_lite.principal
-        ann = {"iss": "i", "sub": "ann", "client_id": "app", "exp": 1, "scope": "a"}
-        assert same(ann) == same({**ann, "exp": 2, "scope": "a b", "email": "new"})
-        assert same(ann) != same({**ann, "sub": "bob"})
-        assert same(ann) != same({**ann, "client_id": "other"})
-        for nobody in ({}, {"sub": ""}, {"sub": None}):
-            app = {"iss": "i", "client_id": "app", **nobody}
-            one = {**app, "email": "ann@example.com", "jti": "1", "exp": 1}
-            assert same(one) == same({**one, "jti": "2", "exp": 2})
-            assert same(one) != same({**one, "email": "bob@example.com"})
-            assert same(app) != same(one)
-
     def test_nothing_is_asked_after_the_end(self):
         """Who keeps a context beyond its request gets Cancelled; the client nothing."""
         server = Server("s")
@@ -5781,112 +4730,6 @@ class TestServerInProcess:
                     with pytest.raises(Cancelled, match="over"):
                         question(kept[-1])
             assert wire.ask("ping", id=9) == {"jsonrpc": "2.0", "id": 9, "result": {}}
-
-    def test_junk_in_answers_is_no_failure_of_ours(self):
-        """-32602, or the question again, never -32603, in each feature that asks."""
-        server = Server("s")
-
-        @dataclasses.dataclass
-        class Day:
-            day: datetime.date
-
-        def ask(ctx: Context) -> str:
-            ctx.elicit("?", FORM, key="form")
-            ctx.elicit("?", Day, key="day")
-            ctx.sample("?", key="sample")
-            ctx.roots(key="roots")
-            return "asked"
-
-        server.add_prompt(ask)
-        server.add_resource("x://ask", ask)
-        server.add_tool(ask)
-        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
-        good = {
-            "form": {"action": "accept", "content": {"name": "x"}},
-            "day": {"action": "accept", "content": {"day": "2026-01-01"}},
-            "sample": {
-                "role": "assistant",
-                "content": {"type": "text", "text": "x"},
-                "model": "m",
-            },
-            "roots": {"roots": [{"uri": "file:///x"}]},
-        }
-        surrogate = json.loads(r'"\ud800"')
-        junk = (
-            None,
-            5,
-            "x",
-            [],
-            [{}],
-            {"form": None},
-            {"form": []},
-            {"form": {"action": []}},
-            {"form": {"action": "accept"}},
-            {"form": {"action": "accept", "content": 5}},
-            {"form": {"action": "accept", "content": {"name": surrogate}}},
-            {"form": {"action": "decline", "content": surrogate}},
-            {surrogate: {}},
-            {"other": {"action": "accept"}},
-            {"day": {"action": "accept", "content": {"day": "tomorrow"}}},
-            {"day": {"action": "accept", "content": {"day": "9999-99-99"}}},
-            {"sample": {"role": "assistant", "content": []}},
-            {"sample": {"role": "assistant", "content": [5]}},
-            {"sample": {"role": "assistant", "content": {"type": 5}}},
-            {"sample": {"role": "assistant", "content": {"type": "text"}}},
-            {"sample": {"role": [], "content": good["sample"]["content"]}},
-            {"roots": {"roots": {}}},
-            {"roots": {"roots": [5]}},
-            {"roots": {"roots": [{"uri": 5}]}},
-        )
-        for method, named in (
-            ("tools/call", {"name": "ask"}),
-            ("prompts/get", {"name": "ask"}),
-            ("resources/read", {"uri": "x://ask"}),
-        ):
-            for each in junk:
-                answers = {**good, **each} if isinstance(each, dict) else each
-                found = server.handle(
-                    request(method, modern(caps, **named, inputResponses=answers))
-                )
-                if "error" in found:
-                    assert found["error"]["code"] == -32602, (each, found)
-                else:
-                    assert not found["result"].get("isError"), (each, found)
-            # An answer that the next state carries.
-            first = {"form": {"action": "decline", "x": surrogate}}
-            found = server.handle(
-                request(method, modern(caps, **named, inputResponses=first))
-            )["result"]
-            assert list(found["inputRequests"]) == ["day"]
-            rest = {key: good[key] for key in ("day", "sample", "roots")}
-            state = found["requestState"]
-            for wrong in (None, 5, [], {}, True):
-                again = modern(caps, **named, requestState=wrong, inputResponses=rest)
-                found = server.handle(request(method, again))
-                assert found["error"]["code"] == -32602
-            again = modern(caps, **named, requestState=state, inputResponses=rest)
-            found = server.handle(request(method, again))
-            # It is "day" that was asked: what else came is ignored.
-            assert list(found["result"]["inputRequests"]) == ["sample"]
-
-    def test_state_expires(self, monkeypatch):
-        """After ten minutes the state is refused."""
-        server = build_server()
-        first = server.handle(
-            request("tools/call", modern({"elicitation": {}}, name="form"))
-        )["result"]
-        later = time.time() + mcp_lite.STATE_SECONDS + 1
-        monkeypatch.setattr(mcp_lite.time, "time", lambda: later)
-        found = server.handle(
-            request(
-                "tools/call",
-                modern(
-                    {"elicitation": {}}, name="form", requestState=first["requestState"]
-                ),
-            )
-        )
-        assert found["error"]["code"] == -32602
-        assert "expired" in found["error"]["message"]
 
     @pytest.mark.parametrize(
         "declared, modes",
@@ -6054,8 +4897,28 @@ class TestServerInProcess:
             error = ask(wrong)["error"]
             assert error["code"] == -32602 and "roots" in error["message"]
 
-    def test_the_elicitation_schema_is_a_form(self):
-        """Nested objects and lists of objects are refused; a class becomes a form."""
+    def test_a_form_is_flat(self):
+        """Nested objects and lists of objects are refused; a class becomes a form, and
+        its answer an instance.
+        """
+
+        def elicit(schema, content=None):
+            answer = {"action": "accept", "content": content}
+            ends = []
+
+            def ask(ctx: Context) -> str:
+                ends.append(ctx.elicit("?", schema, key="k")["content"])
+                return "asked"
+
+            server = Server("s")
+            server.add_tool(ask)
+            params = modern({"elicitation": {}}, name="ask", inputResponses={})
+            if content is not None:
+                params["inputResponses"] = {"k": answer}
+            result = server.handle(request("tools/call", params))["result"]
+            if "inputRequests" in result:
+                return result["inputRequests"]["k"]["params"]["requestedSchema"]
+            return ends or text_of(result)
 
         def form(field):
             return {"type": "object", "properties": {"a": field}}
@@ -6067,13 +4930,12 @@ class TestServerInProcess:
             form({"type": "array", "items": {"type": "object"}}),
             form({"type": "string", "default": 1}),
         ):
-            with pytest.raises(ValueError, match="requestedSchema"):
-                mcp_lite.check_form(wrong)
+            assert "requestedSchema" in elicit(wrong)
         for fine in (
             form({"type": "array", "items": {"enum": ["x"]}}),
             form({"type": "string", "format": "date", "pattern": "a", "title": "A"}),
         ):
-            mcp_lite.check_form(fine)
+            assert elicit(fine) == fine
 
         @dataclasses.dataclass
         class Visit:
@@ -6081,16 +4943,187 @@ class TestServerInProcess:
             by: typing.Optional[uuid.UUID] = None
             day: typing.Optional[datetime.date] = None
 
-        schema, convert = mcp_lite.elicitation_schema(Visit)
         # A form knows four formats.
-        assert schema["properties"] == {
+        assert elicit(Visit)["properties"] == {
             "at": {"type": "string"},
             "by": {"type": "string"},
             "day": {"type": "string", "format": "date"},
         }
-        assert convert({"at": "10:00:00"}) == Visit(datetime.time(10))
-        schema, convert = mcp_lite.elicitation_schema(Person)
-        assert convert({"name": "x", "age": 1}) == Person("x", 1)
+        day = datetime.date(2026, 1, 2)
+        content = {"at": "10:00:00", "day": "2026-01-02"}
+        assert elicit(Visit, content) == [Visit(datetime.time(10), day=day)]
+
+    @pytest.mark.parametrize(
+        "answers",
+        [
+            None,
+            5,
+            [{}],
+            {"form": None},
+            {"form": {"action": []}},
+            {"form": {"action": "accept"}},
+            {"form": {"action": "accept", "content": 5}},
+            {"form": {"action": "accept", "content": {"name": "\ud800"}}},
+            {"form": {"action": "decline", "content": "\ud800"}},
+            {"\ud800": {}},
+            {"other": {"action": "accept"}},
+            {"day": {"action": "accept", "content": {"day": "9999-99-99"}}},
+            {"sample": {"role": "assistant", "content": [5]}},
+            {"sample": {"role": "assistant", "content": {"type": "text"}}},
+            {"sample": {"role": [], "content": {"type": "text", "text": "x"}}},
+            {"roots": {"roots": {}}},
+            {"roots": {"roots": [{"uri": 5}]}},
+        ],
+    )
+    def test_junk_in_answers_is_no_failure_of_ours(self, answers):
+        """It is -32602, or the question is asked again."""
+        server = Server("s")
+
+        @dataclasses.dataclass
+        class Day:
+            day: datetime.date
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            ctx.elicit("?", FORM, key="form")
+            ctx.elicit("?", Day, key="day")
+            ctx.sample("?", key="sample")
+            ctx.roots(key="roots")
+            return "asked"
+
+        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
+        good = {
+            "form": {"action": "accept", "content": {"name": "x"}},
+            "day": {"action": "accept", "content": {"day": "2026-01-01"}},
+            "sample": {
+                "role": "assistant",
+                "content": {"type": "text", "text": "x"},
+                "model": "m",
+            },
+            "roots": {"roots": [{"uri": "file:///x"}]},
+        }
+        if isinstance(answers, dict):
+            answers = {**good, **answers}
+        params = modern(caps, name="ask", inputResponses=answers)
+        found = server.handle(request("tools/call", params))
+        if "error" in found:
+            assert found["error"]["code"] == -32602
+        else:
+            assert not found["result"].get("isError")
+
+    def test_state_keys_are_shared_and_rotated(self):
+        """Another process takes the state if it has the key, also the old one of a
+        list; another server never does.
+        """
+
+        def answer_of(key, state=None, name="s"):
+            server = Server(name, state_key=key)
+
+            @server.tool
+            def form(ctx: Context) -> dict:
+                return ctx.elicit("?", FORM)
+
+            params = modern({"elicitation": {}}, name="form")
+            if state:
+                answers = {"elicit-1": {"action": "cancel"}}
+                params.update(requestState=state, inputResponses=answers)
+            return server.handle(request("tools/call", params))
+
+        state = answer_of("k" * 16)["result"]["requestState"]
+        assert answer_of(["n" * 16, b"k" * 16], state)["result"]["structuredContent"]
+        for key, name in (("n" * 16, "s"), (None, "s"), ("k" * 16, "other")):
+            assert answer_of(key, state, name)["error"]["code"] == -32602
+
+    @pytest.mark.parametrize(
+        "misuse, said",
+        [
+            (lambda server: server.add_tool(len), "len: expected a Python function"),
+            (lambda server: server.tool("review"), "tool: expected a function, got"),
+            (lambda server: server.prompt(5), "prompt: expected a function, got"),
+            (
+                lambda server: server.resource("x://y")(5),
+                "resource: expected a function",
+            ),
+            (lambda server: server.add_tool(lambda: 0), "give it one by name="),
+            (lambda server: server.add_prompt(lambda: 0), "give it one by name="),
+            (lambda server: server.resource("x://{a}")(lambda: 0), "the same names"),
+            (lambda server: server.resource("x://a")(lambda b: 0), "the same names"),
+            (lambda server: server.resource("x://a{?b}")(lambda b: 0), "have defaults"),
+            (lambda server: server.resource(lambda: 0), "URI"),
+            (lambda server: server.completion("reviw", "x"), '"reviw"'),
+            (lambda server: server.remove_tool("no"), "no"),
+            (lambda server: server.tool(nme="x"), "nme"),
+            (lambda server: server.start_http(prot=1), "prot"),
+            (lambda server: server.run("http", prot=1), "prot"),
+            (lambda server: server.run("stdio", port=1), r'write run\("http"'),
+            (lambda server: server.run("fax"), "fax"),
+            (lambda server: server.wsgi_app(port=1), "port"),
+            (lambda server: Server(""), "name"),
+            (lambda server: Server("s", page_size=0), "page_size"),
+            (lambda server: Server("s", state_key="short"), "16 bytes"),
+            (lambda server: server.method("tools/call"), "method: expected a new one"),
+            (lambda server: server.method("rpc.x"), "method: expected a new one"),
+            (lambda server: server.method("ü/x"), "method: expected a new one"),
+            (
+                lambda server: server.method("b/do", extension="com.example/b"),
+                r'Server\(extensions={"com.example/b": {}',
+            ),
+        ],
+        ids=range(25),
+    )
+    def test_misuse_is_told_at_once(self, misuse, said):
+        """An error names what is wrong, and nothing is offered then."""
+        server = Server("s")
+        with pytest.raises((TypeError, ValueError, KeyError), match=said):
+            misuse(server)
+        with Client(server) as client:
+            assert client.server_capabilities.keys() == {"logging"}
+
+    def test_import_is_lean(self):
+        """Nothing slow is imported until it is used: asyncio comes with the first call
+        of an async tool.
+        """
+        code = """if 1:
+            import sys, json, threading
+            old = set(sys.modules)
+            import mcp_lite
+            print(*set(sys.modules) - old)
+            def plain(city: str, n: int = 3, tags: list = [], more: 'dict' = {}) -> dict:
+                'Doc.'
+            async def waits() -> int:
+                return 2
+            server = mcp_lite.Server('s')
+            server.tool(plain)
+            server.tool(waits)
+            print(*set(sys.modules) - old)
+            with mcp_lite.Client(server) as client:
+                print(client.call('waits'), 'asyncio' in sys.modules)"""
+        printed = subprocess.run(
+            [sys.executable, "-S", "-c", code],
+            stdout=subprocess.PIPE,
+            cwd=HERE,
+            timeout=SECONDS,
+        ).stdout.decode()
+        at_import, at_start, called = printed.splitlines()
+        assert set(at_import.split()) <= {
+            "mcp_lite",
+            "__future__",
+            "contextlib",
+            "io",  # since Python 3.14 not loaded at the start
+            "queue",
+            "_queue",
+            "collections",
+            "collections.abc",  # aliases of what is loaded in any case: 0.2 ms
+            "heapq",
+            "_heapq",
+            "itertools",
+            "types",
+            "time",
+        }
+        slow = {"inspect", "dataclasses", "typing", "datetime", "decimal", "uuid"}
+        slow |= {"pathlib", "ast", "asyncio", "hashlib", "logging", "urllib"}
+        assert not slow & set(at_start.split())
+        assert called == "2 True"
 
     def test_what_is_removed_is_offered_no_more(self):
         """Tools, resources, templates and prompts; what is gone cannot go again."""
@@ -6116,60 +5149,6 @@ class TestServerInProcess:
                     remove(name)
                 with contextlib.suppress(MethodNotFound):
                     assert list_names() == []
-
-    def test_a_server_is_lean(self):
-        """What only a question's state needs is not loaded before there is one."""
-        code = "import sys; from mcp_lite import Server; Server('s')"
-        code += "; print('hashlib' in sys.modules)"
-        printed = subprocess.run(
-            [sys.executable, "-S", "-c", code],
-            stdout=subprocess.PIPE,
-            cwd=HERE,
-            timeout=SECONDS,
-        )
-        assert printed.stdout.decode().strip() == "False"
-
-    def test_import_is_lean(self):
-        """Nothing slow is imported until it is used."""
-        code = "import sys, json, threading; old = set(sys.modules); import mcp_lite"
-        code += "; print(*set(sys.modules) - old)"
-        found = subprocess.run(
-            [sys.executable, "-S", "-c", code],
-            stdout=subprocess.PIPE,
-            cwd=HERE,
-            timeout=SECONDS,
-        )
-        assert set(found.stdout.decode().split()) <= {
-            "mcp_lite",
-            "__future__",
-            "contextlib",
-            "io",  # since Python 3.14 not loaded at the start
-            "queue",
-            "_queue",
-            "collections",
-            "collections.abc",  # aliases of what is loaded in any case: 0.2 ms
-            "heapq",
-            "_heapq",
-            "itertools",
-            "types",
-            "time",
-        }
-
-
-def python_calls(job):
-    """How many functions written in Python a job calls, on this thread."""
-    count = 0
-
-    def note(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
-        job()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 class TestExtending:
@@ -6210,22 +5189,24 @@ class TestExtending:
 
     # Middleware
 
-    @pytest.mark.parametrize("way", ["memory", "stdio", "http", "stateless", "sse"])
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
-    def test_middleware_is_around_every_request(self, noting, seen, way, version):
-        """The first registered is outermost; the handshake, lists and pings pass it."""
-        if way == "sse" and version != "2024-11-05":
-            pytest.skip("of this revision only")
-        with contextlib.ExitStack() as stack:
-            target = noting
-            if way == "stdio":
-                target = stack.enter_context(served(noting))
-            elif way != "memory":
-                http = noting.start_http(stateless=way == "stateless")
-                url = stack.enter_context(http).url
-                target = url.replace("/mcp", "/sse") if way == "sse" else url
-            client = stack.enter_context(Client(target, version=version))
-            assert client.call("echo", text="hi") == "hi"
+    @pytest.mark.parametrize("over_http", [False, True])
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_middleware_is_around_every_request(self, noting, seen, over_http, version):
+        """The first registered is outermost; the handshake, lists and pings pass it,
+        and so does what handle() answers. What a caller puts into `_meta` reaches it.
+        """
+        told = []
+
+        @noting.middleware
+        def note(ctx, method, params, call_next):
+            told.append(ctx.meta.get("traceparent"))
+            return call_next()
+
+        with noting.start_http() as http, Client(
+            http.url if over_http else noting, version=version
+        ) as client:
+            result = client.call_tool("echo", {"text": "hi"}, meta={"traceparent": "1"})
+            assert text_of(result) == "hi" and told[-1] == "1"
             client.ping()
             assert len(client.list_tools()) == 2
         opening = ["server/discover", "server/discover"]
@@ -6235,22 +5216,6 @@ class TestExtending:
         assert {method for _, method in seen} == methods
         assert seen[::2] == [("outer", method) for _, method in seen[1::2]]
         assert {layer for layer, _ in seen[1::2]} == {"inner"}
-
-    def test_middleware_in_a_batch_and_for_a_function(self, noting, seen):
-        """It is around each message of a batch, and around what handle() answers."""
-        with noting.start_http() as http:
-            web = Web(http).open("2025-03-26")
-            seen.clear()
-            answers = web.post(
-                [
-                    call_legacy("echo", id=1, text="a"),
-                    call_legacy("echo", id=2, text="b"),
-                ]
-            )[2]
-        assert {text_of(each["result"]) for each in answers} == {"a", "b"}
-        assert sorted(seen) == 2 * [("inner", "tools/call")] + 2 * [
-            ("outer", "tools/call")
-        ]
         seen.clear()
         assert noting.handle(call_tool("echo", text="c"))["result"]["content"]
         assert seen == [("outer", "tools/call"), ("inner", "tools/call")]
@@ -6345,7 +5310,7 @@ class TestExtending:
             assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
             for how, why in (
                 ("fail", "oops"),
-                ("text", "the result: expected a dict"),
+                ("text", "expected a dict"),
             ):
                 with pytest.raises(mcp_lite.InternalError):
                     client.call_tool("x", {"how": how})
@@ -6422,29 +5387,6 @@ class TestExtending:
             with pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked"):
                 client.list_tools()
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_the_meta_of_a_call(self, version):
-        """What a caller puts into `_meta` reaches middleware and handler."""
-        server = Server("meta")
-        told = []
-
-        @server.middleware
-        def note(ctx, method, params, call_next):
-            told.append(ctx.meta.get("traceparent"))
-            return call_next()
-
-        @server.tool
-        def trace(ctx: Context) -> str:
-            return ctx.meta["traceparent"]
-
-        with Client(server, version=version) as client:
-            told.clear()
-            call = client.start_call("trace", meta={"traceparent": "1"})
-            assert text_of(call.result()) == "1"
-            called = client.call_tool("trace", meta={"traceparent": "2"})
-            assert text_of(called) == "2"
-        assert [each for each in told if each] == ["1", "2"]
-
     # Methods of extensions
 
     CART = "com.example/cart"
@@ -6457,14 +5399,10 @@ class TestExtending:
         @server.method("cart/add", extension=self.CART)
         def add(ctx, params):
             if params.get("item") == "coal":
-                raise mcp_lite.McpError(-31000, "no coal", {"tea": True})
-            if params.get("item") == "dust":
-                raise KeyError("dust")
+                raise McpError(-31000, "no coal", {"tea": True})
             if params.get("item") == "nothing":
                 return None
-            places = mcp_lite.extension_places(ctx.protocol_version)
-            settings = [ctx.client_capabilities[place][self.CART] for place in places]
-            return {"item": params["item"], "settings": settings}
+            return {"item": params["item"], "declared": ctx.client_capabilities}
 
         @server.method("cart/seen", extension=self.CART)
         def note(ctx, params):
@@ -6473,55 +5411,51 @@ class TestExtending:
         server.method("anybody/hello")(lambda ctx, params: {"hello": "you"})
         return server
 
-    @pytest.mark.parametrize("way", ["memory", "stdio", "http", "stateless", "sse"])
+    @pytest.mark.parametrize("over_http", [False, True])
     @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
-    def test_methods_of_extensions(self, shop, seen, way, version):
+    def test_methods_of_extensions(self, shop, seen, over_http, version):
         """Both sides declare them as their revision has it; requests are answered, and
         notifications are heard.
         """
-        if way == "sse" and version != "2024-11-05":
-            pytest.skip("of this revision only")
-        if way == "stateless" and version != MODERN:
-            pytest.skip("there, an older client has no way to declare anything")
         options = {"version": version, "extensions": {self.CART: {"size": 3}}}
-        with contextlib.ExitStack() as stack:
-            target = shop
-            if way == "stdio":
-                target = stack.enter_context(served(shop))
-            elif way != "memory":
-                http = shop.start_http(stateless=way == "stateless")
-                url = stack.enter_context(http).url
-                target = url.replace("/mcp", "/sse") if way == "sse" else url
-                options["headers"] = {"X-Tenant": "ann"}
-            client = stack.enter_context(Client(target, **options))
+        if over_http:
+            options["headers"] = {"X-Tenant": "ann"}
+        with shop.start_http() as http, Client(
+            http.url if over_http else shop, **options
+        ) as client:
+            places = (
+                {"extensions"} if version == MODERN else {"extensions", "experimental"}
+            )
             declared = client.server_capabilities
-            places = ["extensions"]
-            if version != MODERN:
-                places.append("experimental")
-            for place in places:
-                assert declared[place] == {self.CART: {"currency": "EUR"}}
-            assert ("experimental" in declared) == (version != MODERN)
+            for place in ("extensions", "experimental"):
+                found = declared.get(place) == {self.CART: {"currency": "EUR"}}
+                assert found == (place in places)
             result = client.request("cart/add", {"item": "tea"})
             assert result["item"] == "tea"
-            assert result["settings"] == [{"size": 3}] * len(places)
-            assert result.get("resultType") == (
-                "complete" if version == MODERN else None
-            )
+            assert places <= result["declared"].keys()
+            assert result["declared"]["extensions"] == {self.CART: {"size": 3}}
             client.notify("cart/seen", {"item": "tea"})
             eventually(lambda: seen, "the notification")
-            tenant = None if way in ("memory", "stdio") else "ann"
-            assert seen == [(None, "tea", tenant)]
-            with pytest.raises(mcp_lite.McpError, match="no coal") as raised:
+            assert seen == [(None, "tea", "ann" if over_http else None)]
+            with pytest.raises(McpError, match="no coal") as raised:
                 client.request("cart/add", {"item": "coal"})
             assert (raised.value.code, raised.value.data) == (-31000, {"tea": True})
-            for item, why in (
-                ("dust", "cart/add: KeyError: 'dust'"),
-                ("nothing", "cart/add: the result: expected a dict, got null"),
-            ):
-                with pytest.raises(mcp_lite.InternalError, match=why):
-                    client.request("cart/add", {"item": item})
-            with pytest.raises(mcp_lite.MethodNotFound):
+            with pytest.raises(InternalError, match="expected a dict, got null"):
+                client.request("cart/add", {"item": "nothing"})
+            with pytest.raises(MethodNotFound):
                 client.request("cart/remove", {"item": "tea"})
+
+    def test_methods_of_extensions_on_the_wire(self, shop, seen):
+        """Over HTTP a header says the method, and a refusal has its status."""
+        declared = {"extensions": {self.CART: {}}}
+        with shop.start_http() as http:
+            web = Web(http)
+            add = request("cart/add", modern(declared, item="tea"))
+            assert web.post(add)[2]["result"]["item"] == "tea"
+            status, _, body = web.post(add, Mcp_Method="cart/seen")
+            assert (status, body["error"]["code"]) == (400, -32020)
+            status, _, body = web.post(request("cart/add", modern(item="tea")))
+            assert (status, body["error"]["code"]) == (400, -32021)
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_an_extension_that_was_not_declared(self, shop, seen, version):
@@ -6539,44 +5473,6 @@ class TestExtending:
                 assert client.request("anybody/hello")["hello"] == "you"
                 assert client.call("tool") == "still there"
         assert not seen
-
-    def test_methods_of_extensions_on_the_wire(self, shop, seen):
-        """Over HTTP, headers say the method, a refusal has its status, and who sends a
-        notification need not wait for its handler.
-        """
-        declared = {"extensions": {self.CART: {}}}
-        with shop.start_http() as http:
-            web = Web(http)
-            add = request("cart/add", modern(declared, item="tea"))
-            assert web.post(add)[2]["result"]["item"] == "tea"
-            status, _, body = web.post(add, Mcp_Method="cart/seen")
-            assert (status, body["error"]["code"]) == (400, -32020)
-            status, _, body = web.post(request("cart/add", modern(item="tea")))
-            assert (status, body["error"]["code"]) == (400, -32021)
-
-            ended = threading.Event()
-
-            @shop.method("slow/start")
-            def start(ctx, params):
-                ended.wait(SECONDS)
-                seen.append("slow")
-
-            slow = {"jsonrpc": "2.0", "method": "slow/start", "params": modern()}
-            assert web.post(slow)[0] == 202
-            ended.set()
-            eventually(lambda: "slow" in seen)
-
-            web = Web(http).open("2025-03-26", {"experimental": {self.CART: {}}})
-            notice = {
-                "jsonrpc": "2.0",
-                "method": "cart/seen",
-                "params": {"item": "milk"},
-            }
-            add = request("cart/add", {"item": "coal"})
-            [answer] = web.post([notice, add, notice])[2]
-            assert answer["error"]["message"] == "no coal"
-            assert web.post([notice])[0] == 202
-            eventually(lambda: len(seen) == 4, "the notifications")
 
     def test_a_notification_is_over_with_its_conversation(self, shop, seen):
         """When that ends, its handler is cancelled, as those of requests are."""
@@ -6702,32 +5598,6 @@ class TestExtending:
         nothing = pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked")
         with Client(shop, on_elicit=answer) as client, nothing:
             client.request("asking/do")
-
-    @pytest.mark.parametrize(
-        "name",
-        ["tools/call", "initialize", "notifications/cancelled", "rpc.x", "", "ü/x"],
-    )
-    def test_names_that_no_extension_can_have(self, name):
-        """The protocol's own, JSON-RPC's, and what no header can say."""
-        with pytest.raises(ValueError, match="method: expected a new one"):
-            Server("x").method(name)
-
-    def test_what_is_wrong_with_an_extension_is_said_at_once(self):
-        """Its name, its settings, its being declared, its function."""
-        for extensions, why in (
-            ({"cart": {}}, "extensions: expected a name such as"),
-            ({5: {}}, "extensions: expected a name such as"),
-            ({"com.example/cart": None}, "com.example/cart: expected an object"),
-            (["com.example/cart"], "extensions: expected {"),
-        ):
-            for make in (Server, Client):
-                with pytest.raises((ValueError, TypeError), match=why):
-                    make("server.py", extensions=extensions)
-        server = Server("x", extensions={"com.example/a": {}})
-        with pytest.raises(
-            ValueError, match=r'Server\(extensions={"com.example/b": {}'
-        ):
-            server.method("b/do", extension="com.example/b")
 
     # What some callers do not see
 
