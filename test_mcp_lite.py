@@ -64,7 +64,7 @@ from mcp_lite import (  # noqa: E402
     Context,
     EmbeddedResource,
     HttpFailure,
-    Image,  # noqa: E402
+    Image,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -76,7 +76,6 @@ from mcp_lite import (  # noqa: E402
     NotFound,
     OAuth,
     Param,
-    ParseError,
     ResourceLink,
     Server,
     Timeout,
@@ -598,6 +597,15 @@ def supports(version, since):
     return version >= since
 
 
+def opening(version, capabilities=None):
+    """The parameters of initialize."""
+    return {
+        "protocolVersion": version,
+        "capabilities": capabilities or {},
+        "clientInfo": {"name": "t", "version": "0"},
+    }
+
+
 class Wire:
     """A raw conversation with a server on stdio."""
 
@@ -637,15 +645,7 @@ class Wire:
         return self.read()
 
     def open(self, version="2025-11-25", capabilities=None):
-        found = self.ask(
-            "initialize",
-            {
-                "protocolVersion": version,
-                "capabilities": capabilities or {},
-                "clientInfo": {"name": "t", "version": "0"},
-            },
-            0,
-        )
+        found = self.ask("initialize", opening(version, capabilities), 0)
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return found["result"]
 
@@ -701,8 +701,8 @@ class LocalWire(Wire):
 def modern(capabilities=None, **more):
     """The params of a modern request."""
     meta = {
-        mcp_lite.META_VERSION: MODERN,
-        mcp_lite.META_CAPABILITIES: capabilities or {},
+        META_VERSION: MODERN,
+        META_CAPABILITIES: capabilities or {},
     }
     return {**more, "_meta": {**meta, **more.get("_meta", {})}}
 
@@ -2785,7 +2785,7 @@ class TestServerOnTheWire:
             found = wire.ask("server/discover", modern())["result"]
             assert found["supportedVersions"] == list(mcp_lite.MODERN_VERSIONS)
             assert found["resultType"] == "complete"
-            assert found["_meta"][mcp_lite.META_SERVER_INFO]["title"] == "Everything"
+            assert found["_meta"][META_SERVER_INFO]["title"] == "Everything"
             assert found["ttlMs"] == 0
             assert found["instructions"] == "Call anything."
             wire.open()
@@ -3279,7 +3279,7 @@ class TestServerOnTheWire:
                         "toolsListChanged": True,
                         "resourceSubscriptions": ["x://note"],
                     },
-                    "_meta": {mcp_lite.META_SUBSCRIPTION: "s"},
+                    "_meta": {META_SUBSCRIPTION: "s"},
                 },
             }
             wire.send(request("tools/call", modern(name="change"), 2))
@@ -3292,13 +3292,10 @@ class TestServerOnTheWire:
                 "notifications/tools/list_changed",
                 "notifications/resources/updated",
             ]
-            assert all(
-                m["params"]["_meta"] == {mcp_lite.META_SUBSCRIPTION: "s"}
-                for m in events
-            )
+            assert all(m["params"]["_meta"] == {META_SUBSCRIPTION: "s"} for m in events)
             # It is torn down by the server: that is told, and ends it gracefully.
             rest, _ = wire.end()
-            about = {mcp_lite.META_SUBSCRIPTION: "s"}
+            about = {META_SUBSCRIPTION: "s"}
             assert rest[0] == {
                 "jsonrpc": "2.0",
                 "method": "notifications/cancelled",
@@ -5277,7 +5274,7 @@ class TestExtending:
             return result
 
         result = server.handle(call_tool("x"))["result"]
-        info = {mcp_lite.META_SERVER_INFO: {"name": "answering", "version": "0"}}
+        info = {META_SERVER_INFO: {"name": "answering", "version": "0"}}
         assert result == {"content": [], "resultType": "complete", "_meta": info}
         for method, scope in (("tools/list", "private"), ("prompts/list", "public")):
             result = server.handle(request(method, modern()))["result"]
@@ -6934,9 +6931,9 @@ class Web:
         meta = {}
         if isinstance(message, dict):
             meta = message.get("params", {}).get("_meta", {})
-        if mcp_lite.META_VERSION in meta:
+        if META_VERSION in meta:
             params = message["params"]
-            sent["MCP-Protocol-Version"] = meta[mcp_lite.META_VERSION]
+            sent["MCP-Protocol-Version"] = meta[META_VERSION]
             sent["Mcp-Method"] = message["method"]
             if message["method"] in ("tools/call", "resources/read", "prompts/get"):
                 sent["Mcp-Name"] = str(params.get("name", params.get("uri")))
@@ -6978,11 +6975,7 @@ class Web:
             conn.close()
 
     def open(self, version="2025-11-25", capabilities=None):
-        params = {
-            "protocolVersion": version,
-            "capabilities": capabilities or {},
-            "clientInfo": {"name": "t", "version": "0"},
-        }
+        params = opening(version, capabilities)
         status, headers, body = self.post(request("initialize", params, 0))
         assert (status, body["result"]["protocolVersion"]) == (200, version)
         self.session = headers["Mcp-Session-Id"]
@@ -7106,24 +7099,10 @@ def certificate(tmp_path_factory):
     cert = str(folder / "cert.pem")
     try:
         subprocess.run(
-            [
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "2",
-                "-keyout",
-                key,
-                "-out",
-                cert,
-                "-subj",
-                "/CN=localhost",
-                "-addext",
-                "subjectAltName=DNS:localhost,IP:127.0.0.1",
-            ],
+            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost "
+            "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 "
+            "-keyout key.pem -out cert.pem".split(),
+            cwd=folder,
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -7274,9 +7253,7 @@ class TestHttpServer:
         """Each error of the modern era has its code,
         its status and the request's id.
         """
-        unknown = request(
-            "tools/list", modern(_meta={mcp_lite.META_VERSION: "2099-01-01"}), 7
-        )
+        unknown = request("tools/list", modern(_meta={META_VERSION: "2099-01-01"}), 7)
         for message, status, code in (
             (request("no/such", modern(), 7), 404, -32601),
             (request("initialize", modern(), 7), 404, -32601),
@@ -7583,7 +7560,7 @@ class TestHttpServer:
     def test_a_version_that_nobody_speaks(self, server, stateless):
         """It is refused by name, with those that are spoken, in any message."""
         note = {"jsonrpc": "2.0", "method": "notifications/x", "params": {}}
-        told = modern(_meta={mcp_lite.META_VERSION: "2099-01-01"})
+        told = modern(_meta={META_VERSION: "2099-01-01"})
         unknown = {"MCP_Protocol_Version": "2099-01-01"}
         with server.start_http(stateless=stateless) as http:
             web = Web(http)
@@ -8071,7 +8048,7 @@ class TestHttpServer:
             server.add_tool(lambda: "x", name="extra", description="x")
             told = next_message(response)
             assert told["method"] == "notifications/tools/list_changed"
-            assert told["params"]["_meta"][mcp_lite.META_SUBSCRIPTION] == 9
+            assert told["params"]["_meta"][META_SUBSCRIPTION] == 9
             http.close()
             assert next_message(response)["id"] == 9
             assert next_event(response) is None
@@ -10145,7 +10122,7 @@ def modern_site(**answers):
                 seen,
                 supportedVersions=[MODERN],
                 capabilities={"tools": {}},
-                _meta={mcp_lite.META_SERVER_INFO: {"name": "fake", "version": "1"}},
+                _meta={META_SERVER_INFO: {"name": "fake", "version": "1"}},
             )
         return answers[method.replace("/", "_")](seen, sock)
 
@@ -13523,17 +13500,6 @@ def text_of(result):
     return result["content"][0]["text"]
 
 
-def is_alive(pid):
-    """Whether there is such a process,
-    not counting one that nobody has asked for its exit code.
-    """
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @contextlib.contextmanager
 def served(server):
     """Both ends of a socket pair, for a Client; serve() is at the other."""
@@ -15662,7 +15628,7 @@ class TestInsideHosts:
         said = run_program(tmp_path, PROGRAM, code).split()
         assert said.pop() == "ended"
         for pid in said:
-            eventually(lambda pid=pid: not is_alive(int(pid)), "the end of the child")
+            eventually(lambda pid=pid: is_gone(int(pid)), "the end of the child")
 
     def test_the_end_while_a_thread_reads_stdin(self, tmp_path):
         """The main thread ends, a server's is inside sys.stdin.buffer:
@@ -15821,6 +15787,7 @@ SPLICES += [b"", b"\0", b"\n", b"\r", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf"]
 SPLICES += [b"[" * 3000, b'{"a":' * 3000, b"9" * 5000, b" " * 3000]
 MEMBERS = ["id", "method", "params", "result", "error", "_meta", "x"]
 OURS = re.compile(r"id\d+\.")
+ANYTHING = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 # What a client says: a method, or none for an answer, and its parameters.
 SAID = """
@@ -15990,18 +15957,15 @@ class Fuzz:
         if self.chance(30):
             method, params = "tools/call", self.a_call()
         elif self.chance(4):
-            method, params = "initialize", request_of_a_session(dice.choice(EVERY))
+            method, params = "initialize", opening(dice.choice(EVERY), ANYTHING)
         if not method:
             answer = {"result": params} if params else {"error": {"code": -1}}
             return {"jsonrpc": "2.0", "id": dice.randint(1, 9), **answer}
         if self.chance(30):
             params["_meta"] = {"progressToken": self.new_id()}
         if self.chance(40):
-            given = {"elicitation": {}, "sampling": {}, "roots": {}}
-            meta = modern(
-                given if self.chance(60) else {}, _meta=params.get("_meta", {})
-            )
-            params.update(meta)
+            given = ANYTHING if self.chance(60) else {}
+            params.update(modern(given, _meta=params.get("_meta", {})))
             if self.chance(10):
                 params["requestState"] = "a.b"
                 params["inputResponses"] = {"elicit-1": {"action": "accept"}}
@@ -16021,15 +15985,6 @@ class Fuzz:
         if self.chance(4):
             return [self.from_client() for _ in range(self.dice.randint(1, 4))]
         return self.from_client()
-
-
-def request_of_a_session(version):
-    """The parameters of initialize."""
-    return {
-        "protocolVersion": version,
-        "clientInfo": {"name": "t", "version": "0"},
-        "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}},
-    }
 
 
 class FuzzedWire:
@@ -16080,7 +16035,7 @@ class FuzzedWire:
         )
         self.wire.send(
             b"\n",
-            request("initialize", request_of_a_session(self.version), first),
+            request("initialize", opening(self.version, ANYTHING), first),
             call_legacy("add", calls[0], a=1),
             call_tool("add", calls[1], a=1),
         )
@@ -16354,7 +16309,7 @@ def fuzz_http(seed, count):
         old = Web(http)
         with old.stream(path="/sse") as events:
             path = next_event(events)["data"]
-            params = request_of_a_session("2024-11-05")
+            params = opening("2024-11-05")
             old.send("POST", request("initialize", params, "sane"), path=path)
             port = FuzzedPort(fuzz, http, path)
             for number in range(count):
@@ -17048,10 +17003,12 @@ class TestFaults:
         with LocalWire(server) as wire:
             calls = [call_tool("held", n) for n in range(10_100)]
             wire.send(b"".join(json.dumps(call).encode() + b"\n" for call in calls))
-            refused = [wire.read() for _ in range(90)]
-            told = {each["error"]["message"] for each in refused}
-            gate.set()
+            try:
+                refused = [wire.read() for _ in range(90)]
+            finally:
+                gate.set()
             rest = [wire.read() for _ in range(10_010)]
+        told = {each["error"]["message"] for each in refused}
         assert told == {"too many requests wait"}
         assert sorted(each["id"] for each in refused + rest) == list(range(10_100))
 
@@ -17062,8 +17019,8 @@ class TestFaults:
         first = Web(web).open()
         second = Web(web).open()
         before = threading.active_count()
-        opening = request("initialize", request_of_a_session("2025-11-25"))
-        body = json.dumps(opening).encode()
+        begin = request("initialize", opening("2025-11-25"))
+        body = json.dumps(begin).encode()
         conn = http.client.HTTPConnection("127.0.0.1", web.port, timeout=SECONDS)
         with contextlib.closing(conn):
             for _ in range(999):
