@@ -3974,7 +3974,11 @@ class Protocol:
 
         In the modern era "the client MUST NOT send JSON-RPC _responses_".
         """
-        return self.role == "server" or self.version < FIRST_MODERN
+        if self.role == "server" or self.version:
+            return self.role == "server" or self.version < FIRST_MODERN
+        # It is being agreed on; a server that was sent `initialize` may ping.
+        waiters = list(self.pending.values())
+        return any(method_row(waiter.method).handshake for waiter in waiters)
 
     def _receive_request(self, message: Json) -> Request:
         request = Request(message, self)
