@@ -10225,8 +10225,6 @@ DECLARED: dict[str, Json] = {
     "resourceTemplates": {**_RESOURCES, "completions": {}},
     "prompts": {"prompts": {"listChanged": True}, "completions": {}},
 }
-# The capabilities that came later.
-CAPABILITY_SINCE = {"completions": "2025-03-26"}
 # A completion's reference: the kind of offer, and the member that names it.
 REFERENCES = {
     "ref/prompt": ("prompts", "name"),
@@ -10345,23 +10343,19 @@ class ServerEndpoint(Endpoint):
         return offer
 
     def _find_resource(self, ctx: Context, uri: str) -> tuple[Offer, Json]:
-        """The resource with this URI, and the arguments for its function."""
-        why = ""
+        """Find the resource with this URI, and the arguments for its function."""
         fixed = self.offers["resources"].get(uri)
         templates = list(self.offers["resourceTemplates"].values())
         for offer in filter(None, [fixed, *templates]):
             values = offer.template.match(uri)
-            if values is None or not self._may_see(ctx, offer):
-                continue
-            try:
-                return offer, offer.signature.bind_text(values)
-            except InvalidParams as error:
-                why = f": {error}"
-        raise missing(f"Resource not found: {uri}{why}", {"uri": uri}, ctx)
+            if values is not None and self._may_see(ctx, offer):
+                with suppress(InvalidParams):
+                    return offer, offer.signature.bind_text(values)
+        raise missing(f"Resource not found: {uri}", {"uri": uri}, ctx)
 
     # Connections
     def open_connection(self, transport: Transport) -> Connection:
-        """A conversation whose answers a transport carries."""
+        """Begin a conversation whose answers a transport carries."""
         return Connection(
             Protocol("server", self.capabilities, self.extension_row),
             self,
@@ -10400,7 +10394,7 @@ class ServerEndpoint(Endpoint):
         """Tell those who want to hear of it of a change."""
         for each in list(self._subscriptions):
             if each.hears(change, uri):
-                each.tell(change.method, None if uri is None else {"uri": uri})
+                each.tell(change.method, add_given({}, uri=uri))
 
     def tell_list_changed(self, kind: str) -> None:
         """Tell that a list is another one."""
@@ -10414,11 +10408,7 @@ class ServerEndpoint(Endpoint):
     def _declare(self, ctx: Context) -> Json:
         """Return the capabilities that a client's revision knows, and of which it can
         be told."""
-        declared = {
-            name: dict(capability)
-            for name, capability in self.declared.items()
-            if CAPABILITY_SINCE.get(name, OLDEST) <= ctx.protocol_version
-        }
+        declared = {name: dict(each) for name, each in self.declared.items()}
         if "extensions" in declared:
             extensions = declared["extensions"]
             declare_extensions(declared, extensions, ctx.protocol_version)
@@ -10429,7 +10419,7 @@ class ServerEndpoint(Endpoint):
         return declared
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """The parameters of a tool that HTTP headers mirror."""
+        """Return the parameters of a tool that HTTP headers mirror."""
         offer = self.offers["tools"].get(tool)
         return [] if offer is None else offer.headers
 
@@ -10466,9 +10456,8 @@ class ServerEndpoint(Endpoint):
             result: Json | None = handler(ctx, params)
             return result
 
-        def call_next(others: Json | None = None) -> Json:
-            given = params if others is None else others
-            return self._go_through(ctx, given, place + 1) or {}
+        def call_next(others: Json = params) -> Json:
+            return self._go_through(ctx, others, place + 1) or {}
 
         answer: Json | None = self.middleware[place](
             ctx, ctx._request.method, params, call_next
@@ -10499,8 +10488,8 @@ class ServerEndpoint(Endpoint):
     def _result_message(
         self, request: Request, result: Json, kind: str = "complete"
     ) -> Json:
-        """The answer, with what every modern result carries: its type, who answers, and
-        how long it may be reused (basic/index.md#resulttype, server/utilities/caching).
+        """Make the answer. A modern one says its type, its server, and how long it may
+        be reused (basic/index.md#resulttype, server/utilities/caching).
         """
         if request.modern:
             result = {"resultType": kind, **result}
@@ -10535,8 +10524,8 @@ class ServerEndpoint(Endpoint):
 
     # Handlers: lists
     def _list(self, ctx: Context, params: Json) -> Json:
-        """One page of any list: server/utilities/pagination.md. A cursor is the list,
-        and the place in it."""
+        """Return one page of any list: server/utilities/pagination.md. A cursor names
+        the list, and the place in it."""
         row = ctx._request.row
         cursor = params.get("cursor", f"{row.name}:0")
         place = re.fullmatch(row.name + ":(0|[1-9][0-9]{0,8})", cursor)
@@ -10654,8 +10643,9 @@ class ServerEndpoint(Endpoint):
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
-        # Both in one step. "MUST NOT send any notification on the subscription before
-        # it": whoever finds it registered queues behind the acknowledgement.
+        # Both happen in one step. "MUST NOT send any notification on the subscription
+        # before it": a thread that finds it registered queues behind the
+        # acknowledgement.
         subscription.tell(
             "notifications/subscriptions/acknowledged",
             {"notifications": granted},
@@ -10663,7 +10653,7 @@ class ServerEndpoint(Endpoint):
         )
 
     def _grant(self, ctx: Context, wanted: Json) -> Json:
-        """The part of a client's filter that this server can serve to it."""
+        """Return the part of a client's filter that this server can serve to it."""
         declared = self._declare(ctx)
         granted: Json = {
             change.member: True
@@ -10903,7 +10893,7 @@ class Server:
         mime_type: else what is returned decides
         icons: [{"src": URL}, ...]
         annotations: for whom it is: {"audience": ["user"], "priority": 0.5}, say
-        size: bytes; not of a template
+        size: bytes
         meta: the wire's `_meta`
         visible: visible(ctx) says whether a caller may see it, as of a tool
 
@@ -10921,23 +10911,22 @@ class Server:
             signature = Signature(function, Context)
             template = UriTemplate(uri)
             check_template(template, signature)
-            own_name = uri if signature.name == LAMBDA else signature.name
-            is_template = bool(template.names)
+            kind = "resources"
+            member = "uri"
+            if template.names:
+                kind = "resourceTemplates"
+                member = "uriTemplate"
             wire = add_given(
-                {
-                    "uriTemplate" if is_template else "uri": uri,
-                    "name": name or own_name,
-                },
+                {member: uri, "name": name or signature.name.replace(LAMBDA, uri)},
                 title=title,
                 mimeType=mime_type,
                 description=description or signature.description,
                 annotations=annotations,
-                size=None if is_template else size,
+                size=size,
                 icons=icons,
                 _meta=meta,
             )
             offer = Offer(wire, signature, template=template, visible=visible)
-            kind = "resourceTemplates" if is_template else "resources"
             self._endpoint.put(kind, uri, offer)
             return function
 
@@ -11184,14 +11173,14 @@ class Server:
             systemd's, socket.socket(fileno=3), or a Unix socket; close() closes it
         verify: verify(token) returns the claims of a bearer token, or None (401), or
             raises PermissionError(scope) (403); or a dict of tokens and their claims,
-            such as {"sub": "ada"}; without it, nobody needs a token
+            such as {"sub": "ada"}; without it, no token is needed
         resource_metadata: where tokens come from, as RFC 9728 has it: {"resource": this
             server's URL, "authorization_servers": [URLs], ...}
         allowed_hosts: more names of this host, as clients call it; "*": any
         allowed_origins: sites whose pages may call: "https://app.example"; "*": any
         stateless: open no sessions: several processes can share the clients. With
             sessions, the HTTP+SSE of 2024-11-05 is served at /sse, too
-        health: a path, such as "/health", where whoever asks gets a 200, and no more
+        health: a path, such as "/health", which answers 200 without a token
         max_connections: how many may be open; one more is refused (503)
         max_body: the most bytes of a request; more are refused (413)
         ssl_context: an ssl.SSLContext: serve https
@@ -11222,7 +11211,7 @@ class Server:
         health: str | None = None,
         max_body: int = MAX_BODY,
     ) -> Callable[..., list[bytes]]:
-        """A WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref.
+        """Return a WSGI application: for gunicorn, mod_wsgi, Django, Flask, wsgiref.
 
         It opens no sessions, so several processes can share the clients. A client that
         hangs up shows only as a failing write.
@@ -11509,7 +11498,7 @@ class Call:
 
 
 def _with_objects(result: Json, member: str) -> Json:
-    """The result, when that member is an array of objects, else InternalError."""
+    """Return the result if that member is an array of objects, else InternalError."""
     value = result.get(member)
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return result
@@ -11536,7 +11525,7 @@ class Listening:
         # Notifications; then None, or an exception.
         self._events: SimpleQueue[Any] = SimpleQueue()
         self._waiter = Waiter("subscriptions/listen", on_end=self._end)
-        # Before anything is sent, so that nothing is missed.
+        # This comes before anything is sent, so that nothing is missed.
         client._endpoint.listenings.append(self)
         try:
             if client.protocol_version < FIRST_MODERN:
@@ -11667,12 +11656,12 @@ class ClientEndpoint(Endpoint):
         )
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """What HTTP headers mirror of a tool's arguments, by the latest list."""
+        """Return the arguments of a tool that HTTP headers mirror, by the latest list."""
         known = (self.tools or {}).get(tool, {})
         return header_parameters(known.get("inputSchema"))
 
     def capabilities(self, version: str = NEWEST) -> Json:
-        """What this client declares in a revision: a capability for each callback."""
+        """Declare a capability for each callback, as this revision has it."""
         declared: Json = {}
         # Since 2025-11-25, a capability says what it includes.
         is_detailed = version >= "2025-11-25"
@@ -11687,7 +11676,7 @@ class ClientEndpoint(Endpoint):
         return declared
 
     def add_meta(self, params: Json, version: str) -> Json:
-        """The params with what a modern message carries: basic/index.md#meta."""
+        """Add what every modern message carries: basic/index.md#meta."""
         if version < FIRST_MODERN:
             return params
         meta = {
@@ -11705,10 +11694,6 @@ class ClientEndpoint(Endpoint):
     ) -> None:
         """Pass a notification on, to the Listenings and to the callbacks."""
         method, params, row = notification
-        for kind, change in LIST_CHANGES.items():
-            if method == change.method:
-                # A session's server that started without any has some now.
-                self._client.server_capabilities.setdefault(kind, {})
         if method == LIST_CHANGES["tools"].method:
             self.tools = None
 
@@ -11844,8 +11829,8 @@ Program = namedtuple("Program", "command env cwd")
 
 
 def read_target(target: Any) -> Any:
-    """What Client is given for a server: a Site or a Program; and as it came, what
-    carries messages by itself. Raises TypeError and ValueError."""
+    """Make a Site or a Program of a client's target. A target that carries messages
+    by itself comes back as it is. Raises TypeError and ValueError."""
     if isinstance(target, Mapping) and target.get("url"):
         return Site(str(target["url"]), dict(target.get("headers") or {}))
     if isinstance(target, Mapping) and "command" in target:
@@ -11860,9 +11845,8 @@ def read_target(target: Any) -> Any:
             # Its query may be a secret, and no command shows it.
             raise ValueError("target: a URL begins with http:// or https://")
         return Program(split_command(text), {}, None)
-    if isinstance(target, (Transport, Server)):
-        return target
-    if isinstance(target, tuple) and len(target) == 2 and hasattr(target[0], "read"):
+    is_pair = isinstance(target, tuple) and hasattr(target[0], "read")
+    if is_pair or isinstance(target, (Transport, Server)):
         return target
     if isinstance(target, (list, tuple)):
         return Program(_words(target), {}, None)
@@ -11873,7 +11857,7 @@ def read_target(target: Any) -> Any:
 
 
 def _words(command: Iterable[Any]) -> list[str]:
-    """The words of a command, where ~/ is the home folder; a script has Python."""
+    """Return the words of a command. ~/ is the home folder; Python runs a script."""
     words = [os.path.expanduser(str(word)) for word in command]
     if not words or not words[0]:
         raise ValueError("target: expected a URL, a script or a command, got nothing")
@@ -11883,7 +11867,7 @@ def _words(command: Iterable[Any]) -> list[str]:
 
 
 def split_command(text: str) -> list[str]:
-    """A script, a program, or a command line, as the command that runs it."""
+    """Return the command that runs a script, a program or a command line."""
     if os.path.exists(os.path.expanduser(text)):
         return _words([text])
     import shlex
@@ -11898,7 +11882,7 @@ def split_command(text: str) -> list[str]:
 
 
 def _python() -> str:
-    """This Python; inside a host program, sys.executable may be the host."""
+    """Return this Python. Inside a host program, sys.executable may be the host."""
     if re.search("python|pypy", os.path.basename(sys.executable or "").lower()):
         return sys.executable
     return "python3"
@@ -12057,8 +12041,7 @@ class Client:
         RuntimeError when connected, ConnectionClosed, Timeout, HttpFailure, and
         UnsupportedVersion.
         """
-        former = self._connection
-        if former is not None and former.reason is None:
+        if self._is_connected():
             raise RuntimeError("the client is connected already")
         self.close()
         until = time.monotonic() + self.timeout
@@ -12114,10 +12097,12 @@ class Client:
         return told.wait(timeout)
 
     def __enter__(self) -> Client:
-        connection = self._connection
-        if connection is not None and connection.reason is None:
-            return self
-        return self.connect()
+        if not self._is_connected():
+            self.connect()
+        return self
+
+    def _is_connected(self) -> bool:
+        return self._connection is not None and self._connection.reason is None
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -12144,7 +12129,7 @@ class Client:
             connection.notify("notifications/initialized", None)
 
     def _open_transport(self) -> Transport:
-        """What carries messages to the target."""
+        """Return the transport that carries messages to the target."""
         target = self._target
         if isinstance(target, Server):
             return MemoryTransport(target)
@@ -12155,13 +12140,13 @@ class Client:
                 authorizer_for(self._auth),
                 self._ssl_context,
                 self.timeout,
-                self._judge_session,
+                self._learn_server,
                 self._renew_session,
             )
         if isinstance(target, Program):
+            given = {**target.env, **self._env}
             env = inherited_environment()
-            for name, value in {**target.env, **self._env}.items():
-                env[name] = str(value)
+            env.update({name: str(value) for name, value in given.items()})
             cwd = self._cwd or target.cwd
             if cwd is not None:
                 cwd = os.path.expanduser(cwd)
@@ -12173,15 +12158,6 @@ class Client:
     def _all_headers(self, headers: dict[str, str]) -> dict[str, str]:
         more = self._headers() if callable(self._headers) else self._headers
         return {**headers, **(more or {})}
-
-    def _judge_session(self, words: Json) -> None:
-        """Take what the server says that opens a session in place of a lost one. Raises
-        UnsupportedVersion."""
-        version = self._choose_version([words.get("protocolVersion")], LEGACY_VERSIONS)
-        connection = self._connection
-        if connection is not None:
-            connection.protocol.version = version
-        self._learn_server(words)
 
     def _renew_session(self) -> None:
         """Tell a new session what the lost one knew."""
@@ -12286,14 +12262,7 @@ class Client:
     ) -> Json:
         """Send a request that opens a conversation, and block for its result."""
         waiter = connection.request(Waiter(method), params)
-        seconds = max(0.0, until - time.monotonic())
-        try:
-            return connection.wait(waiter, seconds)
-        except Timeout:
-            raise Timeout(
-                f"connecting: no answer within {self.timeout:g} s",
-                connection.transport.details(),
-            ) from None
+        return connection.wait(waiter, max(0.0, round(until - time.monotonic(), 2)))
 
     def _choose_version(self, offered: list[Any], spoken: tuple[str, ...]) -> str:
         """The newest revision offered, spoken and wanted. Raises UnsupportedVersion."""
@@ -12471,10 +12440,10 @@ class Client:
         return self._start("tools/call", params, on_progress)
 
     def list_tools(self) -> list[Json]:
-        """Every tool, of all pages: [{"name", "inputSchema", ...}].
+        """Return every tool, of all pages: [{"name", "inputSchema", ...}].
 
-        Empty where the server does not declare tools. Raises InternalError when they
-        are too many, and Timeout when the pages do not end in time.
+        The list is empty where the server does not declare tools. Raises InternalError
+        when it has more than 1,000 pages, and Timeout when they do not end in time.
         """
         tools = []
         for tool in self._read_list("tools/list"):
@@ -12491,15 +12460,15 @@ class Client:
         return tools
 
     def list_resources(self) -> list[Json]:
-        """Every resource: [{"uri", "name", ...}]. Raises as list_tools."""
+        """Return every resource: [{"uri", "name", ...}]. Raises as list_tools."""
         return self._read_list("resources/list")
 
     def list_resource_templates(self) -> list[Json]:
-        """Every template: [{"uriTemplate", "name", ...}]. Raises as list_tools."""
+        """Return every template: [{"uriTemplate", "name", ...}]. Raises as list_tools."""
         return self._read_list("resources/templates/list")
 
     def list_prompts(self) -> list[Json]:
-        """Every prompt: [{"name", "arguments", ...}]. Raises as list_tools."""
+        """Return every prompt: [{"name", "arguments", ...}]. Raises as list_tools."""
         return self._read_list("prompts/list")
 
     def read_resource(self, uri: str) -> Json:
@@ -12512,9 +12481,10 @@ class Client:
         return _with_objects(self.request("resources/read", {"uri": uri}), "contents")
 
     def read(self, uri: str) -> str | bytes:
-        """A resource's text, or its bytes.
+        """Return a resource's text, or its bytes.
 
-        Of several contents, the texts joined; without any text, the bytes of the first.
+        Of several contents it joins the texts; without any text, it takes the bytes of
+        the first.
 
         uri: the resource's, as listed, or made from a template
 
@@ -12524,10 +12494,8 @@ class Client:
         texts = [item["text"] for item in contents if isinstance(item.get("text"), str)]
         if texts or not contents:
             return "".join(texts)
-        import base64
-
         try:
-            return base64.b64decode(str(contents[0].get("blob", "")), validate=True)
+            return _parse_base64(str(contents[0].get("blob", "")))
         except ValueError as error:
             raise InternalError(f"{uri}: blob: not base64: {error}") from None
 
@@ -12549,7 +12517,7 @@ class Client:
         value: str,
         context: dict[str, str] | None = None,
     ) -> list[str]:
-        """What an argument could become: server/utilities/completion.md.
+        """Return what an argument could become: server/utilities/completion.md.
 
         ref: a prompt's name, a template of URIs, or {"type":, ...} as on the wire
         argument: the name of the argument
@@ -12570,8 +12538,8 @@ class Client:
         return values
 
     def _read_list(self, method: str) -> list[Json]:
-        """All pages of a list: server/utilities/pagination.md. Empty where the server
-        does not declare that it has one."""
+        """Read all pages of a list: server/utilities/pagination.md. The list is empty
+        where the server does not declare that it has one."""
         row = METHODS[method]
         if not self._is_offered(row):
             return []
@@ -12610,7 +12578,7 @@ class Client:
             raise InternalError(f"{tool}: its outputSchema is not met: {told}")
 
     def _errors_of(self, tool: str, result: Json) -> list[str]:
-        """What the tool's outputSchema, as it is known, has against a result."""
+        """Check a result by the tool's outputSchema, as it is known. Returns texts."""
         known = (self._endpoint.tools or {}).get(tool, {})
         if known.get("outputSchema") is None:
             return []
@@ -12777,7 +12745,7 @@ def _split_pair(text: str, separator: str) -> tuple[str, str]:
 
 # Reaching the server
 def _connect(options: Any, target: Any) -> Client:
-    """The client that the options describe, connected."""
+    """Connect the client that the options describe."""
     headers = dict(_split_pair(each, ":") for each in options.header)
     has_token = "authorization" in map(str.lower, headers)
     client = Client(
@@ -12865,7 +12833,7 @@ def _read_answer(name: str, question: str, schema: Json) -> Json:
 
 
 def _ask_line(text: str) -> str:
-    """A line that the user types. Raises EOFError."""
+    """Read a line that the user types. Raises EOFError."""
     _say(text, end="")
     # A Ctrl-C during input() would leave the lock of stdin taken, and Python's end
     # would wait for it.
@@ -12890,7 +12858,7 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
 
 
 def _show_type(schema: Json) -> str:
-    """A schema in a word or two: integer = 3, [string], "a" | "b"."""
+    """Describe a schema in a word or two: integer = 3, [string], "a" | "b"."""
     choices = schema.get("anyOf") or schema.get("oneOf") or []
     kinds = [*map(show, schema.get("enum", [])), *map(_show_type, choices)]
     if "const" in schema:
@@ -12904,7 +12872,7 @@ def _show_type(schema: Json) -> str:
 
 
 def _show_offer(item: Json) -> str:
-    """A line about it: forecast(city: string, days: integer = 3)  The forecast."""
+    """Describe it in a line: forecast(city: string, days: integer = 3)  The forecast."""
     schema = item.get("inputSchema", {})
     parameters = []
     for name, member in schema.get("properties", {}).items():
