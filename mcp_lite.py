@@ -11401,7 +11401,7 @@ class Call:
             timeout = self.client.timeout
         # Whether a list that is read anew may still tell other headers.
         may_read_list = self.method == "tools/call"
-        for _ in range(MAX_ROUNDS + 1):
+        for _ in range(MAX_ROUNDS):
             try:
                 result = self._connection.wait(
                     self._waiter, timeout, self._on_progress, self._deadline
@@ -11421,23 +11421,22 @@ class Call:
                     return result
                 more = self._answers_to(result)
             self._send(more)
+        self.cancel()
         raise InternalError(f"{self.method}: asked more than {MAX_ROUNDS} times")
 
     def _result_type(self, result: Json) -> str:
         """The type of a result. Raises InternalError for a type that is new."""
+        # "clients MUST treat an absent resultType as 'complete'"
+        kind = str(result.get("resultType", "complete"))
         row = METHODS.get(self.method)
         # Of an extension's request, the results are the extension's.
         if row is None or self.client.protocol_version < FIRST_MODERN:
             return "complete"
-        # "clients MUST treat an absent resultType as 'complete'"
-        kind = str(result.get("resultType", "complete"))
-        known = ["complete", *self.client.result_types]
-        if row.asks:
-            known.append("input_required")
-        if kind not in known:
-            # "A resultType of any value unrecognized [...] MUST be considered invalid."
-            raise InternalError(f"the server's result has an unknown resultType {kind}")
-        return kind
+        is_question = kind == "input_required" and row.asks
+        if is_question or kind == "complete" or kind in self.client.result_types:
+            return kind
+        # "A resultType of any value unrecognized [...] MUST be considered invalid."
+        raise InternalError(f"the server's result has an unknown resultType {kind}")
 
     def _answers_to(self, result: Json) -> Json:
         """The members that answer what a modern result asks. Raises McpError."""

@@ -6356,7 +6356,7 @@ class TestClient:
             (
                 {"resultType": "input_required", "inputRequests": {}},
                 InternalError,
-                "10 times",
+                "asked more than 10 times",
             ),
             (
                 {"resultType": "input_required", "inputRequests": 5},
@@ -17534,9 +17534,7 @@ class TestSoak:
     def test_a_short_soak(self):
         """Some seconds of everything, without a loss, a warning, or a thing left over."""
         code, last, errors = self.run("-X", "dev", "-W", "error", self.SOAK, "0.03")
-        expected = (
-            r"ok: \d+ calls, 0 losses, .*, threads 1 -> 1, descriptors (\d+) -> \1"
-        )
+        expected = r"ok: \d+ calls, 0 losses, .*, threads 1 -> 1, descriptors (\d+) -> \1"
         assert re.fullmatch(expected, last), last
         assert code == 0 and errors == ""
 
