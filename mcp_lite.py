@@ -191,7 +191,6 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     Json = Dict[str, Any]  # a JSON object
-    Headers = Dict[str, Union[str, bytes]]  # of an HTTP request
     RequestId = Union[str, int]
     Callback = Union[Callable[..., Any], None]
     Job = Callable[[], Any]
@@ -8503,25 +8502,20 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 # 17. HTTP client #############################################################
 ###############################################################################
 # A client's way to an HTTP server: URLs and proxies, a small pool of connections, the
-# challenges of a server that wants a login, and the Transport that POSTs messages and
-# reads answers, streams and sessions. It feeds what comes to the Connection, and knows
-# no more of a message than its method, its id and its mirrored headers.
+# challenges of a server that wants a login, and the two Transports that POST messages.
+# It feeds what comes to the Connection, and knows no more of a message than its method,
+# its id and its mirrored headers.
 
 KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
 REST_SECONDS = 0.1  # for all that a stream has after the answer
-LOOK_SECONDS = 1.0  # between two looks at whether a stream is still wanted
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-MAX_FAILURES = 3  # in a row, before a client gives up a stream, or its sessions
+MAX_FAILURES = 3  # in a row, before a client gives up a stream
 MAX_REFUSALS = 3  # times that one request is sent again after a 401 or 403
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 
 _PORTS = {"http": 80, "https": 443}
 _URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
-_HEADER_TEXT = "[\t -~\x80-\xff]*"
-# Headers that http.client writes by itself, and nobody else may.
-_FRAMING = ("content-length", "transfer-encoding", "connection", "host")
-# "MUST only contain visible ASCII characters", and not without end.
-_SESSION_ID = "[!-~]{1,4096}"
+_HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
 # The examples of SDKs say this, with status 400, where the specification says 404.
 _NO_SESSION = "(?i)no valid session|server not initialized"
 _Proxy = namedtuple("_Proxy", "host port headers")
@@ -8548,14 +8542,6 @@ def parse_url(text: str) -> SplitResult:
     return url._replace(netloc=netloc, path=path, query=query, fragment="")
 
 
-def secrets_in(url: SplitResult, *headers: Mapping[str, str | bytes]) -> list[str]:
-    """The parts of a request that no text may show: values of headers, and a query."""
-    secrets = re.split("[&=]", url.query)
-    for each in headers:
-        secrets += map(str, each.values())
-    return secrets
-
-
 def hide(text: str, secrets: Iterable[str]) -> str:
     """A text without these secrets, or the credentials in these headers."""
     for secret in secrets:
@@ -8570,7 +8556,7 @@ def show_url(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
-def login_header(name: str, url: SplitResult) -> Headers:
+def login_header(name: str, url: SplitResult) -> dict[str, str]:
     """The user and the password of a URL, in a header of this name; {} without them."""
     from urllib.parse import unquote
 
@@ -8580,20 +8566,16 @@ def login_header(name: str, url: SplitResult) -> Headers:
     return {name: "Basic " + _base64(login.encode("utf-8"))}
 
 
-def check_headers(headers: Mapping[str, str]) -> None:
-    """Raise ValueError for a header that no request can have; its value may be secret."""
-    for name, value in headers.items():
-        if not re.fullmatch(HEADER_NAME, str(name)) or name.lower() in _FRAMING:
-            raise ValueError(f"headers: {show(name)} is none that can be given")
-        if not isinstance(value, str) or not re.fullmatch(_HEADER_TEXT, value):
-            raise ValueError(f"headers: {name}: expected text of Latin-1, in one line")
-
-
-def merge_headers(*parts: Mapping[str, str | bytes]) -> Headers:
-    """Headers in one: of those with the same name, in upper or lower case, the last."""
+def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
+    """Headers in one: of those with the same name, in upper or lower case, the last.
+    Raises ValueError for one that no request can have; its value may be secret."""
     merged = {}
     for part in parts:
         for name, value in part.items():
+            if not re.fullmatch(_HEADER, f"{name}: {value}"):
+                raise ValueError(
+                    f"headers: {show(name)}: expected text of Latin-1, in one line"
+                )
             merged[name.lower()] = (name, value)
     return dict(merged.values())
 
@@ -8611,13 +8593,9 @@ def find_proxy(url: SplitResult) -> _Proxy | None:
     address = getproxies().get(url.scheme)
     if not address or proxy_bypass(str(url.hostname)):
         return None
-    proxy = urlsplit(address if "://" in address else "//" + address)
+    proxy = urlsplit("//" + address.rpartition("//")[2])
     headers = login_header("Proxy-Authorization", proxy)
     return _Proxy(str(proxy.hostname), proxy.port or _PORTS["http"], headers)
-
-
-def _origin(url: SplitResult) -> tuple[str, str | None, int]:
-    return url.scheme, url.hostname, url.port or _PORTS[url.scheme]
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
@@ -8625,9 +8603,12 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
     our headers: they may hold secrets; and for no URL at all."""
     from urllib.parse import urljoin
 
+    def origin(each: SplitResult) -> tuple[str, str | None, int]:
+        return each.scheme, each.hostname, each.port or _PORTS[each.scheme]
+
     with suppress(ValueError):
         target = parse_url(urljoin(url.geturl(), reference.strip()))
-        if _origin(target) == _origin(url):
+        if origin(target) == origin(url):
             return target._replace(netloc=url.netloc)
     return None
 
@@ -8646,19 +8627,18 @@ class _HttpPool:
         # Guards what follows, so that no thread shuts the next request on the same
         # connection.
         self._lock = threading.Lock()
-        self._closed = False
+        self.closed = threading.Event()
         # (since when, connection), the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
         # connection -> (the key of its request, its socket, which http.client lets go
         # of when the server will close it).
         self._busy: dict[HTTPConnection, tuple[object, Socket]] = {}
 
-    def take(self, key: object, seconds: float | None = None) -> HTTPConnection:
-        """The latest idle connection that still lives, else a new one, within so many
-        seconds. Raises OSError."""
-        connection = self._pop_alive() or self._connect(seconds or self._timeout)
+    def take(self, key: object) -> HTTPConnection:
+        """The latest idle connection that still lives, else a new one. Raises OSError."""
+        connection = self._pop_alive() or self._connect()
         with self._lock:
-            if not self._closed:
+            if not self.closed.is_set():
                 self._busy[connection] = (key, connection.sock)
                 return connection
         connection.close()
@@ -8675,17 +8655,17 @@ class _HttpPool:
                 connection.close()
         return None
 
-    def _connect(self, seconds: float) -> HTTPConnection:
+    def _connect(self) -> HTTPConnection:
         import http.client
 
         url = self._url
         host = str(url.hostname)
         port = url.port or _PORTS[url.scheme]
         hop = self.proxy or _Proxy(host, port, {})
-        connection = http.client.HTTPConnection(hop.host, hop.port, seconds)
+        connection = http.client.HTTPConnection(hop.host, hop.port, self._timeout)
         if url.scheme == "https":
             connection = http.client.HTTPSConnection(
-                hop.host, hop.port, timeout=seconds, context=self._ssl_context
+                hop.host, hop.port, timeout=self._timeout, context=self._ssl_context
             )
             if self.proxy is not None:
                 connection.set_tunnel(host, port, hop.headers)
@@ -8696,21 +8676,21 @@ class _HttpPool:
 
     def give_back(self, connection: HTTPConnection, response: Any) -> None:
         """Keep a connection whose response was read to its end; close any other."""
-        if response is not None and not response.isclosed() and connection.sock:
+        is_over = False
+        # There is no socket where the server closes it, nor where a response broke off.
+        with suppress(Exception):
             # After the answer, a stream mostly has no more than its end.
-            with suppress(Exception):
-                connection.sock.settimeout(REST_SECONDS)
-                if response.length == 0 or not response.read1(CHUNK):
-                    response.close()
-                connection.sock.settimeout(None)
-        is_over = response is not None and response.isclosed()
-        with self._lock:
-            self._busy.pop(connection, None)
-            if is_over and connection.sock is not None and not self._closed:
-                self._idle.append((time.monotonic(), connection))
-                return
+            connection.sock.settimeout(REST_SECONDS)
+            is_read = response.isclosed() or response.length == 0
+            is_over = is_read or not response.read1(CHUNK)
+            connection.sock.settimeout(None)
         if response is not None:
             response.close()
+        with self._lock:
+            self._busy.pop(connection, None)
+            if is_over and not self.closed.is_set():
+                self._idle.append((time.monotonic(), connection))
+                return
         connection.close()
 
     def shut(self, key: object) -> None:
@@ -8723,7 +8703,7 @@ class _HttpPool:
     def close(self) -> None:
         """Close the idle connections, and shut the busy ones."""
         with self._lock:
-            self._closed = True
+            self.closed.set()
             for _, sock in self._busy.values():
                 shut(sock)
             while self._idle:
@@ -8736,7 +8716,8 @@ def content_type(response: HTTPResponse) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-# The remedy that an error text offers, by the status of a response.
+# The remedy that an error text offers, by the status of a response, or the name of an
+# exception.
 _WRONG_PATH = "is the path of the URL right? Many servers are at /mcp"
 _REMEDIES = {
     401: "see Client(auth=), or headers=",
@@ -8744,45 +8725,36 @@ _REMEDIES = {
     404: _WRONG_PATH,
     405: _WRONG_PATH,
     407: "the proxy wants a user and a password, in HTTPS_PROXY or HTTP_PROXY",
+    "gaierror": "the name does not resolve; is a proxy needed?",
+    "ConnectionRefusedError": "nobody listens there: is it running, is the port right?",
+    "SSLCertVerificationError": "see Client(ssl_context=)",
 }
+
+
+def _add_remedy(text: str, key: str | int) -> str:
+    return "; ".join(filter(None, [text, _REMEDIES.get(key)]))
 
 
 def describe_response(response: HTTPResponse, body: bytes) -> str:
     """The words of a response that is no answer, for an error text, and a remedy."""
-    told = f"HTTP {response.status} {response.reason[:100]}".strip()
+    text = f"HTTP {response.status} {response.reason[:100]}".strip()
     location = response.headers.get("Location", "").partition("?")[0]
     if location:
-        told += f" to {show(re.sub('//[^/]*@', '//', location), 300)}"
+        text += f" to {show(re.sub('//[^/]*@', '//', location), 300)}"
     words = body.decode("utf-8", "replace")
     with suppress(McpError):
         words = member_at(parse_message(body), ["error", "message"]) or words
     if words:
-        told += f": {str(words)[:500].strip()}"
-    if response.status in _REMEDIES:
-        told += f"; {_REMEDIES[response.status]}"
-    return told
+        text += f": {str(words)[:500].strip()}"
+    return _add_remedy(text, response.status)
 
 
-def describe_exception(error: Exception, url: SplitResult) -> str:
-    """The reason why a request found no answer, for an error text, and a remedy."""
-    import socket
-
-    if isinstance(error, socket.gaierror):
-        return f"the name {url.hostname} does not resolve; is a proxy needed?"
-    if isinstance(error, ConnectionRefusedError):
-        return "nobody listens there: is the server running, is the port right?"
-    if type(error).__name__ == "SSLCertVerificationError":
-        return f"{error}; see Client(ssl_context=)"
-    return error_text(error)[:500]
-
-
-def may_be_legacy(error: Exception | None) -> bool:
+def may_be_legacy(error: HttpFailure) -> bool:
     """Whether a server that answers a modern request like this may know sessions: "the
     modern request returns a 4xx without a recognized modern error body, and the client
     falls back to initialize" (basic/versioning.md). Some fail with a 500, too."""
-    if isinstance(error, AuthorizationError) or not isinstance(error, HttpFailure):
-        return False
-    return error.http_status is not None and error.http_status >= 400
+    is_status = error.http_status is not None and error.http_status >= 400
+    return is_status and not isinstance(error, AuthorizationError)
 
 
 # Being refused
@@ -8792,11 +8764,13 @@ _CHALLENGE_PART = (
 )
 
 
-def parse_challenge(text: str) -> dict[str, str]:
+def challenge_in(headers: Any) -> dict[str, str]:
     """The challenge of WWW-Authenticate that a token answers: RFC 9110, section 11.6.1.
 
-    Its parameters, their names in lower case, and its "scheme"; {} if there is none.
+    Its parameters, their names in lower case, and its "scheme"; and DPoP-Nonce as its
+    "nonce". {} if there is none.
     """
+    text = ", ".join(headers.get_all("WWW-Authenticate") or [])
     challenges: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}
     for part in re.finditer(_CHALLENGE_PART, text[:MAX_CHALLENGE]):
@@ -8807,17 +8781,12 @@ def parse_challenge(text: str) -> dict[str, str]:
         else:
             value = part[3] or re.sub(r"\\(.)", r"\1", part[2] or "")
             parameters.setdefault(name, value)
-    return challenges.get("bearer") or challenges.get("dpop") or {}
-
-
-def challenge_in(headers: Any) -> dict[str, str]:
-    """The challenge in a response's headers, and their DPoP-Nonce as its "nonce"."""
-    text = ", ".join(headers.get_all("WWW-Authenticate") or [])
-    return add_given(parse_challenge(text), nonce=headers.get("DPoP-Nonce"))
+    challenge = challenges.get("bearer") or challenges.get("dpop") or {}
+    return add_given(challenge, nonce=headers.get("DPoP-Nonce"))
 
 
 class Authorizer:
-    """Has a client's requests let in: the seam between HttpTransport and OAuth.
+    """Has a client's requests let in: the seam between HTTP and OAuth.
 
         headers(method, url)    what a request shows, before each
         mend(refusal, shown, refused, asking)
@@ -8857,107 +8826,67 @@ class Authorizer:
 
 def authorizer_for(auth: Any) -> Any:
     """The Authorizer that Client(auth=) stands for. Raises TypeError."""
-    if auth is None:
-        return Authorizer(lambda challenge: None)
     if hasattr(auth, "mend"):
         return auth
-    if callable(auth):
-        return Authorizer(auth)
-    raise TypeError(
-        f"auth: expected an OAuth, or a function, got a {type(auth).__name__}"
-    )
-
-
-class _ClientSession:
-    """A session of the legacy era, as a client knows it."""
-
-    def __init__(self) -> None:
-        # None before `initialize` is answered, and where a server gives none.
-        self.id: str | None = None
-        # Set when the first GET was answered (over HTTP+SSE, when its first event has
-        # come), and when it will not be.
-        self.get_is_answered = threading.Event()
-
-
-class _Post:
-    """A message on its way to the server."""
-
-    def __init__(self, line: bytes) -> None:
-        self.line = line
-        self.message = object_or_empty(parse_message(line))
-        self.row = method_row(self.message.get("method"))
-        self.is_answer = "method" not in self.message
-        # None: what is no request.
-        self.request_id: RequestId | None = None
-        if not self.is_answer:
-            self.request_id = self.message.get("id")
-        self.opens_session = self.row.handshake and self.request_id is not None
-        # The pool knows its connection by this.
-        self.key: object = self if self.request_id is None else self.request_id
-        # Where a redirect has sent it; the transport keeps that once it has served.
-        self.url: SplitResult | None = None
-        # Where it was sent last.
-        self.sent_to: Any = None
+    check_callable("auth", auth)
+    return Authorizer(auth or do_nothing)
 
 
 class _Trip:
     """One HTTP request and its response, and the secrets that no text of it may show."""
 
-    # The response, its head read: there inside `with transport._round_trip(...)`.
-    response: HTTPResponse
-
     def __init__(self, method: str, url: SplitResult, key: object) -> None:
         self.method = method
         self.url = url
+        # A redirect was followed: one, and no more.
+        self.is_moved = False
+        # The pool knows the connection by this.
         self.key = key
-        self.place = show_url(url)
         self.secrets: list[str] = []
         self.connection: HTTPConnection | None = None
+        # Its head is read.
+        self.response: Any = None
 
-    def tell(self, text: str) -> str:
+    def describe(self, text: str) -> str:
         """A text about this request, for an exception."""
-        return printable(f"{self.place}: {hide(text, self.secrets)}")
+        return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
 
-    def failure(self, body: bytes, words: str = "") -> HttpFailure:
+    def failure(
+        self, body: bytes, words: str = "", kind: type[HttpFailure] = HttpFailure
+    ) -> HttpFailure:
         """The exception for a response that is no answer."""
         response = self.response
-        told = self.tell(words + describe_response(response, body[:MAX_ERROR]))
+        text = self.describe(words + describe_response(response, body[:MAX_ERROR]))
         challenge = challenge_in(response.headers)
-        return HttpFailure(told, self.place, response.status, challenge)
+        return kind(text, show_url(self.url), response.status, challenge)
 
-    def refusal(self) -> AuthorizationError | None:
-        """The exception for a 401, or for a 403 that is about scopes; else None."""
-        response = self.response
-        challenge = challenge_in(response.headers)
-        is_scope = challenge.get("error") == "insufficient_scope"
-        if response.status != 401 and not (response.status == 403 and is_scope):
-            return None
-        told = self.tell(describe_response(response, response.read(MAX_ERROR)))
-        return AuthorizationError(told, self.place, response.status, challenge)
+    def follow_redirect(self) -> bool:
+        """Whether to send it again, where the response says: on the same host, once."""
+        place = self.response.headers.get("Location", "")
+        target = follow_reference(self.url, place)
+        if self.response.status not in (307, 308) or self.is_moved or target is None:
+            return False
+        self.url = target
+        self.is_moved = True
+        return True
+
+    def is_refused(self) -> bool:
+        """Whether it got a 401, or a 403 that is about scopes. The end of a session
+        asks no user to log in."""
+        status = self.response.status
+        error = challenge_in(self.response.headers).get("error")
+        is_scope = status == 403 and error == "insufficient_scope"
+        return self.method != "DELETE" and (status == 401 or is_scope)
 
 
-class HttpTransport(Transport):
-    """Carries messages to a URL and back, by both HTTP transports: basic/transports.md.
+class HttpCaller:
+    """Sends HTTP requests to one server, and has them let in.
 
-    Each message is a POST: a notification's on the thread that writes, so that they
-    stay in order; any other one's on a worker. How the answer to a request comes:
-
-        POST --> JSON
-        POST --> events, the answer among them
-        POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
-        POST --> nothing: HTTP+SSE (2024-11-05), where all answers come on one stream
-
-    In the legacy era, what the server says by itself is the answer to a GET, which is
-    sent again as long as the session lasts. A lost session is opened again, once for
-    all threads; judge_session() gets the result of `initialize`, and may raise;
-    on_new_session() is called when it is open. A POST is never sent twice, but for
-    those that the server has refused: it may have run the tool.
+    headers() gives the user's headers for each request; authorizer is an Authorizer.
+    `timeout` bounds the way to the server. The pool's connections are known by a key:
+    the id of the JSON-RPC request that they serve, or any other object.
     """
 
-    STREAMABLE_HTTP = "streamable HTTP"
-    HTTP_SSE = "HTTP+SSE"
-    feeds = True
-    mirrors = True
     connection: Connection
 
     def __init__(
@@ -8967,96 +8896,43 @@ class HttpTransport(Transport):
         authorizer: Any,
         ssl_context: SSLContext | None,
         timeout: float,
-        judge_session: Callable[[Json], Any],
-        on_new_session: Job,
     ) -> None:
-        self._headers = headers
         address = parse_url(url)
         self._login = login_header("Authorization", address)
-        # Where to POST; redirects and HTTP+SSE may change its path.
-        self._url = address._replace(netloc=address.netloc.rpartition("@")[2])
+        # A redirect that has served changes its path.
+        self.url = address._replace(netloc=address.netloc.rpartition("@")[2])
+        self.timeout = timeout
+        self.pool = _HttpPool(self.url, ssl_context, timeout)
+        self.workers = Workers("mcp-posts", MAX_CONNECTIONS)
+        self._headers = headers
         self._authorizer = authorizer
-        self._timeout = timeout
-        self._judge_session = judge_session
-        self._on_new_session = on_new_session
-        self._closed = threading.Event()
-        self._workers = Workers("mcp-posts", MAX_CONNECTIONS)
-        self._pool = _HttpPool(self._url, ssl_context, timeout)
-        self._dialect = self.STREAMABLE_HTTP
-        self._session = _ClientSession()
-        # The latest `initialize`.
-        self._opening = b""
-        # Held by the thread that opens a session in place of a lost one.
-        self._renewing = threading.Lock()
-        # Sessions that were lost, one after the other, before they were of any use.
-        self._losses = 0
-
-    def start(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def details(self) -> str:
-        return f" (url: {show_url(self._url)})"
-
-    def write(self, data: bytes) -> None:
-        """Send messages, a line each. Blocks for notifications only."""
-        for line in data.splitlines():
-            post = _Post(line)
-            if post.row.cancels:
-                self._cancel(post)
-            elif post.is_answer and not self._opening:
-                # The modern era: "The client MUST NOT send JSON-RPC responses".
-                pass
-            elif post.is_answer or post.request_id is not None:
-                self._workers.submit(partial(self._send, post))
-            else:
-                self._send(post)
-                # "notifications/initialized": now the server may speak.
-                is_old = self._dialect == self.HTTP_SSE
-                if post.row.handshake and self._is_legacy() and not is_old:
-                    self._start_listening(min(PROBE_SECONDS, self._timeout))
 
     def close(self) -> None:
-        """End the session, and every request, whatever the sockets do."""
-        if self._session.id is not None:
-            timer = start_timer(EXIT_SECONDS, self._pool.close)
-            with suppress(Exception), self._round_trip(
-                _Trip("DELETE", self._url, self), self._session_headers(), None
-            ):
-                pass
-            timer.cancel()
-        self._closed.set()
-        self._session.get_is_answered.set()
-        self._pool.close()
-        self._workers.close(EXIT_SECONDS)
+        """End every request, whatever the sockets do."""
+        self.pool.close()
+        self.workers.close(EXIT_SECONDS)
 
-    def _is_legacy(self) -> bool:
-        return self.connection.protocol.version < FIRST_MODERN
+    def is_wanted(self, key: object) -> bool:
+        """Whether the answer to a request is still waited for; true of another key."""
+        is_request = isinstance(key, (int, str))
+        is_over = is_request and key not in self.connection.protocol.pending
+        return not is_over and not self.pool.closed.is_set()
 
-    def _is_open(self, request_id: object) -> bool:
-        """Whether the answer is still waited for; true of a message that has none."""
-        is_request = isinstance(request_id, (int, str))
-        is_wanted = not is_request or request_id in self.connection.protocol.pending
-        return is_wanted and not self._closed.is_set()
-
-    def _session_headers(self) -> Headers:
-        """The headers of a request without a message: GET, DELETE."""
-        headers: Headers = {
-            "MCP-Protocol-Version": self.connection.protocol.version or OLDEST
-        }
-        if self._session.id is not None:
-            headers["Mcp-Session-Id"] = self._session.id
-        return headers
-
-    # One request
     @contextmanager
-    def _round_trip(
-        self, trip: _Trip, headers: Headers, body: bytes | None
-    ) -> Iterator[HTTPResponse]:
+    def send(
+        self,
+        method: str,
+        headers: dict[str, str],
+        body: bytes | None = None,
+        key: object = None,
+        url: SplitResult | None = None,
+    ) -> Iterator[_Trip]:
         """Send an HTTP request; inside is its response, head read. Raises HttpFailure
         for what goes wrong on the way, inside as well."""
+        trip = _Trip(method, url or self.url, key)
         try:
             self._send_until_let_in(trip, headers, body)
-            yield trip.response
+            yield trip
         except (McpError, HttpFailure):
             raise
         except Exception as error:
@@ -9064,45 +8940,58 @@ class HttpTransport(Transport):
             if trip.connection is not None:
                 trip.connection.close()
             # http.client has exceptions of its own, beside OSError.
-            told = trip.tell(describe_exception(error, trip.url))
-            raise HttpFailure(told, trip.place) from None
+            remedied = _add_remedy(error_text(error)[:500], type(error).__name__)
+            text = trip.describe(remedied)
+            raise HttpFailure(text, show_url(trip.url)) from None
         finally:
             self._give_back(trip)
 
     def _send_until_let_in(
-        self, trip: _Trip, headers: Headers, body: bytes | None
+        self, trip: _Trip, headers: dict[str, str], body: bytes | None
     ) -> None:
         refused: list[int] = []
         while True:
             given = self._headers()
-            shown = self._authorizer.headers(trip.method, trip.place)
-            trip.secrets = secrets_in(trip.url, self._login, given, shown)
-            check_headers({**given, **shown})
+            shown = self._authorizer.headers(trip.method, show_url(trip.url))
+            trip.secrets = re.split("[&=]", trip.url.query)
+            for part in (self._login, given, shown):
+                trip.secrets += map(str, part.values())
             sent = merge_headers(self._login, given, shown, headers)
             self._send_once(trip, sent, body)
-            # Nobody is asked to log in for the end of a session.
-            refusal = trip.refusal() if trip.method != "DELETE" else None
-            if refusal is None:
-                return
+            if trip.is_refused():
+                self._mend(trip, shown, refused)
+            elif not trip.follow_redirect():
+                break
             self._give_back(trip)
-            asking = partial(answering, self.connection)
-            if len(refused) == MAX_REFUSALS or not self._authorizer.mend(
-                refusal, shown, refused, asking
-            ):
-                raise refusal
-            refused.append(refusal.http_status or 0)
+        if trip.is_moved and trip.response.status < 300:
+            self.url = trip.url
 
-    def _send_once(self, trip: _Trip, headers: Headers, body: bytes | None) -> None:
+    def _mend(self, trip: _Trip, shown: dict[str, str], refused: list[int]) -> None:
+        """Have the Authorizer get what lets the next try in. Raises the refusal."""
+        body = trip.response.read(MAX_ERROR)
+        refusal = trip.failure(body, kind=AuthorizationError)
+        self._give_back(trip)
+        asking = partial(answering, self.connection)
+        if len(refused) == MAX_REFUSALS or not self._authorizer.mend(
+            refusal, shown, refused, asking
+        ):
+            raise refusal
+        refused.append(trip.response.status)
+
+    def _send_once(
+        self, trip: _Trip, headers: dict[str, str], body: bytes | None
+    ) -> None:
         url = trip.url
-        self._trace("-->", f"{trip.method} {url.path or '/'}")
-        seconds = EXIT_SECONDS if trip.method == "DELETE" else None
-        connection = self._pool.take(trip.key, seconds)
+        target = url.path or "/"
+        self._trace("-->", f"{trip.method} {target}")
+        connection = self.pool.take(trip.key)
         trip.connection = connection
         # A thread that gives up after this look finds it in the pool, and shuts it.
-        if not self._is_open(trip.key):
+        if not self.is_wanted(trip.key):
             raise ConnectionError("given up")
-        target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        proxy = self._pool.proxy
+        if url.query:
+            target += f"?{url.query}"
+        proxy = self.pool.proxy
         if proxy is not None and url.scheme == "http":
             target = f"http://{url.netloc}{target}"
             headers = {**headers, **proxy.headers}
@@ -9119,236 +9008,363 @@ class HttpTransport(Transport):
             trace(direction, text.encode("utf-8"))
 
     def _give_back(self, trip: _Trip) -> None:
-        connection = trip.connection
+        if trip.connection is not None:
+            self.pool.give_back(trip.connection, trip.response)
         trip.connection = None
-        if connection is not None:
-            self._pool.give_back(connection, getattr(trip, "response", None))
 
-    # One message
+
+def read_events(
+    response: HTTPResponse, stream: EventParser
+) -> Iterator[tuple[str, bytes]]:
+    """The events of a response, (type, data) each, until it ends or breaks off."""
+    stream.begin()
+    try:
+        while line := response.readline(MAX_MESSAGE):
+            event = stream.feed(line.rstrip(b"\r\n"))
+            if event is not None:
+                yield event
+    except Exception as error:
+        log_line(DEBUG, f"a stream broke: {error_text(error)}")
+
+
+class _ClientSession:
+    """A session of the legacy era, as a client knows it."""
+
+    # None before `initialize` is answered, and where a server gives none.
+    id: str | None = None
+    # Whether to open another one when it is lost. Not where it is itself in place of a
+    # lost one, before it was of any use.
+    is_renewable = True
+
+    def __init__(self) -> None:
+        # Set when the first GET was answered, and when it will not be.
+        self.get_is_answered = threading.Event()
+
+
+class _Post:
+    """A message on its way to the server."""
+
+    def __init__(self, line: bytes) -> None:
+        self.line = line
+        self.message = object_or_empty(parse_message(line))
+        self.params = object_or_empty(self.message.get("params"))
+        self.row = method_row(self.message.get("method"))
+        self.is_answer = "method" not in self.message
+        # None: the message is no request.
+        self.request_id: RequestId | None = None
+        if not self.is_answer:
+            self.request_id = self.message.get("id")
+        self.opens_session = self.row.handshake and self.request_id is not None
+        self.headers = {
+            "Content-Type": JSON_TYPE,
+            "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
+        }
+        # The pool knows its connection by this.
+        self.key: object = self if self.request_id is None else self.request_id
+
+
+class _PostingTransport(Transport):
+    """Each message is a POST: a notification's on the thread that writes, so that they
+    stay in order; any other one's on a worker. A subclass has _post()."""
+
+    feeds = True
+    connection: Connection
+
+    def __init__(self, caller: HttpCaller) -> None:
+        self._caller = caller
+
+    def start(self, connection: Connection) -> None:
+        self.connection = connection
+        self._caller.connection = connection
+
+    def details(self) -> str:
+        return f" (url: {show_url(self._caller.url)})"
+
+    def write(self, data: bytes) -> None:
+        """Send messages, a line each. Blocks for notifications only, for the timeout at
+        most: no caller would give one up."""
+        caller = self._caller
+        for line in data.splitlines():
+            post = _Post(line)
+            if post.row.cancels:
+                # In the modern era, this is the cancellation.
+                caller.pool.shut(post.params.get("requestId"))
+            if post.is_answer or post.request_id is not None:
+                caller.workers.submit(partial(self._send, post))
+            else:
+                timer = start_timer(caller.timeout, caller.pool.shut, post.key)
+                self._send(post)
+                timer.cancel()
+
     def _send(self, post: _Post) -> None:
         """POST a message. A request's failure is its answer."""
-        timer = None
-        if post.request_id is None:
-            # Nobody waits for it, and so nobody would give it up.
-            timer = start_timer(self._timeout, self._pool.shut, post.key)
         try:
             self._post(post)
         except Exception as error:
             error.__context__ = None
-            if post.request_id is not None:
-                self.connection.fail(post.request_id, error)
-            else:
+            if not self.connection.fail(post.request_id, error):
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-    def _cancel(self, post: _Post) -> None:
-        # Modern: closing the response is the cancellation. Legacy: it is told, and we
-        # stop reading, too.
-        if self._is_legacy():
-            self._workers.submit(partial(self._send, post))
-        request_id = object_or_empty(post.message.get("params")).get("requestId")
-        if request_id is not None:
-            self._pool.shut(request_id)
 
     def _post(self, post: _Post) -> None:
-        """POST a message until it is taken, and see what comes back fed.
+        raise NotImplementedError
 
-        POST --2xx--> taken
-             --307, 308--> POST where that leads, once
-             --404--> the session is lost: POST in the next one, once
-             --400, 404, 405 to `initialize`--> POST where the HTTP+SSE stream says
-             --else--> raises McpError, or HttpFailure
-        """
-        ways = [self._move, self._replace_session, self._fall_back]
-        while self._is_open(post.request_id):
+    def _feed(self, data: bytes) -> None:
+        line = data if len(data) <= MAX_MESSAGE else None
+        self.connection.dispatch(self.connection.receive(line))
+
+    def close(self) -> None:
+        self._caller.close()
+
+
+class SseTransport(_PostingTransport):
+    """Carries messages by HTTP+SSE (basic/transports.md of 2024-11-05): all answers come
+    on one stream, whose first event says where to POST."""
+
+    def __init__(self, caller: HttpCaller) -> None:
+        super().__init__(caller)
+        self._place: SplitResult | None = None
+        # Set when the place is known, and when the stream has ended.
+        self._is_answered = threading.Event()
+
+    def open(self, connection: Connection) -> bool:
+        """GET the stream. Returns whether the server has one. Blocks."""
+        self.start(connection)
+        self._caller.workers.submit(self._listen)
+        self._is_answered.wait(self._caller.timeout)
+        return self._place is not None
+
+    def _listen(self) -> None:
+        why = "the server closed the stream"
+        try:
+            headers = {"Accept": EVENT_TYPE}
+            with self._caller.send("GET", headers, key=self) as trip:
+                for kind, text in read_events(trip.response, EventParser()):
+                    self._take_event(kind, text)
+        except Exception as error:
+            why = f"cannot hear the server: {error_text(error)}"
+        self._is_answered.set()
+        if self._place is not None:
+            self.connection.close(ConnectionClosed(why))
+
+    def _take_event(self, kind: str, text: bytes) -> None:
+        if kind == "message" and text:
+            self._feed(text)
+        elif kind == "endpoint" and self._place is None:
+            reference = text[:MAX_HEAD].decode("utf-8", "replace")
+            self._place = follow_reference(self._caller.url, reference)
+            self._is_answered.set()
+
+    def _post(self, post: _Post) -> None:
+        with self._caller.send(
+            "POST", post.headers, post.line, post.key, self._place
+        ) as trip:
+            if trip.response.status >= 300:
+                raise trip.failure(trip.response.read(MAX_ERROR))
+
+
+class HttpTransport(_PostingTransport):
+    """Carries messages to a URL and back: basic/transports.md. How the answer to a
+    request comes:
+
+        POST --> JSON
+        POST --> events, the answer among them
+        POST --> events, broken off --> GET with Last-Event-ID --> more events --> ...
+        POST --> 4xx to `initialize`: an SseTransport takes the place of this one
+
+    In the legacy era, what the server says by itself is the answer to a GET, which is
+    sent again as long as the session lasts. A lost session is opened again, once for
+    all threads: judge_session() gets the result of `initialize`, and may raise; then a
+    worker calls on_new_session(). A POST is never sent twice, but for those that the
+    server has refused: it may have run the tool.
+    """
+
+    mirrors = True
+
+    def __init__(
+        self,
+        caller: HttpCaller,
+        judge_session: Callable[[Json], Any],
+        on_new_session: Job,
+    ) -> None:
+        super().__init__(caller)
+        self._judge_session = judge_session
+        self._on_new_session = on_new_session
+        self._session = _ClientSession()
+        # The latest `initialize`; without one, this is the modern era.
+        self._opening = b""
+        # Held by the thread that opens a session in place of a lost one.
+        self._renewing = threading.Lock()
+
+    def close(self) -> None:
+        """End the session, and every request, whatever the sockets do."""
+        if self._session.id is not None:
+            start_thread("mcp-delete", self._delete_session).join(EXIT_SECONDS)
+        self._session.get_is_answered.set()
+        super().close()
+
+    def _delete_session(self) -> None:
+        headers = self._session_headers()
+        with suppress(Exception), self._caller.send("DELETE", headers):
+            pass
+
+    def _session_headers(self) -> dict[str, str]:
+        """The headers of a request without a message: GET, DELETE."""
+        version = self.connection.protocol.version or OLDEST
+        headers = {"MCP-Protocol-Version": version}
+        return add_given(headers, **{"Mcp-Session-Id": self._session.id})
+
+    # One message
+    def _post(self, post: _Post) -> None:
+        """POST a message, and see what comes back fed. Raises McpError, HttpFailure."""
+        if not self._opening and (post.row.cancels or post.is_answer):
+            # The modern era: "The client MUST NOT send JSON-RPC responses".
+            return
+        session = self._session
+        try:
+            self._post_once(post, session)
+        except (McpError, HttpFailure) as error:
+            if self._is_lost(session, post, error):
+                self._renew(session)
+                # An answer is lost with its question's session.
+                if post.is_answer:
+                    raise
+                self._post_once(post, self._session)
+            elif not self._fall_back(post, error):
+                raise
+        if post.row.handshake and post.request_id is None:
+            # "notifications/initialized": now the server may speak.
             session = self._session
-            rejection = self._post_once(post, session)
-            if rejection is None:
-                return
-            for way in ways:
-                if way(post, session, *rejection):
-                    ways.remove(way)
-                    break
-            else:
-                raise rejection[2]
+            self._caller.workers.submit(partial(self._listen, session))
+            seconds = min(PROBE_SECONDS, self._caller.timeout)
+            session.get_is_answered.wait(seconds)
 
-    def _post_once(self, post: _Post, session: _ClientSession) -> Any:
-        """POST a message, and feed what comes back. Or return why it is not taken:
-        (status, Location, exception)."""
+    def _post_once(self, post: _Post, session: _ClientSession) -> None:
         if post.opens_session:
             self._opening = post.line
+        headers = {**post.headers, **self._mirror(post)}
+        if not post.opens_session:
+            add_given(headers, **{"Mcp-Session-Id": session.id})
         stream = EventParser()
-        headers = self._post_headers(post)
-        if session.id is not None and not post.opens_session:
-            headers["Mcp-Session-Id"] = session.id
-        trip = _Trip("POST", post.url or self._url, post.key)
-        post.sent_to = trip.url
-        with self._round_trip(trip, headers, post.line) as response:
+        body = b""
+        with self._caller.send("POST", headers, post.line, post.key) as trip:
+            response = trip.response
             if response.status >= 300:
-                told = self._read_rejection(trip, post)
-                return response.status, response.headers.get("Location", ""), told
-            self._url = post.url or self._url
+                raise self._rejection(trip, post)
             if post.opens_session:
-                session.id = _session_id_in(response)
+                session.id = response.headers.get("Mcp-Session-Id")
             elif not post.row.handshake:
-                self._losses = 0
-            body = self._read_answer(trip, post.request_id, stream)
+                session.is_renewable = True
+            if post.request_id is not None:
+                body = self._read_answer(response, post.request_id, stream)
         # Only now, when the next call may have the connection.
-        if body:
+        if body and content_type(response) == JSON_TYPE:
             self._feed(body)
-        if stream.last_id and self._is_legacy() and self._is_open(post.request_id):
+        if post.request_id is None:
+            return
+        if stream.last_id and self._opening:
             self._follow(stream, session, post.request_id)
-        is_due = self._dialect == self.STREAMABLE_HTTP and post.request_id is not None
-        if is_due and self._is_open(post.request_id):
+        if self._caller.is_wanted(post.request_id):
             raise trip.failure(body, "no answer: ")
-        return None
 
-    def _read_rejection(self, trip: _Trip, post: _Post) -> Exception:
-        response = trip.response
-        body = response.read(MAX_ERROR)
+    def _rejection(self, trip: _Trip, post: _Post) -> Exception:
+        """The exception for a response that refuses a message."""
+        status = trip.response.status
+        body = trip.response.read(MAX_ERROR)
         answer: Json = {}
         with suppress(McpError):
             answer = object_or_empty(parse_message(body))
         error = object_or_empty(answer.get("error"))
         # An error without our id is about the request that brought the message.
-        is_ours = answer.get("id") == post.request_id or response.status == 400
-        if "code" in error and is_ours and response.status not in (401, 403):
-            self._trace("<--", body.decode("utf-8", "replace"))
-            error["message"] = hide(str(error.get("message")), trip.secrets)
-            return McpError.from_wire(error)
-        return trip.failure(body)
+        is_ours = answer.get("id") == post.request_id or status == 400
+        if "code" not in error or not is_ours or status in (401, 403):
+            return trip.failure(body)
+        if self.connection.trace is not None:
+            self.connection.trace("<--", body)
+        error["message"] = hide(str(error.get("message")), trip.secrets)
+        rejection = McpError.from_wire(error)
+        rejection.http_status = status
+        return rejection
 
-    def _post_headers(self, post: _Post) -> Headers:
-        """The headers of a POST, besides its session. Raises InvalidParams for a value
-        that must be mirrored, and no header can mirror."""
-        params = object_or_empty(post.message.get("params"))
-        version = object_or_empty(params.get("_meta")).get(META_VERSION)
+    def _mirror(self, post: _Post) -> dict[str, str]:
+        """The headers that mirror a message. Raises InvalidParams for a value that must
+        be mirrored, and no header can mirror."""
+        version = object_or_empty(post.params.get("_meta")).get(META_VERSION)
         if version is None and not post.opens_session:
             version = self.connection.protocol.version or None
         parameters = self.connection.endpoint.header_parameters
-        values = {
-            "MCP-Protocol-Version": version,
-            **mirrored_headers(post.message, parameters),
-        }
-        headers: Headers = {
-            "Content-Type": JSON_TYPE,
-            "Accept": f"{JSON_TYPE}, {EVENT_TYPE}",
-        }
-        for name, value in values.items():
-            if value is None:
-                continue
+        values = mirrored_headers(post.message, parameters)
+        headers = {}
+        for name, value in {"MCP-Protocol-Version": version, **values}.items():
             try:
-                headers[name] = encode_header(value)
+                if value is not None:
+                    headers[name] = encode_header(value)
             except ValueError as error:
                 # To a legacy server, what is mirrored is only a help.
-                if not self._is_legacy():
+                if not self._opening:
                     raise InvalidParams(f"{name}: {error}") from None
         return headers
 
-    # Remedies for a POST that was rejected. Each returns whether to send it again.
-    def _move(
-        self, post: _Post, session: _ClientSession, status: int, place: str, told: Any
-    ) -> bool:
-        if status in (307, 308):
-            post.url = follow_reference(post.sent_to, place)
-        return post.url is not None and status in (307, 308)
-
-    def _replace_session(
-        self, post: _Post, lost: _ClientSession, status: int, place: str, told: Any
-    ) -> bool:
-        # "When a client receives HTTP 404 in response to a request containing an
-        # MCP-Session-Id, it MUST start a new session".
-        is_lost = status == 404
-        if status == 400:
-            is_lost = re.search(_NO_SESSION, str(told)) is not None
-        if lost.id is None or not is_lost or post.row.handshake:
-            return False
-        with self._renewing:
-            is_first = self._session is lost
-            if is_first:
-                if self._losses == MAX_FAILURES:
-                    return False
-                self._open_next_session(post.url)
-        if is_first and post.request_id is None:
-            # This thread writes what the new session is told, so it cannot wait for it.
-            self._workers.submit(self._on_new_session)
-        elif is_first:
-            self._on_new_session()
-        # An answer is lost with its question's session.
-        return not post.is_answer
-
-    def _open_next_session(self, url: SplitResult | None) -> None:
-        """Send `initialize` again, all of it on this thread: the workers may all be
-        waiting. Raises what came in place of a result."""
-        self._losses += 1
-        # Nobody waits for the answers to what was asked in the lost one.
-        self.connection.cancel_all()
-        post = _Post(self._opening)
-        post.url = url
-        session = _ClientSession()
-        waiter = Waiter("initialize")
-        self.connection.hold(waiter, post.request_id)
-        try:
-            rejection = self._post_once(post, session)
-            if rejection is not None:
-                raise rejection[2]
-            answer: Answer = waiter.inbox.get_nowait()[1]
-        except Empty:
-            raise ConnectionError("lost the session: no answer to initialize") from None
-        finally:
-            self.connection.abandon(waiter, None)
-        if answer.error is not None:
-            raise answer.error
-        self._judge_session(object_or_empty(answer.result))
-        self._session = session
-        self.write(encode_message(call_message("notifications/initialized", None)))
-
-    def _fall_back(
-        self, post: _Post, session: _ClientSession, status: int, place: str, told: Any
-    ) -> bool:
-        """Take a server for one of 2024-11-05, which takes POSTs elsewhere."""
+    # Remedies for a POST that was rejected
+    def _fall_back(self, post: _Post, error: Exception) -> bool:
+        """Take a server for one of 2024-11-05. False if it is none, either."""
         # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
         # a GET request to the server URL". The old transport refuses without JSON-RPC.
-        if not post.opens_session or isinstance(told, McpError):
+        if not post.opens_session or not isinstance(error, HttpFailure):
             return False
-        if status not in (400, 404, 405):
+        if error.http_status not in (400, 404, 405):
             return False
-        self._dialect = self.HTTP_SSE
-        before = self._url
-        self._start_listening(self._timeout)
-        post.url = None
-        return self._url is not before
+        old = SseTransport(self._caller)
+        if not old.open(self.connection):
+            return False
+        self.connection.transport = old
+        old.write(post.line)
+        return True
 
-    # Responses
-    def _feed(self, data: bytes) -> None:
-        line = data if len(data) <= MAX_MESSAGE else None
-        self.connection.dispatch(self.connection.receive(line))
+    def _is_lost(
+        self, session: _ClientSession, post: _Post, error: McpError | HttpFailure
+    ) -> bool:
+        """Whether a POST was rejected as its session is no more."""
+        # "When a client receives HTTP 404 in response to a request containing an
+        # MCP-Session-Id, it MUST start a new session".
+        is_lost = error.http_status == 404
+        if error.http_status == 400:
+            is_lost = re.search(_NO_SESSION, str(error)) is not None
+        has_session = session.id is not None and session.is_renewable
+        return is_lost and has_session and not post.row.handshake
 
+    def _renew(self, lost: _ClientSession) -> None:
+        """Open a session in place of a lost one, unless another thread has: by
+        `initialize` again, all of it on this thread, as the workers may all be waiting.
+        Raises what came in place of a result."""
+        with self._renewing:
+            if self._session is not lost:
+                return
+            # No thread waits any longer for the answers to what was asked in it.
+            self.connection.cancel_all()
+            post = _Post(self._opening)
+            session = _ClientSession()
+            session.is_renewable = False
+            waiter = Waiter("initialize")
+            self.connection.hold(waiter, post.request_id)
+            try:
+                self._post_once(post, session)
+            finally:
+                self.connection.abandon(waiter, None)
+            self._judge_session(self.connection.wait(waiter, 0.0))
+            self._session = session
+            self.write(encode_message(call_message("notifications/initialized", None)))
+            self._caller.workers.submit(self._on_new_session)
+
+    # Streams
     def _read_answer(
-        self, trip: _Trip, request_id: RequestId | None, stream: EventParser
+        self, response: HTTPResponse, request_id: RequestId, stream: EventParser
     ) -> bytes:
-        """Read what answers a request, and return it if it is JSON; events are fed."""
-        if request_id is None:
-            return b""
-        response = trip.response
-        kind = content_type(response)
-        if kind == EVENT_TYPE:
+        """Read what answers a request, and return it; but events are fed."""
+        if content_type(response) == EVENT_TYPE:
             self._read_events(response, request_id, stream)
-        elif self._dialect == self.HTTP_SSE:
-            pass  # only what comes on the stream is an answer
-        elif kind == JSON_TYPE:
-            return self._read_whole(response)
-        elif kind:
-            raise trip.failure(response.read(MAX_ERROR), f"no answer, but {kind}: ")
-        return b""
-
-    def _read_whole(self, response: HTTPResponse) -> bytes:
-        """A body; the rest of one beyond MAX_MESSAGE stays unread.
-
-        Old Pythons make room at once for all that read() may return.
-        """
+            return b""
+        # Old Pythons make room at once for all that read() may return. The rest of a
+        # body beyond the limit stays unread.
         body = bytearray()
         while len(body) <= MAX_MESSAGE and (data := response.read(CHUNK)):
             body += data
@@ -9358,53 +9374,19 @@ class HttpTransport(Transport):
         self, response: HTTPResponse, request_id: RequestId | None, stream: EventParser
     ) -> None:
         """Feed events, until the response ends, or the request is answered."""
-        stream.begin()
-        while self._is_open(request_id):
-            try:
-                line = response.readline(MAX_MESSAGE)
-            except Exception as error:
-                log_line(DEBUG, f"a stream broke: {error_text(error)}")
+        for kind, text in read_events(response, stream):
+            if kind == "message" and text:
+                self._feed(text)
+            if not self._caller.is_wanted(request_id):
                 return
-            if not line:
-                return
-            event = stream.feed(line.rstrip(b"\r\n"))
-            if event is not None:
-                kind, text = event
-                if kind == "message" and text:
-                    self._feed(text)
-                elif kind == "endpoint" and self._dialect == self.HTTP_SSE:
-                    self._take_endpoint(text.decode("utf-8", "replace"))
-
-    def _take_endpoint(self, reference: str) -> None:
-        """Take where to POST, as the first event of the old transport says it."""
-        target = follow_reference(self._url, reference[:MAX_HEAD])
-        if target is None:
-            raise ConnectionError(
-                f"endpoint: expected a URL on the same host, got {show(reference, 300)}"
-            )
-        if not self._session.get_is_answered.is_set():
-            self._url = target
-            self._session.get_is_answered.set()
-
-    # Streams
-    def _start_listening(self, seconds: float) -> None:
-        """Have a worker GET what the server says by itself. Wait until that is
-        answered, for `seconds` at most."""
-        session = self._session
-        self._workers.submit(partial(self._listen, session))
-        session.get_is_answered.wait(seconds)
 
     def _listen(self, session: _ClientSession) -> None:
-        why = "the server closed the stream"
+        """Hear what the server says by itself, as long as a session lasts."""
         try:
             self._follow(EventParser(), session, None)
         except Exception as error:
-            why = f"cannot hear the server: {error_text(error)}"
-            log_line(WARNING, why)
-        finally:
-            if self._dialect == self.HTTP_SSE and session.get_is_answered.is_set():
-                self.connection.close(ConnectionClosed(why))
-            session.get_is_answered.set()
+            log_line(WARNING, f"cannot hear the server: {error_text(error)}")
+        session.get_is_answered.set()
 
     def _follow(
         self, stream: EventParser, session: _ClientSession, request_id: RequestId | None
@@ -9413,70 +9395,43 @@ class HttpTransport(Transport):
         as long as the session lasts. Raises what GET does, after MAX_FAILURES."""
         failures = 0
         delay = stream.retry if stream.last_id else 0.0
-        while self._pause(delay, session, request_id):
+        while not self._caller.pool.closed.wait(delay):
+            if self._session is not session or not self._caller.is_wanted(request_id):
+                return
             try:
-                if not self._get_once(stream, session, request_id):
-                    return
+                self._get(stream, session, request_id)
                 failures = 0
-            except HttpFailure:
+            except HttpFailure as error:
                 failures += 1
+                status = error.http_status or 500
+                is_heard = session.get_is_answered.is_set()
+                if request_id is None and status == 404 and is_heard:
+                    self._renew(session)
+                elif status < 500 and status != 429:
+                    if request_id is not None or not stream.last_id:
+                        return
+                    # The server has forgotten the place, not the session.
+                    stream.last_id = ""
                 if failures > MAX_FAILURES:
                     raise
-            if self._dialect == self.HTTP_SSE:
-                return
             delay = stream.retry * 2**failures
 
-    def _pause(
-        self, seconds: float, session: _ClientSession, request_id: RequestId | None
-    ) -> bool:
-        """Wait as long as the server wishes. Returns whether the stream is wanted."""
-        until = time.monotonic() + seconds
-        while self._session is session and self._is_open(request_id):
-            left = until - time.monotonic()
-            if left <= 0:
-                return True
-            self._closed.wait(min(left, LOOK_SECONDS))
-        return False
-
-    def _get_once(
+    def _get(
         self, stream: EventParser, session: _ClientSession, request_id: RequestId | None
-    ) -> bool:
-        """GET a stream and feed its events until it ends. False if there is none."""
+    ) -> None:
+        """GET a stream and feed its events until it ends. Raises HttpFailure if there
+        is none."""
         headers = {**self._session_headers(), "Accept": EVENT_TYPE}
         if stream.last_id:
-            headers["Last-Event-ID"] = stream.last_id.encode("utf-8")
+            # As event sources send it: bytes of UTF-8.
+            headers["Last-Event-ID"] = stream.last_id.encode().decode("latin-1")
         key = session if request_id is None else request_id
-        trip = _Trip("GET", self._url, key)
-        with self._round_trip(trip, headers, None) as response:
-            status = response.status
-            is_stream = status == 200 and content_type(response) == EVENT_TYPE
-            if is_stream:
-                if self._dialect == self.STREAMABLE_HTTP:
-                    session.get_is_answered.set()
-                self._read_events(response, request_id, stream)
-        if status >= 500 or status == 429:
-            # A proxy says so while the server starts again.
-            raise HttpFailure(f"HTTP {status}", trip.place, status)
-        if status == 404 and session.get_is_answered.is_set() and request_id is None:
-            # A POST finds out whether the session is lost: then there is a new one.
-            with suppress(Exception):
-                waiter = self.connection.request(Waiter("ping"), None)
-                self.connection.wait(waiter, self._timeout)
-        if not is_stream and request_id is None and stream.last_id:
-            # The server has forgotten the place, not the session: listen anew.
-            stream.last_id = ""
-            return True
-        return is_stream
-
-
-def _session_id_in(response: HTTPResponse) -> str | None:
-    """The session's id that a server gives, or None. Raises InvalidRequest."""
-    given = response.headers.get("Mcp-Session-Id")
-    if given is not None and not re.fullmatch(_SESSION_ID, given):
-        raise InvalidRequest(
-            "Mcp-Session-Id: expected 1 to 4096 visible ASCII characters"
-        )
-    return given
+        with self._caller.send("GET", headers, None, key) as trip:
+            response = trip.response
+            if response.status != 200 or content_type(response) != EVENT_TYPE:
+                raise trip.failure(b"", "no stream: ")
+            session.get_is_answered.set()
+            self._read_events(response, request_id, stream)
 
 
 ###############################################################################
@@ -12133,15 +12088,14 @@ class Client:
         if isinstance(target, Server):
             return MemoryTransport(target)
         if isinstance(target, Site):
-            return HttpTransport(
+            caller = HttpCaller(
                 target.url,
                 partial(self._all_headers, target.headers),
                 authorizer_for(self._auth),
                 self._ssl_context,
                 self.timeout,
-                self._learn_server,
-                self._renew_session,
             )
+            return HttpTransport(caller, self._learn_server, self._renew_session)
         if isinstance(target, Program):
             given = {**target.env, **self._env}
             env = inherited_environment()

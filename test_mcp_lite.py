@@ -8629,10 +8629,10 @@ class TestHttpServer:
                 ("Bearer odd", 403, "a b , c= d X: y"),
             ):
                 answer = web.post(call_tool("add", a=1), Authorization=given)
-                challenge = mcp_lite.parse_challenge(answer[1]["WWW-Authenticate"])
+                header = answer[1]["WWW-Authenticate"]
+                challenge = dict(re.findall('([a-z_]+)="([^"]*)"', header))
                 error = {"error": "insufficient_scope"} if status == 403 else {}
                 assert answer[0] == status and challenge == {
-                    "scheme": "bearer",
                     "resource_metadata": f"https://api.example{place}/outside/mcp",
                     "scope": scope,
                     **error,
@@ -9856,6 +9856,12 @@ class TestWsgi:
             assert web.post(request("server/discover", modern()))[0] == 401
 
 
+def hang_up(sock):
+    """End a socket under those who read from it or write to it."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
 @contextlib.contextmanager
 def web_server(script):
     """A scripted HTTP server. Yields its address and what was seen.
@@ -9909,7 +9915,7 @@ def web_server(script):
                     ).encode()
                     + body
                 )
-        mcp_lite.shut(sock)
+        hang_up(sock)
 
     def accept():
         with contextlib.suppress(OSError):
@@ -9928,7 +9934,7 @@ def web_server(script):
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", seen
     finally:
         for sock in [listener, *socks]:
-            mcp_lite.shut(sock)
+            hang_up(sock)
         acceptor.join(SECONDS)
         for thread in threads:
             thread.join(SECONDS)
@@ -10069,7 +10075,9 @@ def answer_to(seen, text):
 
 def member(value, *path):
     """The member of a member; None where there is none."""
-    return mcp_lite.member_at(value, path)
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 @pytest.fixture
@@ -10103,309 +10111,229 @@ def lose_sessions(http, seen):
         Web(http, session, "2025-11-25").send("DELETE")
 
 
+@contextlib.contextmanager
+def client_of(site, **options):
+    """A client of a scripted server, and what that server has seen."""
+    with web_server(site) as (url, seen), Client(url, **options) as client:
+        yield client, seen
+
+
+def called(text):
+    """A script's answer to tools/call."""
+    return lambda seen, sock: result_of(seen, **text_result(text))
+
+
+def mcp_message(method, params=None):
+    """A notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params or {}}
+
+
+def never(seen, sock):
+    """No answer: until the client hangs up."""
+    sock.recv(1)
+
+
+def methods_in(seen):
+    """The methods of the messages in what a server has seen."""
+    return [member(each, "message", "method") for each in seen]
+
+
+def shown_in(seen, header):
+    """What each request showed in a header."""
+    return [each["headers"].get(header) for each in seen]
+
+
+class Sessions:
+    """Scripts of a legacy server that forgets sessions: each `initialize` opens another
+    one, s1, s2 and so on; calls in any but `good` get 404."""
+
+    def __init__(self, good="s2", status=404, words=b"no session"):
+        self.opened = 0
+        self.good = good
+        self.refusal = status, {}, words
+
+    def initialize(self, seen, sock):
+        self.opened += 1
+        status, _, body = legacy_site()(seen, sock)
+        return status, {"Mcp-Session-Id": f"s{self.opened}"}, body
+
+    def call(self, seen, sock):
+        session = seen["headers"].get("mcp-session-id")
+        if session != self.good:
+            return self.refusal
+        return result_of(seen, **text_result(session))
+
+    def site(self, **answers):
+        scripts = {"initialize": self.initialize, "tools_call": self.call, **answers}
+        return legacy_site(**scripts)
+
+
 class TestHttpClient:
     """The room HTTP client, against this library's server
     and against servers that do as they like.
     """
 
-    def test_a_server_that_answers_initialize_alone(self, monkeypatch):
-        """Connecting takes `timeout` in all, also if nothing answers to `initialized`,
-        nor to the GET behind it.
-        """
-        monkeypatch.setattr(mcp_lite, "PROBE_SECONDS", 10 * SECONDS)
-        over = threading.Event()
+    # Finding out what a server speaks
 
-        def never(seen, sock):
-            over.wait(2 * SECONDS)
-
-        site = legacy_site(notifications_initialized=never, GET=never)
-        began = time.monotonic()
-        with web_server(site) as (url, _), contextlib.ExitStack() as stack:
-            stack.callback(over.set)
-            client = stack.enter_context(Client(url, timeout=1.5))
-            assert client.protocol_version == "2025-11-25"
-            assert time.monotonic() - began < SECONDS
-
-    @pytest.mark.parametrize("version", ["auto", "2025-11-25", MODERN])
-    def test_a_site_that_does_not_answer(self, version):
-        """The text of Timeout has its address, and no secret of that."""
-        over = threading.Event()
-
-        def never(seen, sock):
-            over.wait(2 * SECONDS)
-
-        with web_server(never) as (url, _), contextlib.ExitStack() as stack:
-            stack.callback(over.set)
-            secret = url.replace("//", "//u:s3cret@") + "?key=s3cret"
-            with pytest.raises(Timeout) as caught:
-                Client(secret, timeout=0.3, version=version).connect()
-        assert "no answer within 0.3 s" in str(caught.value)
-        assert str(caught.value).endswith(f"(url: {url})")
-
-    def test_the_transport_is_found(self, server):
-        """One URL is enough: modern where it is spoken,
-        else a session, else HTTP+SSE.
-        """
-        with server.start_http() as http:
-            for url, version in (
-                (http.url, MODERN),
-                (http.url.replace("/mcp", "/sse"), "2025-11-25"),
-                ({"url": http.url}, MODERN),
-                (http.url.upper().replace("/MCP", "/mcp"), MODERN),
-            ):
-                with Client(url) as client:
-                    assert client.protocol_version == version
-                    assert client.call("greet", name="Bo") == "hello Bo"
+    def test_the_transport_is_found(self, recorded):
+        """One URL is enough, with headers of its own: modern where it is spoken, else
+        a session, else HTTP+SSE. The client's own headers win."""
+        http, seen = recorded
+        old = http.url.replace("/mcp", "/sse")
+        given = {"url": http.url, "headers": {"X-A": "target", "X-B": "target"}}
+        targets = [(http.url, MODERN), (old, "2025-11-25"), (given, MODERN)]
+        for target, version in targets:
+            with Client(target, headers={"X-B": "client"}) as client:
+                assert client.protocol_version == version
+                assert client.call("greet", name="Bo") == "hello Bo"
+        headers = seen[-1][1]
+        assert (headers["x-a"], headers["x-b"]) == ("target", "client")
 
     @pytest.mark.parametrize(
         "status, body",
         [
-            (400, b""),
             (400, b"what?"),
-            (
-                400,
-                {
-                    "error": {"code": -32600, "message": "no"},
-                    "jsonrpc": "2.0",
-                    "id": None,
-                },
-            ),
+            (400, {"id": None, "error": {"code": -32600, "message": "no"}}),
             (404, b""),
             (405, b""),
-            (
-                200,
-                {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}},
-            ),
-            (
-                400,
-                {
-                    "jsonrpc": "2.0",
-                    "id": None,
-                    "error": {
-                        "code": -32022,
-                        "message": "no",
-                        "data": {"supported": ["2025-11-25"], "requested": MODERN},
-                    },
-                },
-            ),
+            (200, {"id": 1, "error": {"code": -32601, "message": "no"}}),
         ],
     )
     def test_it_falls_back_to_a_session(self, status, body):
-        """Whatever a legacy server says to a modern request,
-        initialize comes next, on the same URL.
-        """
+        """Whatever a legacy server says to a modern request, initialize comes next, on
+        the same URL; then every request names the session and the revision."""
 
         def discover(seen, sock):
-            if isinstance(body, dict):
-                return status, {}, {**body, "id": seen["message"]["id"]}
-            return status, {}, body
+            if isinstance(body, bytes):
+                return status, {}, body
+            return status, {}, {"jsonrpc": "2.0", **body, "id": seen["message"]["id"]}
 
-        def call(seen, sock):
-            return result_of(seen, **text_result("called"))
-
-        with web_server(legacy_site(server_discover=discover, tools_call=call)) as (
-            url,
-            seen,
-        ), Client(url) as client:
+        site = legacy_site(server_discover=discover, tools_call=called("called"))
+        with client_of(site) as (client, seen):
             assert client.protocol_version == "2025-11-25"
             assert client.call("x") == "called"
         posts = [each for each in seen if each["method"] == "POST"]
-        assert [each["message"]["method"] for each in posts] == [
+        assert methods_in(posts) == [
             "server/discover",
             "initialize",
             "notifications/initialized",
             "tools/call",
         ]
-        assert [each["headers"].get("mcp-session-id") for each in posts] == [
-            None,
-            None,
-            "s1",
-            "s1",
-        ]
-        assert [each["headers"].get("mcp-protocol-version") for each in posts[2:]] == [
-            "2025-11-25"
-        ] * 2
-        assert {"GET", "DELETE"} <= {each["method"] for each in seen}
-        assert {
-            each["headers"]["mcp-protocol-version"]
-            for each in seen
-            if each["method"] in ("GET", "DELETE")
-        } == {"2025-11-25"}
-        assert all(
-            each["headers"]["accept"] == "text/event-stream"
-            for each in seen
-            if each["method"] == "GET"
-        )
+        assert shown_in(posts, "mcp-session-id") == [None, None, "s1", "s1"]
+        after = [each for each in seen if each["headers"].get("mcp-session-id")]
+        assert set(shown_in(after, "mcp-protocol-version")) == {"2025-11-25"}
+        assert {each["method"] for each in after} == {"POST", "GET", "DELETE"}
 
     @pytest.mark.parametrize("status", [400, 404, 405])
     def test_it_falls_back_to_the_old_transport(self, status):
-        """POST is refused: GET the same URL,
-        and POST where its first event says, and no later one.
-        """
+        """POST is refused: GET the same URL, and POST where its first event says, and
+        no later one. The end of the stream is the end of the session."""
         streams = []
 
         def script(seen, sock):
+            message = seen["message"]
             if seen["method"] == "GET":
-                streams.append(sock)
-                first, second = "/post?x=1", "/moved"
                 begin_stream(
                     sock,
-                    f"event: endpoint\ndata: {first}\n\n",
-                    f"event: endpoint\ndata: {second}\n\n",
+                    "event: endpoint\ndata: /post?x=1\n\n",
+                    "event: endpoint\ndata: /moved\n\n",
                 )
-                streams_end.wait(SECONDS)
-                return None
+                streams.append(sock)
+                return never(seen, sock)
             if seen["path"] != "/post?x=1":
                 return status, {}, b""
-            message = seen["message"]
-            if message.get("method") == "initialize":
-                result = {
-                    "protocolVersion": "2024-11-05",
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "f", "version": "1"},
-                }
-                streams[0].sendall(
-                    event_of(
-                        {"jsonrpc": "2.0", "id": message["id"], "result": result}
-                    ).encode()
-                )
-            elif "id" in message:
-                streams[0].sendall(event_of(answer_to(seen, "old")).encode())
+            if "id" in message:
+                answer = answer_to(seen, "old")
+                if message["method"] == "initialize":
+                    answer = legacy_site("2024-11-05")(seen, sock)[2]
+                streams[0].sendall(event_of(answer).encode())
             return 202, {}, b""
 
-        streams_end = threading.Event()
-        with web_server(script) as (url, _):
-            try:
-                with Client(url) as client:
-                    assert client.protocol_version == "2024-11-05"
-                    assert client.call("x") == "old"
-                    mcp_lite.shut(streams[0])
-                    with pytest.raises(ConnectionClosed):
-                        for _ in range(1000):
-                            # What is sent meanwhile may fail by itself.
-                            with contextlib.suppress(HttpFailure):
-                                client.call_tool("x", timeout=SECONDS)
-            finally:
-                streams_end.set()
+        with client_of(script) as (client, _):
+            assert client.protocol_version == "2024-11-05"
+            assert client.call("x") == "old"
+            streams[0].shutdown(socket.SHUT_RDWR)
+
+            def is_closed():
+                # What is sent meanwhile may fail by itself.
+                with contextlib.suppress(HttpFailure):
+                    try:
+                        client.ping()
+                    except ConnectionClosed:
+                        return True
+
+            eventually(is_closed)
 
     def test_no_endpoint_elsewhere(self):
         """An endpoint on another host is not followed: the headers may hold secrets."""
-        with web_server(lambda seen, sock: (202, {}, b"")) as (other, stolen):
 
-            def script(seen, sock):
-                if seen["method"] == "GET":
-                    return begin_stream(sock, f"event: endpoint\ndata: {other}\n\n")
-                return 404, {}, b""
+        def script(seen, sock):
+            if seen["method"] == "GET":
+                return begin_stream(sock, f"event: endpoint\ndata: {other}\n\n")
+            return 404, {}, b""
 
-            with web_server(script) as (url, _), pytest.raises(HttpFailure):
+        with web_server(script) as (url, _), web_server(never) as (other, stolen):
+            with pytest.raises(HttpFailure):
                 Client(url, headers={"Authorization": "Bearer secret"}).connect()
             assert stolen == []
 
-    @pytest.mark.parametrize("code", [-32022, -32601, -32602])
-    def test_a_session_that_is_refused_opens_no_stream(self, code):
+    def test_a_session_that_is_refused_opens_no_stream(self):
         """A server that answers `initialize` in JSON-RPC is none of HTTP+SSE."""
 
         def script(seen, sock):
-            error = {"code": code, "message": "no"}
-            seen_id = seen["message"]["id"]
-            return 400, {}, {"jsonrpc": "2.0", "id": seen_id, "error": error}
+            error = {"code": -32602, "message": "no"}
+            answer = {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": error}
+            return 400, {}, answer
 
         with web_server(script) as (url, seen):
             with pytest.raises(McpError):
                 Client(url, version="2025-11-25").connect()
             assert [each["method"] for each in seen] == ["POST"]
 
-    @pytest.mark.parametrize("status", [307, 308])
+    # Redirects
+
+    @pytest.mark.parametrize(
+        "where", ["/there/", "there/", "http://eve:secret@LOCALHOST:{port}/there/"]
+    )
     @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
-    def test_a_redirect_is_followed(self, version, status):
-        """Many servers want a slash at the end, and say so by a redirect:
-        one serves for all that follows.
-        """
-
-        def call(seen, sock):
-            return result_of(seen, **text_result(seen["path"]))
-
+    def test_a_redirect_is_followed(self, version, where):
+        """On the same host, however it is spelled; one serves for all that follows."""
         make_site = modern_site if version == "auto" else legacy_site
-        site = make_site(tools_call=call)
+        site = make_site(tools_call=called("called"))
 
         def script(seen, sock):
             if seen["path"] == "/there/":
                 return site(seen, sock)
-            return status, {"Location": "/there/"}, b""
+            port = sock.getsockname()[1]
+            return 308, {"Location": where.format(port=port)}, b""
 
-        with web_server(script) as (url, seen), Client(url, version=version) as client:
-            assert [client.call("x") for _ in range(2)] == ["/there/"] * 2
-            assert len([each for each in seen if each["path"] != "/there/"]) == 1
+        with web_server(script) as (url, seen):
+            url = url.replace("127.0.0.1", "LocalHost")
+            with Client(url, version=version) as client:
+                assert [client.call("x") for _ in range(2)] == ["called"] * 2
+            assert [each["path"] for each in seen].count("/mcp") == 1
+            assert set(shown_in(seen, "authorization")) == {None}
 
     @pytest.mark.parametrize(
-        "where",
-        [
-            "http://127.0.0.2/mcp",
-            "https://127.0.0.1/?state=secret",
-            "mcp",
-            "/in/a/circle",
-            "",
-            "http://[bad/x",
-        ],
+        "where", ["http://127.0.0.2/mcp", "https://127.0.0.1/?s=secret", "/mcp", ""]
     )
     def test_not_every_redirect_is_followed(self, where):
-        """None to another host, which would hear secrets,
-        and none for ever: the text says where it leads.
-        """
-        with web_server(lambda seen, sock: (307, {"Location": where}, b"gone")) as (
-            url,
-            seen,
-        ):
-            client = Client(
-                url, headers={"Authorization": "Bearer secret"}, version="2025-11-25"
-            )
+        """None to another host, which would hear secrets, and none for ever: the text
+        says where it leads."""
+        headers = {"Authorization": "Bearer secret"}
+        with web_server(lambda *_: (307, {"Location": where}, b"gone")) as (url, seen):
             with pytest.raises(HttpFailure, match="HTTP 307.*gone") as caught:
-                client.connect()
+                Client(url, headers=headers, version="2025-11-25").connect()
             assert len(seen) <= 2 and where.partition("?")[0] in str(caught.value)
             assert "secret" not in str(caught.value)
 
-    @pytest.mark.parametrize(
-        "where",
-        [
-            "http://LOCALHOST:{port}/there",
-            "http://eve:secret@localhost:{port}/there",
-            "//localhost:{port}/there",
-            "there",
-        ],
-    )
-    def test_the_same_host_in_other_words(self, where):
-        """Host names have no case, and a reference may leave them out.
-
-        Who the client is, it does not say.
-        """
-
-        def script(seen, sock):
-            if seen["path"] == "/there":
-                return modern_site()(seen, sock)
-            return (
-                308,
-                {
-                    "Location": where.format(
-                        port=url.rpartition(":")[2].partition("/")[0]
-                    )
-                },
-                b"",
-            )
-
-        with web_server(script) as (url, _), Client(
-            url.replace("127.0.0.1", "LocalHost")
-        ) as client:
-            assert client.protocol_version == MODERN
-            assert client._connection.transport._url.username is None
-
-    @pytest.mark.parametrize("where", ["/elsewhere", "/a place", "/\xfc"])
-    def test_a_redirect_that_fails_is_not_kept(self, where):
-        """What leads nowhere for a while costs the calls of that while, and no more."""
+    def test_a_redirect_that_fails_is_not_kept(self):
+        """A way that leads nowhere for a while costs the calls of that while only."""
         down = []
 
         def call(seen, sock):
             if down:
-                return 307, {"Location": where}, b""
+                return 307, {"Location": "/elsewhere"}, b""
             return result_of(seen, **text_result("called"))
 
         site = modern_site(tools_call=call)
@@ -10415,80 +10343,17 @@ class TestHttpClient:
                 return 503, {}, b"maintenance"
             return site(seen, sock)
 
-        with web_server(script) as (url, _), Client(url) as client:
-            assert client.call("x") == "called"
+        with client_of(script) as (client, _):
             down.append(True)
-            with pytest.raises(HttpFailure):
+            with pytest.raises(HttpFailure, match="maintenance"):
                 client.call("x")
             down.clear()
             assert client.call("x") == "called"
 
-    def test_two_are_redirected_at_once(self):
-        """Each goes where its own answer says."""
-        gate = threading.Barrier(2)
-
-        def call(seen, sock):
-            if seen["path"].startswith("/there/"):
-                return result_of(seen, **text_result(seen["path"]))
-            gate.wait(SECONDS)
-            return 307, {"Location": "there/"}, b""
-
-        with web_server(modern_site(tools_call=call)) as (url, _), Client(
-            url
-        ) as client:
-            calls = [client.start_call("x", {}) for _ in range(2)]
-            assert {str(call.result()["content"][0]["text"]) for call in calls} == {
-                "/there/"
-            }
-
-    @pytest.mark.parametrize(
-        "refusal",
-        [
-            (404, b""),
-            (400, "Bad Request: No valid session ID provided"),
-            (400, "Bad Request: Server not initialized"),
-        ],
-    )
-    def test_moved_and_forgotten(self, refusal):
-        """A server that comes up again elsewhere,
-        without its sessions, is found by the call that asks; also where it says so as
-        the examples of SDKs do.
-        """
-        up = []
-
-        def call(seen, sock):
-            if not up:
-                return result_of(seen, **text_result("before"))
-            if seen["path"] != "/there":
-                return 307, {"Location": "/there"}, b""
-            lost = seen["headers"].get("mcp-session-id") != "s2"
-            status, body = refusal
-            if status == 400:
-                body = {"jsonrpc": "2.0", "error": {"code": -32000, "message": body}}
-            if lost:
-                return status, {}, body
-            return result_of(seen, **text_result("after"))
-
-        def initialize(seen, sock):
-            result = {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {}},
-                "serverInfo": {"name": "fake", "version": "1"},
-            }
-            status, headers, body = result_of(seen, **result)
-            return status, {**headers, "Mcp-Session-Id": "s2" if up else "s1"}, body
-
-        site = site_of_sessions(initialize, call)
-        with web_server(site) as (url, _), Client(url, version="2025-11-25") as client:
-            assert client.call("x") == "before"
-            up.append(True)
-            assert [client.call("x") for _ in range(2)] == ["after"] * 2
+    # Connections
 
     def test_one_connection_for_many_calls(self):
-        """Connections are kept alive.
-
-        Calls at once have one each, which are used again.
-        """
+        """Connections are kept alive. Calls at once have one each, used again."""
         gate = threading.Barrier(4)
 
         def call(seen, sock):
@@ -10496,275 +10361,96 @@ class TestHttpClient:
                 gate.wait(SECONDS)
             return result_of(seen, **text_result("x"))
 
-        with web_server(modern_site(tools_call=call)) as (url, seen), Client(
-            url
-        ) as client:
+        with client_of(modern_site(tools_call=call)) as (client, seen):
             for _ in range(20):
                 client.call("x")
             assert {each["connection"] for each in seen} == {0}
             for _ in range(2):
-                for call in [client.start_call("together", {}) for _ in range(4)]:
+                for call in [client.start_call("together") for _ in range(4)]:
                     call.result()
             assert len({each["connection"] for each in seen}) == 4
 
-    def test_an_answer_in_json_needs_no_timer(self, server, monkeypatch):
-        """Nothing is to come behind it: a call starts no thread to wait for that."""
-        timers = []
-        start_timer = mcp_lite.start_timer
-
-        def start_and_note(*arguments):
-            timers.append(arguments)
-            return start_timer(*arguments)
-
-        with server.start_http() as http, Client(http.url) as client:
-            client.call("greet", name="Bo")
-            monkeypatch.setattr(mcp_lite, "start_timer", start_and_note)
-            for _ in range(5):
-                client.call("greet", name="Bo")
-        assert timers == []
-
     def test_a_stream_s_connection_is_used_again(self):
-        """A stream that ends with its answer leaves its connection
-        for the next request.
-        """
+        """A stream that ends with its answer leaves its connection for the next call."""
 
         def call(seen, sock):
             return 200, {}, event_of(answer_to(seen, "x")).encode()
 
-        with web_server(modern_site(tools_call=call)) as (url, seen), Client(
-            url
-        ) as client:
-            for _ in range(3):
+        with client_of(modern_site(tools_call=call)) as (client, seen):
+
+            def is_shared():
                 assert client.call("x") == "x"
-                eventually(lambda: client._connection.transport._pool._idle)
-            assert {each["connection"] for each in seen} == {0}
+                calls = seen[1:]
+                return len({each["connection"] for each in calls}) < len(calls)
 
-    def test_what_was_given_up_is_not_sent_again(self):
-        """A call that timed out on a connection
-        that was used before reaches the server once.
-        """
-        again = threading.Event()
-
-        def call(seen, sock):
-            calls.append(seen)
-            if len(calls) > 1:
-                again.set()
-            else:
-                # Until the client hangs up.
-                sock.recv(1)
-
-        calls = []
-        with web_server(modern_site(tools_call=call)) as (url, _), Client(
-            url
-        ) as client:
-            with pytest.raises(Timeout):
-                client.call_tool("x", timeout=0.1)
-            assert not again.wait(0.5)
-
-    def test_what_was_cancelled_while_connecting_is_not_sent(self, server, monkeypatch):
-        """The tool does not run for somebody who gave up before."""
-        ran = []
-        connecting = threading.Event()
-        cancelled = threading.Event()
-        server.add_tool(lambda: ran.append(1) or "x", name="run")
-        with server.start_http() as http, Client(http.url) as client:
-            pool = client._connection.transport._pool
-            connect = pool._connect
-
-            def slow(seconds):
-                connecting.set()
-                assert cancelled.wait(SECONDS)
-                return connect(seconds)
-
-            monkeypatch.setattr(pool, "_connect", slow)
-            monkeypatch.setattr(pool, "_pop_alive", lambda: None)
-            call = client.start_call("run")
-            assert connecting.wait(SECONDS)
-            call.cancel()
-            cancelled.set()
-            with pytest.raises(Cancelled):
-                call.result()
-            assert client.list_tools() and not ran
-
-    def test_what_was_taken_is_not_sent_again(self):
-        """A tool that has run, before its server died, does not run twice."""
-        dead = []
-
-        def call(seen, sock):
-            if seen["message"]["params"]["name"] == "dies" and not dead:
-                dead.append(seen["connection"])
-                # It is closed, without a word.
-                return None
-            return result_of(seen, **text_result("x"))
-
-        with web_server(modern_site(tools_call=call)) as (url, seen), Client(
-            url
-        ) as client:
-            assert client.call("x") == "x"
-            with pytest.raises(HttpFailure):
-                client.call("dies")
-            assert dead == [0] and client.call("dies") == "x"
-
-    def test_no_tool_runs_twice(self):
-        """Nor is a call lost that was answered, whoever gives up meanwhile, and
-        whenever the server closes connections, idle ones or not.
-        """
-        ran = []
-        answered = []
-        lost = []
-
-        def call(seen, sock):
-            name = seen["message"]["params"]["name"]
-            ran.append(name)
-            if len(ran) % 5 == 0:
-                time.sleep(0.001)
-            if len(ran) % 7 == 0:
-                # The tool has run, and its server dies.
-                return None
-            # An idle connection is closed soon, or not.
-            sock.settimeout(0.001 if len(ran) % 3 == 0 else None)
-            answered.append(name)
-            return result_of(seen, **text_result(name))
-
-        def visit(client, first):
-            for n in range(first, first + 60):
-                kind = n % 4
-                try:
-                    if kind == 0:
-                        running = client.start_call(str(n))
-                        running.cancel()
-                        result = running.result()
-                    elif kind == 1:
-                        result = client.call_tool(str(n), timeout=0.001)
-                    else:
-                        result = client.call_tool(str(n))
-                    assert text_of(result) == str(n)
-                except (Timeout, Cancelled):
-                    assert kind < 2
-                except HttpFailure:
-                    lost.append(str(n))
-
-        interval = sys.getswitchinterval()
-        try:
-            with web_server(modern_site(tools_call=call)) as (url, _), Client(
-                url
-            ) as client, concurrent.futures.ThreadPoolExecutor(8) as pool:
-                sys.setswitchinterval(1e-6)
-                visits = [pool.submit(visit, client, n * 1000) for n in range(8)]
-                for each in visits:
-                    each.result()
-        finally:
-            sys.setswitchinterval(interval)
-        assert len(ran) == len(set(ran)) and answered
-        assert not set(lost) & set(answered)
+            eventually(is_shared)
 
     def test_a_dead_connection_is_replaced(self):
         """A connection that died while it was kept alive is no reason to fail."""
-        call = modern_site(
-            tools_call=lambda seen, sock: result_of(seen, **text_result("x"))
-        )
+        site = modern_site(tools_call=called("x"))
+        closed = threading.Event()
 
         def close_after(seen, sock):
-            body = json.dumps(call(seen, sock)[2]).encode()
-            head = (
+            body = json.dumps(site(seen, sock)[2]).encode()
+            closed.clear()
+            sock.sendall(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                b"Content-Length: %d\r\n\r\n" % len(body)
+                b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
             )
-            sock.sendall(head + body)
+            sock.shutdown(socket.SHUT_RDWR)
+            closed.set()
 
-        with web_server(close_after) as (url, seen), Client(url) as client:
-            pool = client._connection.transport._pool
-            for _ in range(5):
-                # What is sent before it has died, the server may have taken.
-                eventually(
-                    lambda: all(mcp_lite.is_ready(c.sock) for _, c in pool._idle)
-                )
+        with client_of(close_after) as (client, seen):
+            for _ in range(3):
+                assert closed.wait(SECONDS)
                 assert client.call("x") == "x"
-            assert len({each["connection"] for each in seen}) == 6
+            assert len({each["connection"] for each in seen}) == 4
+
+    def test_no_post_is_sent_twice(self):
+        """Not one that was given up, and not one whose server died: on a connection that
+        was used before, either; the tool may have run."""
+
+        def call(seen, sock):
+            name = seen["message"]["params"]["name"]
+            if name == "dies":
+                return None
+            if name == "hangs":
+                return never(seen, sock)
+            return result_of(seen, **text_result(name))
+
+        with client_of(modern_site(tools_call=call)) as (client, seen):
+            assert client.call("x") == "x"
+            with pytest.raises(HttpFailure):
+                client.call("dies")
+            assert client.call("x") == "x"
+            with pytest.raises(Timeout):
+                client.call_tool("hangs", timeout=0.1)
+            assert client.call("x") == "x"
+            names = [member(each, "message", "params", "name") for each in seen[1:]]
+            assert names == ["x", "dies", "x", "hangs", "x"]
+
+    # Answers
 
     def test_an_answer_in_events(self):
-        """Comments, other events and notifications before the answer.
-
-        What follows is not waited for.
-        """
+        """Comments, other events and notifications may come before the answer, in any
+        pieces. The rest of the stream is not waited for."""
         heard = []
-        ended = threading.Event()
 
         def call(seen, sock):
             token = seen["message"]["params"]["_meta"]["progressToken"]
-            progress = {
-                "jsonrpc": "2.0",
-                "method": "notifications/progress",
-                "params": {"progressToken": token, "progress": 1},
-            }
-            text = (
-                ": hi\n\nevent: other\ndata: {}\n\n"
-                + event_of(progress)
-                + event_of(answer_to(seen, "é"))
-            )
-            begin_stream(sock, "")
+            progress = {"progressToken": token, "progress": 1}
+            note = mcp_message("notifications/progress", progress)
+            text = ": hi\n\nevent: other\ndata: {}\n\n" + event_of(note)
+            text += event_of(answer_to(seen, "é"))
+            begin_stream(sock)
             for byte in text.replace("\n", "\r\n").encode():
                 sock.sendall(bytes([byte]))
-            ended.wait(SECONDS)
+            never(seen, sock)
 
-        with web_server(modern_site(tools_call=call)) as (url, _):
-            try:
-                with Client(url) as client:
-                    result = client.call_tool(
-                        "x", on_progress=lambda *a: heard.append(a[0])
-                    )
-                assert result["content"][0]["text"] == "é" and heard == [1]
-            finally:
-                ended.set()
+        with client_of(modern_site(tools_call=call)) as (client, _):
+            result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
+        assert text_of(result) == "é" and heard == [1]
 
-    @pytest.mark.parametrize(
-        "status, body, error, said",
-        [
-            (500, b"out of order", HttpFailure, "out of order"),
-            (502, b"", HttpFailure, "502"),
-            (401, b"no token", AuthorizationError, "no token"),
-            (
-                400,
-                {"jsonrpc": "2.0", "error": {"code": -32602, "message": "wrong days"}},
-                InvalidParams,
-                "wrong days",
-            ),
-            (
-                404,
-                {
-                    "jsonrpc": "2.0",
-                    "error": {"code": -32601, "message": "no such thing"},
-                },
-                MethodNotFound,
-                "no such thing",
-            ),
-            (202, b"", HttpFailure, "no answer: HTTP 202"),
-            (200, b"{", HttpFailure, "no answer: HTTP 200"),
-            (200, b"<html>", HttpFailure, "no answer: HTTP 200"),
-            (200, b": nothing\n\n", HttpFailure, "no answer: HTTP 200"),
-            (200, b"event: x\ndata: y\n\n", HttpFailure, "no answer: HTTP 200"),
-        ],
-    )
-    def test_errors_are_told_in_the_server_s_words(self, status, body, error, said):
-        """The status and text, or the JSON-RPC error,
-        of a call that failed; and the next one works.
-        """
-
-        def call(seen, sock):
-            if seen["message"]["params"]["name"] == "x":
-                return result_of(seen, **text_result("x"))
-            if isinstance(body, dict):
-                return status, {}, {**body, "id": seen["message"]["id"]}
-            return status, {}, body
-
-        with web_server(modern_site(tools_call=call)) as (url, _), Client(
-            url
-        ) as client:
-            with pytest.raises(error, match=said):
-                client.call("fails")
-            assert client.call("x") == "x"
-
-    @pytest.mark.parametrize("version", ["auto", "2025-11-25", MODERN])
     @pytest.mark.parametrize(
         "status, headers, body, said",
         [
@@ -10783,12 +10469,6 @@ class TestHttpClient:
             ),
             (403, {}, b"not your s3cret-key", r"HTTP 403 X: not your \*\*\*; .*token"),
             (404, {}, b"no /mcp?key=hush-hush", "HTTP 404 X: no .*path of the URL"),
-            (
-                404,
-                {},
-                {"jsonrpc": "2.0", "error": {"code": -32600, "message": "lost"}},
-                "HTTP 404 X: lost; is the path of the URL right?",
-            ),
             (405, {}, b"", "HTTP 405 X; is the path"),
             (500, {}, b"oops", "HTTP 500 X: oops$"),
             (503, {}, b"", "HTTP 503 X$"),
@@ -10796,7 +10476,7 @@ class TestHttpClient:
                 200,
                 {"Content-Type": "text/html"},
                 b"<html><title>Welcome</title>",
-                "no answer, but text/html: HTTP 200 X: <html><title>Welcome",
+                "no answer: HTTP 200 X: <html><title>Welcome",
             ),
             (200, {}, {"hello": 1}, 'no answer: HTTP 200 X: {"hello": 1}'),
             (
@@ -10807,59 +10487,87 @@ class TestHttpClient:
             ),
         ],
     )
+    @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
     def test_what_a_url_answers_is_told(self, version, status, headers, body, said):
-        """The URL, the status, what the server says, and what may help: whatever
-        revision is wanted, and never what was sent to be let in.
-        """
+        """The URL, the status, what the server says, and a remedy; never what was sent
+        to be let in."""
         with web_server(lambda seen, sock: (status, headers, body)) as (url, _):
             failure = http_failure_of(url, version=version)
         assert re.search(said, str(failure)), failure
         assert failure.http_status == status
         is_login = "WWW-Authenticate" in headers
         assert isinstance(failure, AuthorizationError) == is_login
-        assert failure.challenge.get("scope") == (
-            {401: "files", 403: "a b"}[status] if is_login else None
-        )
+        scope = {401: "files", 403: "a b"}[status] if is_login else None
+        assert failure.challenge.get("scope") == scope
 
-    def test_a_wrong_token_is_told(self, site):
-        """The server does not take it: that is no question of revisions."""
-        for version in ("auto", "2025-11-25", MODERN):
-            token = {"Authorization": "Bearer s3cret-token"}
-            failure = http_failure_of(site.mcp, headers=token, version=version)
-            assert failure.http_status == 401 and isinstance(
-                failure, AuthorizationError
-            )
-            assert "s3cret" not in str(failure)
-            with pytest.raises(AuthorizationError, match="see Client.auth=., or head"):
-                Client(site.mcp, version=version).connect()
+    HEAD = b"Content-Type: application/json\r\n"
+    EVENTS = b"Content-Type: text/event-stream\r\n\r\n"
 
-    def test_a_wrong_path_of_our_own_server_is_told(self, server):
-        """What the server says is told, and its status."""
-        with server.start_http() as http:
-            failure = http_failure_of(http.url.replace("/mcp", "/mpc"))
-            assert failure.http_status == 404
-            assert 'HTTP 404 Not Found: nothing at "/mpc"; is the path' in str(failure)
-            with Client(http.url) as client, pytest.raises(MethodNotFound) as caught:
-                client.request("no/thing")
-            # An answer of the server's to a message has its status, too.
-            assert caught.value.http_status == 404
+    @pytest.mark.parametrize(
+        "answer, error, said",
+        [
+            (b"Content-Type: text/html\r\n\r\n<p>hi", HttpFailure, "<p>hi"),
+            (EVENTS + b": nothing\n\n", HttpFailure, "no answer"),
+            (EVENTS + b"event: x\ndata: y\n\n", HttpFailure, "no answer"),
+            (HEAD + b"\r\n{", HttpFailure, "no answer"),
+            (HEAD + b"\r\n" + b" " * (65 << 20), HttpFailure, "no answer"),
+            (HEAD + b"X: y\r\n" * 101, HttpFailure, "more than 100 headers"),
+            (HEAD + b"Content-Length: 99\r\n\r\n{", HttpFailure, "answer|Incomplete"),
+            (
+                HEAD + b"Transfer-Encoding: chunked\r\n\r\nno\r\n{",
+                HttpFailure,
+                "IncompleteRead",
+            ),
+        ],
+        ids=lambda value: str(value)[:24],
+    )
+    def test_what_is_no_answer_is_told(self, answer, error, said):
+        """Endless, packed, cut off, or something else: the caller hears what was wrong
+        with it, and the next call is none the worse for it."""
 
-    def test_a_way_that_does_not_lead_there_is_told(self, monkeypatch):
-        """A port where nobody listens, a name that nobody has, what speaks no HTTP."""
+        def call(seen, sock):
+            if seen["message"]["params"]["name"] == "good":
+                return result_of(seen, **text_result("good"))
+            sock.sendall(b"HTTP/1.1 200 OK\r\n" + answer)
+            return None
+
+        with client_of(modern_site(tools_call=call)) as (client, _):
+            with pytest.raises(error, match=said):
+                client.call("bad")
+            assert client.call("good") == "good"
+
+    @pytest.mark.parametrize(
+        "status, code, kind",
+        [(400, -32602, InvalidParams), (404, -32601, MethodNotFound)],
+    )
+    def test_an_error_in_json_rpc_is_raised(self, status, code, kind):
+        """An error of a message is the exception of its code, with its HTTP status."""
+
+        def call(seen, sock):
+            error = {"code": code, "message": "wrong days"}
+            body = {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": error}
+            return status, {}, body
+
+        with client_of(modern_site(tools_call=call)) as (client, _):
+            with pytest.raises(kind, match="wrong days") as caught:
+                client.call("x")
+            assert caught.value.http_status == status
+
+    def test_a_way_that_does_not_lead_there_is_told(self):
+        """A port where no server listens, a name that no host has, another protocol."""
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         failure = http_failure_of(f"http://127.0.0.1:{port}/mcp")
         assert "nobody listens there" in str(failure)
         assert failure.http_status is None and failure.challenge == {}
         failure = http_failure_of("http://no-such-host.invalid/mcp")
-        assert "the name no-such-host.invalid does not resolve" in str(failure)
+        assert "the name does not resolve" in str(failure)
 
         def script(seen, sock):
             sock.sendall(b"220 mail.example ESMTP s3cret-key\r\n")
 
         with web_server(script) as (url, _):
-            failure = http_failure_of(url)
-        assert "BadStatusLine" in str(failure) and "ESMTP" in str(failure)
+            assert "ESMTP" in str(http_failure_of(url))
 
     def test_failures_of_tls_are_told(self, server, certificate):
         """Each has its own text, with its remedy."""
@@ -10875,63 +10583,59 @@ class TestHttpClient:
             failure = http_failure_of(http.url.replace("http:", "https:"))
             assert "SSL" in str(failure)
 
-    def test_failures_of_a_proxy_are_told(self, monkeypatch):
-        """What it answers is told, as the way to plain HTTP, and to TLS."""
-        for name in ("no_proxy", "NO_PROXY", "REQUEST_METHOD"):
-            monkeypatch.delenv(name, raising=False)
+    def test_what_is_too_large_is_told(self, server):
+        """The server refuses a large body before it has read it: its words still reach
+        the caller."""
+        with server.start_http(max_body=100_000) as http, Client(http.url) as client:
+            with pytest.raises(HttpFailure, match="more than 100000 bytes"):
+                client.call("echo", value="x" * 20_000_000)
+
+    @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
+    def test_who_may_be_answered(self, version):
+        """A server of a session may ask; to one of the modern era no response is ever
+        sent, whatever it asks."""
+        answered = threading.Event()
+        ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
+
+        def stream(seen, sock):
+            begin_stream(sock, event_of(ping))
+            if version != "auto":
+                assert answered.wait(SECONDS)
+            sock.sendall(event_of(answer_to(seen, "x")).encode())
+            return None
+
+        make_site = modern_site if version == "auto" else legacy_site
+        site = make_site(tools_call=stream)
 
         def script(seen, sock):
-            return 407, {"Proxy-Authenticate": "Basic"}, b""
+            message = seen["message"]
+            if isinstance(message, dict) and "method" not in message:
+                answered.set()
+                return 202, {}, b""
+            return site(seen, sock)
 
-        with web_server(script) as (proxy, _):
-            address = proxy[len("http://") : -len("/mcp")]
-            for name in ("http_proxy", "https_proxy"):
-                monkeypatch.setenv(name, f"http://eve:s3cret@{address}")
-            for url in ("http://far.invalid/mcp", "https://far.invalid/mcp"):
-                failure = http_failure_of(url)
-                assert "407" in str(failure)
-        failure = http_failure_of("http://far.invalid/mcp")
-        assert "nobody listens there" in str(failure)
+        with client_of(script, version=version) as (client, seen):
+            assert client.call("x") == "x"
+        messages = [each["message"] for each in seen]
+        answers = [each for each in messages if member(each, "result") is not None]
+        expected = [{"jsonrpc": "2.0", "id": "p", "result": {}}]
+        assert answers == ([] if version == "auto" else expected)
 
-    def test_nobody_is_there(self):
-        """A refused connection is an HttpFailure that names the URL."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        with pytest.raises(HttpFailure, match=f"127.0.0.1:{port}/mcp"):
-            Client(f"http://127.0.0.1:{port}/mcp").connect()
-
-    def test_what_is_too_large_is_told(self, server):
-        """The server refuses a large body before it has read it:
-        its words still reach the caller.
-        """
-        with server.start_http(max_body=100_000) as http, Client(
-            http.url
-        ) as client, pytest.raises(HttpFailure, match="more than 100000 bytes"):
-            client.call("echo", value="x" * 20_000_000)
-
-    # Resuming
+    # Streams
 
     def test_it_comes_back_for_an_answer(self):
-        """A session's stream that ends early is resumed:
-        with the last id, after the server's retry.
-        """
+        """A session's stream that ends early is resumed: with the last whole event's
+        id, after the server's retry. Nothing is lost or comes twice."""
         calls = []
 
         def call(seen, sock):
             calls.append(seen)
             token = seen["message"]["params"]["_meta"]["progressToken"]
-            progress = {
-                "jsonrpc": "2.0",
-                "method": "notifications/progress",
-                "params": {"progressToken": token, "progress": 1},
-            }
-            return (
-                200,
-                {},
-                (
-                    "id: a1\ndata:\n\nretry: 10\n\n" + event_of(progress, id="é2字")
-                ).encode(),
+            note = mcp_message(
+                "notifications/progress", {"progressToken": token, "progress": 1}
             )
+            text = "id: a1\ndata:\n\nretry: 10\n\n" + event_of(note, id="é2字")
+            return 200, {}, (text + 'id: a3\ndata: {"jso').encode()
 
         def get(seen, sock):
             last = seen["headers"].get("last-event-id")
@@ -10943,50 +10647,18 @@ class TestHttpClient:
             return 200, {}, event_of(answer_to(calls[0], "resumed"), id="a4").encode()
 
         heard = []
-        with web_server(legacy_site(tools_call=call, GET=get)) as (url, seen):
-            with Client(url, version="2025-11-25") as client:
-                result = client.call_tool(
-                    "x", on_progress=lambda *a: heard.append(a[0])
-                )
-            assert result["content"][0]["text"] == "resumed"
-            assert heard == [1]
-            assert len(calls) == 1
-            found = [
-                each["headers"] for each in seen if "last-event-id" in each["headers"]
-            ]
-            assert [each["last-event-id"] for each in found] == [
-                "é2字".encode().decode("latin-1"),
-                "a3",
-            ]
-            assert all(
-                each["mcp-session-id"] == "s1"
-                and each["mcp-protocol-version"] == "2025-11-25"
-                for each in found
-            )
-
-    def test_a_broken_line_is_not_continued(self):
-        """A stream that broke off within an event begins anew when it is resumed."""
-        calls = []
-
-        def call(seen, sock):
-            calls.append(seen)
-            return 200, {}, b'retry: 1\nid: a1\ndata:\n\nid: a2\ndata: {"jso'
-
-        def get(seen, sock):
-            if seen["headers"].get("last-event-id") != "a1":
-                return 405, {}, b""
-            return 200, {}, event_of(answer_to(calls[0], "whole"), id="a2").encode()
-
-        with web_server(legacy_site(tools_call=call, GET=get)) as (url, _), Client(
-            url, version="2025-11-25"
-        ) as client:
-            assert client.call("x") == "whole"
+        site = legacy_site(tools_call=call, GET=get)
+        with client_of(site, version="2025-11-25") as (client, seen):
+            result = client.call_tool("x", on_progress=lambda *a: heard.append(a[0]))
+        assert (text_of(result), heard, len(calls)) == ("resumed", [1], 1)
+        resumed = [each for each in seen if "last-event-id" in each["headers"]]
+        ids = shown_in(resumed, "last-event-id")
+        assert ids == ["é2字".encode().decode("latin-1"), "a3"]
+        assert shown_in(resumed, "mcp-session-id") == ["s1"] * 2
 
     @pytest.mark.parametrize("status", [204, 404, 405])
     def test_a_stream_that_is_over_is_no_lost_session(self, status):
-        """Who comes back to it hears no answer; but a session that still answers is
-        not opened again.
-        """
+        """A call that comes back to it hears no answer; its session is kept."""
 
         def call(seen, sock):
             return 200, {}, b"retry: 1\nid: a1\ndata:\n\n"
@@ -10994,139 +10666,43 @@ class TestHttpClient:
         def get(seen, sock):
             return (status if "last-event-id" in seen["headers"] else 405), {}, b""
 
-        site = legacy_site(
-            tools_call=call, GET=get, ping=lambda seen, sock: result_of(seen)
-        )
-        with web_server(site) as (url, seen), Client(
-            url, version="2025-11-25"
-        ) as client:
+        site = legacy_site(tools_call=call, GET=get)
+        with client_of(site, version="2025-11-25") as (client, seen):
             with pytest.raises(HttpFailure, match="no answer"):
                 client.call("x")
-            client.ping()
-            methods = [member(each, "message", "method") for each in seen]
-            assert methods.count("initialize") == 1
+            assert methods_in(seen).count("initialize") == 1
 
-    def test_a_place_that_is_forgotten(self):
-        """A server that knows the session, and not where a listener was,
-        is listened to anew; one that is busy for a moment is asked again.
-        """
-        visits = []
-        done = threading.Event()
+    def test_it_comes_back_to_listen(self):
+        """The GET stream is opened again when it ends, after its last event; also by a
+        server that is busy for a moment, and by one that has forgotten the place."""
+        heard = threading.Event()
+        note = mcp_message("notifications/tools/list_changed")
         script = [
-            (200, b"retry: 1\nid: g1\ndata:\n\n"),
-            (503, b"busy"),
-            (404, b"no such stream"),
-            (200, b""),
+            (200, {}, ("retry: 1\n" + event_of(note, id="g1")).encode()),
+            (503, {}, b"busy"),
+            (400, {}, b"no such event"),
         ]
+        visits = []
 
         def get(seen, sock):
             visits.append(seen["headers"].get("last-event-id"))
             if script:
-                status, body = script.pop(0)
-                return status, {}, body
-            change = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            begin_stream(sock, event_of(change))
-            done.wait(SECONDS)
-            return None
+                return script.pop(0)
+            begin_stream(sock, event_of(mcp_message("notifications/x")))
+            return never(seen, sock)
 
-        heard = threading.Event()
-        site = legacy_site(GET=get, ping=lambda seen, sock: result_of(seen))
-        with web_server(site) as (url, seen):
-            try:
-                with Client(
-                    url,
-                    version="2025-11-25",
-                    on_notification=lambda method, _: heard.set(),
-                ):
-                    assert heard.wait(SECONDS)
-            finally:
-                done.set()
-            methods = [member(each, "message", "method") for each in seen]
-            assert methods.count("initialize") == 1
-        assert visits == [None, "g1", "g1", None, None]
+        def hear(method, params):
+            if method == "notifications/x":
+                heard.set()
 
-    def test_nobody_waits_for_a_stream_that_nobody_wants(self):
-        """A server may ask for a long pause before a stream is read on: who gave up
-        the call, or the session, does not leave a thread waiting.
-        """
-
-        def call(seen, sock):
-            return 200, {}, b"retry: 999999999\nid: a1\ndata:\n\n"
-
-        with web_server(legacy_site(tools_call=call)) as (url, _), Client(
-            url, version="2025-11-25"
-        ) as client:
-            workers = client._connection.transport._workers
-            for _ in range(5):
-                with pytest.raises(Timeout):
-                    client.call_tool("x", timeout=0.05)
-            eventually(lambda: len(workers._idle) == len(workers._threads))
-
-    def test_it_comes_back_to_listen(self):
-        """The GET stream is opened again when it ends, after its last event."""
-        visits = []
-        done = threading.Event()
-
-        def get(seen, sock):
-            visits.append(seen["headers"].get("last-event-id"))
-            if len(visits) > 2:
-                begin_stream(sock, ": wait\n\n")
-                done.wait(SECONDS)
-                return None
-            change = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            return (
-                200,
-                {},
-                ("retry: 5\n" + event_of(change, id=f"g{len(visits)}")).encode(),
-            )
-
-        heard = []
-        with web_server(legacy_site("2025-06-18", GET=get)) as (url, _):
-            try:
-                with Client(
-                    url,
-                    version="2025-06-18",
-                    on_notification=lambda method, _: heard.append(method),
-                ):
-                    eventually(lambda: len(visits) == 3 and len(heard) == 2)
-            finally:
-                done.set()
-        assert visits == [None, "g1", "g2"]
-        assert set(heard) == {"notifications/tools/list_changed"}
-
-    def test_a_notification_has_a_deadline(self):
-        """A server that drips the answer to one, head or body,
-        holds up its sender for `timeout`, in all.
-        """
-
-        def drip(seen, sock):
-            begin_stream(sock)
-            with contextlib.suppress(OSError):
-                while True:
-                    sock.sendall(b":")
-                    time.sleep(0.05)
-
-        def never(seen, sock):
-            sock.sendall(b"HTTP/1.1 404 X\r\nX-Drip: ")
-            drip(seen, sock)
-
-        for answer in (drip, never):
-            site = modern_site(
-                tools_call=lambda seen, sock: result_of(seen, **text_result("x")),
-                x=answer,
-            )
-            with web_server(site) as (url, seen), Client(url, timeout=0.5) as client:
-                # A connection that was kept is not tried again, either.
-                client.call("x")
-                client.notify("x")
-                # This one is written after it.
-                assert text_of(client.call_tool("x", timeout=SECONDS)) == "x"
-                assert [each["message"]["method"] for each in seen].count("x") == 1
+        options = {"version": "2025-11-25", "on_notification": hear}
+        with client_of(legacy_site(GET=get), **options):
+            assert heard.wait(SECONDS)
+        assert visits == [None, "g1", "g1", None]
 
     def test_polling_there_and_back(self, server):
-        """ctx.close_stream() costs the caller nothing but time:
-        progress and the answer come once.
-        """
+        """ctx.close_stream() costs the caller nothing but time: progress and the answer
+        come once."""
 
         @server.tool
         def poll(ctx: Context) -> str:
@@ -11142,12 +10718,13 @@ class TestHttpClient:
                     result = client.call_tool(
                         "poll", on_progress=lambda *a, heard=heard: heard.append(a[0])
                     )
-                assert result["content"][0]["text"] == "done" and heard == [0, 1, 2]
+                assert (text_of(result), heard) == ("done", [0, 1, 2])
+
+    # Sessions
 
     def test_a_lost_session_is_renewed(self, recorded):
-        """404 for the session: a new one is opened,
-        subscriptions are told again, the call goes through.
-        """
+        """404 for the session: a new one is opened, which is told what the lost one
+        knew, and the call goes through. close() deletes it."""
         http, seen = recorded
         heard = []
         with Client(
@@ -11165,199 +10742,113 @@ class TestHttpClient:
         assert methods.count("initialize") == 2
         assert methods.count("notifications/initialized") == 2
         assert methods.count("logging/setLevel") == 2
+        assert seen[-1][0] == "DELETE"
+        session = Web(http, seen[-1][1]["mcp-session-id"], "2025-11-25")
+        assert session.post(request("ping"))[0] == 404
 
-    @pytest.mark.parametrize("slow", [False, True])
-    def test_an_answer_dies_with_its_session(self, recorded, slow):
-        """The question is lost with it:
-        in the new session, its id may belong to another one.
-        """
-        http, seen = recorded
+    @pytest.mark.parametrize(
+        "status, words",
+        [
+            (404, b""),
+            (400, b"Bad Request: No valid session ID provided"),
+            (400, b"Bad Request: Server not initialized"),
+        ],
+    )
+    def test_a_session_is_lost_in_these_words(self, status, words):
+        """As the specification has it, and as the examples of SDKs do."""
+        site = Sessions(status=status, words=words).site()
+        with client_of(site, version="2025-11-25") as (client, _):
+            assert client.call("x") == "s2"
 
-        def handshakes():
-            messages = [message for _, _, message in list(seen) if message]
-            return [each.get("method") for each in messages].count("initialize")
+    def test_calls_wait_for_the_new_session(self):
+        """A session is renewed once, however many calls there are."""
+        sessions = Sessions()
+        gate = threading.Barrier(4)
 
-        def answer(params):
-            lose_sessions(http, seen)
-            if slow:
-                # Until there is a new session.
-                eventually(lambda: handshakes() == 2)
-            return {"action": "accept", "content": {"name": "x"}}
+        def call(seen, sock):
+            if seen["headers"]["mcp-session-id"] == "s1":
+                gate.wait(SECONDS)
+            return sessions.call(seen, sock)
 
-        with Client(http.url, version="2025-11-25", on_elicit=answer) as client:
-            with pytest.raises(HttpFailure):
-                client.get_prompt("asks")
-            assert client.call("greet", name="Bo") == "hello Bo"
-            eventually(lambda: not client._connection.protocol.in_flight)
-            old = seen[1][1].get("mcp-session-id")
-            answers = [
-                headers
-                for _, headers, message in seen
-                if message and "method" not in message
-            ]
-            assert old
-            assert [headers["mcp-session-id"] for headers in answers] == (
-                [] if slow else [old]
-            )
+        site = sessions.site(tools_call=call)
+        with client_of(site, version="2025-11-25") as (client, _):
+            calls = [client.start_call("x") for _ in range(4)]
+            assert {text_of(each.result()) for each in calls} == {"s2"}
+        assert sessions.opened == 2
 
-    def test_questions_of_two_sessions_have_different_ids(self, recorded):
-        """So that a late answer to one is not taken for an answer to the other."""
-        http = recorded[0]
-        ids = []
+    def test_an_answer_dies_with_its_session(self):
+        """It is not sent in the next session, where its id may be another question's."""
+        sessions = Sessions()
+        ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
+        refused = threading.Event()
 
-        def trace(direction, line):
-            message = json.loads(line)
-            if message.get("method") == "elicitation/create":
-                ids.append(message["id"])
+        def call(seen, sock):
+            if seen["message"]["params"]["name"] == "asks":
+                begin_stream(sock, event_of(ping))
+                assert refused.wait(SECONDS)
+                return None
+            return sessions.call(seen, sock)
 
-        for _ in range(2):
-            with Client(
-                http.url, version="2025-11-25", trace=trace, **CALLBACKS
-            ) as client:
-                client.get_prompt("asks")
-        assert len(set(ids)) == 2 and max(ids) < 1 << 53
+        site = sessions.site(tools_call=call)
+        answers = []
+
+        def script(seen, sock):
+            if seen["method"] == "POST" and "method" not in seen["message"]:
+                answers.append(seen["headers"]["mcp-session-id"])
+                refused.set()
+                return 404, {}, b""
+            return site(seen, sock)
+
+        with client_of(script, version="2025-11-25") as (client, _):
+            with pytest.raises((HttpFailure, Cancelled)):
+                client.call("asks")
+            assert client.call("x") == "s2"
+        assert answers == ["s1"]
 
     def test_what_a_new_session_refuses(self):
         """A resource that is gone ends who listens to it, and not the call that found
-        the old session lost.
-        """
-        sessions = []
-
-        def initialize(seen, sock):
-            sessions.append(f"s{len(sessions)}")
-            status, _, body = legacy_site()(seen, sock)
-            return status, {"Mcp-Session-Id": sessions[-1]}, body
+        the old session lost."""
+        sessions = Sessions()
 
         def subscribe(seen, sock):
-            if len(sessions) == 1:
+            if sessions.opened == 1:
                 return result_of(seen)
             error = {"code": -32002, "message": "it is gone"}
-            return (
-                200,
-                {},
-                {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": error},
-            )
+            body = {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": error}
+            return 200, {}, body
 
-        def call(seen, sock):
-            if seen["headers"]["mcp-session-id"] == "s0":
-                return 404, {}, b"no session"
-            return result_of(seen, **text_result("called"))
-
-        script = legacy_site(
-            initialize=initialize, resources_subscribe=subscribe, tools_call=call
-        )
-        with web_server(script) as (url, _), Client(
-            url, version="2025-11-25"
-        ) as client:
+        site = sessions.site(resources_subscribe=subscribe)
+        with client_of(site, version="2025-11-25") as (client, _):
             listening = client.listen(uris=["x://a"])
-            assert client.call("x") == "called"
+            assert client.call("x") == "s2"
             with pytest.raises(NotFound, match="it is gone"):
                 next(listening)
 
-    def test_a_new_session_has_workers(self, monkeypatch):
-        """It is told what the lost one knew when those who wait for it go on."""
-        monkeypatch.setattr(mcp_lite, "MAX_CONNECTIONS", 2)
-        monkeypatch.setattr(mcp_lite, "PROBE_SECONDS", 0.05)
-        gate = threading.Barrier(2)
-        sessions = []
-
-        def initialize(seen, sock):
-            sessions.append(f"s{len(sessions)}")
-            status, _, body = legacy_site()(seen, sock)
-            return status, {"Mcp-Session-Id": sessions[-1]}, body
-
-        def call(seen, sock):
-            if seen["headers"]["mcp-session-id"] == "s0":
-                gate.wait(SECONDS)
-                return 404, {}, b"no session"
-            return result_of(seen, **text_result("called"))
-
-        script = legacy_site(
-            initialize=initialize,
-            resources_subscribe=lambda seen, sock: result_of(seen),
-            tools_call=call,
-        )
-        with web_server(script) as (url, seen), Client(
-            url, version="2025-11-25", timeout=SECONDS
-        ) as client:
-            client.subscribe("x://a")
-            calls = [client.start_call("x") for _ in range(2)]
-            assert [text_of(each.result()) for each in calls] == ["called"] * 2
-            methods = [member(each, "message", "method") for each in seen]
-            assert methods.count("resources/subscribe") == 2
-
-    def test_calls_wait_for_the_new_session(self):
-        """A session is renewed once, however many calls there are;
-        none is sent without one.
-        """
-        renewing = threading.Event()
-        called = threading.Event()
-        sessions = ["s1", "s2", "s3"]
-
-        def initialize(seen, sock):
-            if len(sessions) < 3:
-                renewing.set()
-                called.wait(0.5)
-            status, _, body = legacy_site()(seen, sock)
-            return status, {"Mcp-Session-Id": sessions.pop(0)}, body
-
-        def call(seen, sock):
-            session = seen["headers"].get("mcp-session-id")
-            if seen["message"]["params"]["name"] == "second":
-                called.set()
-            if session != "s2":
-                return 404 if session else 400, {}, b"no session"
-            return result_of(seen, **text_result(session))
-
-        with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
-            url, version="2025-11-25"
-        ) as client:
-            first = client.start_call("first", {})
-            assert renewing.wait(SECONDS)
-            second = client.start_call("second", {})
-            for each in (first, second):
-                assert each.result()["content"][0]["text"] == "s2"
-        assert sessions == ["s3"]
-
-    @pytest.mark.parametrize("events", [False, True])
-    def test_a_new_session_counts(self, events):
-        """What a server says when it opens a session in place of a lost one
-        is taken over: its revision, what it offers. It is asked as at first.
-        """
+    def test_a_new_session_counts(self):
+        """What a server says when it opens a session in place of a lost one is taken
+        over: its revision, what it offers. It is asked as at first."""
         hellos = []
 
         def initialize(seen, sock):
-            hellos.append(seen["headers"])
-            version = "2025-11-25" if len(hellos) == 1 else "2025-03-26"
+            hellos.append(seen)
+            version = ["2025-11-25", "2025-03-26"][len(hellos) - 1]
             status, _, body = result_of(
                 seen,
                 protocolVersion=version,
                 capabilities={"tools": {}, "x": {"n": len(hellos)}},
                 serverInfo={"name": version, "version": "1"},
             )
-            if events and len(hellos) > 1:
-                ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
-                body = (event_of(ping) + event_of(body)).encode()
             return status, {"Mcp-Session-Id": f"s{len(hellos)}"}, body
 
-        def call(seen, sock):
-            if seen["headers"].get("mcp-session-id") == "s1":
-                return 404, {}, b"no session"
-            return result_of(
-                seen, **text_result(seen["headers"]["mcp-protocol-version"])
-            )
-
-        with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
-            url, version="auto"
-        ) as client:
+        site = Sessions().site(initialize=initialize)
+        with client_of(site) as (client, _):
             assert client.protocol_version == "2025-11-25"
-            assert client.call("x") == "2025-03-26"
+            assert client.call("x") == "s2"
             assert client.protocol_version == "2025-03-26"
             assert client.server_info["name"] == "2025-03-26"
             assert client.server_capabilities["x"] == {"n": 2}
-        for headers in hellos:
-            assert "mcp-session-id" not in headers
-            assert "mcp-protocol-version" not in headers
+        assert shown_in(hellos, "mcp-session-id") == [None, None]
+        assert shown_in(hellos, "mcp-protocol-version") == [None, None]
 
     @pytest.mark.parametrize(
         "answer, error, said",
@@ -11369,179 +10860,69 @@ class TestHttpClient:
             ),
             (
                 {"result": {"protocolVersion": "1999-01-01", "capabilities": {}}},
-                mcp_lite.UnsupportedVersion,
+                McpError,
                 "1999-01-01",
             ),
-            ({}, HttpFailure, "without|no answer"),
+            ({}, HttpFailure, "no answer"),
         ],
         ids=["error", "revision", "nothing"],
     )
     def test_a_new_session_that_is_none(self, answer, error, said):
-        """What came in place of a new session ends the call that wanted it,
-        and the next one tries again.
-        """
-        hellos = []
+        """What came in place of a new session ends the call that wanted it, and the
+        next one tries again."""
+        sessions = Sessions(good="s3")
 
         def initialize(seen, sock):
-            hellos.append(seen)
-            if len(hellos) != 2:
-                status, _, body = legacy_site()(seen, sock)
-                return status, {"Mcp-Session-Id": f"s{len(hellos)}"}, body
-            return (
-                200,
-                {},
-                {"jsonrpc": "2.0", "id": seen["message"]["id"], **answer},
-            )
+            status, headers, body = sessions.initialize(seen, sock)
+            if sessions.opened == 2:
+                body = {"jsonrpc": "2.0", "id": seen["message"]["id"], **answer}
+            return status, headers, body
 
-        def call(seen, sock):
-            if seen["headers"].get("mcp-session-id") != "s3":
-                return 404, {}, b"no session"
-            return result_of(seen, **text_result("x"))
-
-        with web_server(site_of_sessions(initialize, call)) as (url, _), Client(
-            url, version="2025-11-25"
-        ) as client:
+        site = sessions.site(initialize=initialize)
+        with client_of(site, version="2025-11-25") as (client, _):
             with pytest.raises(error, match=said):
                 client.call("x")
             assert client.protocol_version == "2025-11-25"
-            assert client.call("x") == "x"
+            assert client.call("x") == "s3"
 
     def test_sessions_that_are_always_lost(self):
-        """A server that forgets each session before it is of use
-        is not asked for another one for ever.
-        """
-
+        """A server that forgets each session before it is of use is not asked for
+        another one for ever."""
+        sessions = Sessions(good="none")
         subscribed = []
 
-        def answer(seen, sock):
-            if subscribed:
-                return 404, {}, b"no session"
+        def subscribe(seen, sock):
             subscribed.append(seen)
-            return result_of(seen)
+            return result_of(seen) if len(subscribed) == 1 else (404, {}, b"lost")
 
-        site = legacy_site(tools_call=answer, resources_subscribe=answer)
-        with web_server(site) as (url, seen), Client(
-            url, version="2025-11-25", timeout=2
-        ) as client:
+        site = sessions.site(resources_subscribe=subscribe)
+        with client_of(site, version="2025-11-25", timeout=2) as (client, _):
             # Each session would be told of it.
             client.subscribe("x://note")
             with pytest.raises(HttpFailure, match="HTTP 404 X: no session"):
                 client.call("x")
-            methods = [member(each, "message", "method") for each in list(seen)]
-            assert methods.count("initialize") == 1 + mcp_lite.MAX_FAILURES
+            eventually(lambda: len(subscribed) == 2)
+        assert sessions.opened == 2
 
-    def test_a_notification_that_finds_no_session(self, recorded):
-        """It is sent in the next one; and who sends it waits for nobody."""
-        http, seen = recorded
-        with Client(http.url, version="2025-11-25", timeout=5) as client:
-            client.set_log_level("error")
-            lose_sessions(http, seen)
+    def test_a_notification_that_finds_no_session(self):
+        """It is sent in the next one; and its sender waits for no answer of it."""
+        sessions = Sessions()
+        came = []
+
+        def note(seen, sock):
+            came.append(seen["headers"]["mcp-session-id"])
+            return (404, {}, b"") if came[-1] == "s1" else (202, {}, b"")
+
+        site = sessions.site(notifications_roots_list_changed=note)
+        with client_of(site, version="2025-11-25") as (client, _):
             client.notify("notifications/roots/list_changed")
-            assert client.call("greet", name="Bo") == "hello Bo"
-            notes = "notifications/roots/list_changed"
-            eventually(
-                lambda: (
-                    [
-                        headers["mcp-session-id"]
-                        for _, headers, message in list(seen)
-                        if member(message, "method") == notes
-                    ][-1:]
-                    == [client._connection.transport._session.id]
-                )
-            )
-
-            def methods():
-                return [member(message, "method") for _, _, message in list(seen)]
-
-            eventually(lambda: methods().count("logging/setLevel") == 2)
-            assert methods().count("initialize") == 2
-
-    @pytest.mark.parametrize("session", ["a b", "\xe9", "x" * 60_000, "a\r\n b"])
-    def test_a_session_s_id_that_cannot_be_sent_back(self, session):
-        """It is refused: "MUST only contain visible ASCII characters", and not
-        without end.
-        """
-
-        def initialize(seen, sock):
-            status, _, body = legacy_site()(seen, sock)
-            body = json.dumps(body).encode()
-            sock.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                b"Content-Length: %d\r\nMcp-Session-Id: %b\r\n\r\n%b"
-                % (len(body), session.encode("latin-1"), body)
-            )
-
-        site = site_of_sessions(initialize, None)
-        with web_server(site) as (url, _), pytest.raises(
-            McpError, match="Mcp-Session-Id: expected 1 to 4096"
-        ):
-            Client(url, version="2025-11-25").connect()
-
-    def test_the_session_ends_with_the_client(self, recorded):
-        """close() deletes it."""
-        http, seen = recorded
-        for version in LEGACY:
-            with Client(http.url, version=version) as client:
-                client.ping()
-                session = Web(http, seen[-1][1]["mcp-session-id"], version)
-                assert session.post(request("ping", id="s"))[0] == 200
-            assert seen[-1][0] == "DELETE"
-            assert session.post(request("ping"))[0] == 404
+            assert client.call("x") == "s2"
+            eventually(lambda: came == ["s1", "s2"])
 
     # Headers
 
-    def test_a_session_s_end_that_nobody_takes(self, monkeypatch):
-        """A server that accepts no connection any more does not hold up close()."""
-        monkeypatch.setattr(mcp_lite, "EXIT_SECONDS", 0.1)
-        site = legacy_site()
-        listener = socket.create_server(("127.0.0.1", 0), backlog=0)
-        address = listener.getsockname()
-
-        def serve_one():
-            sock = listener.accept()[0]
-            with sock, sock.makefile("rb") as reader:
-                method = reader.readline().decode().split(" ")[0]
-                head = b"".join(iter(reader.readline, b"\r\n")).lower()
-                size = re.search(rb"content-length: ([0-9]+)", head)
-                body = reader.read(int(size[1])) if size else b""
-                message = json.loads(body) if body else body
-                status, headers, body = site(
-                    {"method": method, "message": message}, sock
-                )
-                body = json.dumps(body).encode() if body else b""
-                headers = {
-                    "Content-Type": "application/json",
-                    "Content-Length": len(body),
-                    "Connection": "close",
-                    **headers,
-                }
-                head = "".join(f"{name}: {headers[name]}\r\n" for name in headers)
-                sock.sendall(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + body)
-
-        with listener, contextlib.ExitStack() as waiting:
-            # `initialize`, `initialized`, GET.
-            serving = [threading.Thread(target=serve_one) for _ in range(3)]
-            for thread in serving:
-                thread.start()
-            url = f"http://127.0.0.1:{address[1]}/mcp"
-            client = Client(url, version="2025-11-25").connect()
-            for thread in serving:
-                thread.join()
-            # So many wait to be accepted that the system answers nobody else.
-            for _ in range(4):
-                sock = waiting.enter_context(socket.socket())
-                sock.setblocking(False)
-                with contextlib.suppress(BlockingIOError):
-                    sock.connect(address)
-            closing = threading.Thread(target=client.close)
-            closing.start()
-            closing.join(SECONDS)
-            assert not closing.is_alive()
-
     def test_headers_mirror_the_body(self, server, recorded, version):
-        """Method and name in every revision,
-        and the parameters that the schema names.
-        """
+        """Method and name in every revision, and the arguments that the schema names."""
         http, seen = recorded
         schema = {
             "type": "object",
@@ -11553,299 +10934,95 @@ class TestHttpClient:
         server.add_tool(
             lambda region=None, n=None: "here", name="place", input_schema=schema
         )
-        with Client(http.url, version=version, headers={"X-Mine": "yes"}) as client:
+        # What every request says, the user's headers do not say a second time.
+        mine = {"X-Mine": "yes", "accept": "*/*", "mcp-METHOD": "x"}
+        with Client(http.url, version=version, headers=mine) as client:
             assert "place" in [tool["name"] for tool in client.list_tools()]
             for arguments in ({"region": "Málaga", "n": 5}, {"region": " a"}, {}):
                 assert client.call("place", **arguments) == "here"
             client.read("x://note")
-        posts = [
-            (headers, message) for method, headers, message in seen if method == "POST"
-        ]
-        assert all(headers["x-mine"] == "yes" for _, headers, _ in seen)
+        posts = [each for each in seen if each[0] == "POST"]
+        assert {headers["x-mine"] for _, headers, _ in seen} == {"yes"}
+        assert not any(headers["accept"] == "*/*" for _, headers, _ in posts)
         assert all(
-            headers["mcp-method"] == message["method"] for headers, message in posts
+            headers["mcp-method"] == told["method"] for _, headers, told in posts
         )
-        assert [
-            headers.get("mcp-name")
-            for headers, message in posts
-            if message["method"] != "tools/list"
-        ][-4:] == ["place"] * 3 + ["x://note"]
-        found = [
+        named = [headers.get("mcp-name") for _, headers, _ in posts]
+        assert [name for name in named if name] == ["place"] * 3 + ["x://note"]
+        mirrored = [
             (headers.get("mcp-param-region"), headers.get("mcp-param-n"))
-            for headers, message in posts
-            if message["method"] == "tools/call"
+            for _, headers, told in posts
+            if told["method"] == "tools/call"
         ]
-        assert found == [
-            ("=?base64?TcOhbGFnYQ==?=", "5"),
-            ("=?base64?IGE=?=", None),
-            (None, None),
-        ]
+        encoded = ["=?base64?TcOhbGFnYQ==?=", "=?base64?IGE=?="]
+        assert mirrored == [(encoded[0], "5"), (encoded[1], None), (None, None)]
 
-    @pytest.mark.parametrize(
-        "method, params, said",
-        [
-            ("tools/call", {"name": 2**53}, "Mcp-Name: expected an integer within"),
-            ("prompts/get", {"name": ["a"]}, "Mcp-Name: expected string"),
-        ],
-    )
-    def test_what_no_header_mirrors_is_not_sent(self, server, method, params, said):
+    def test_what_no_header_mirrors_is_not_sent(self, server):
         """In the modern era, which wants it mirrored. In a session it goes unmirrored."""
-        with server.start_http() as http, Client(http.url) as client, pytest.raises(
-            mcp_lite.InvalidParams, match=said
-        ):
-            client.request(method, params)
-        with server.start_http() as http, Client(
-            http.url, version="2025-11-25"
-        ) as client, pytest.raises(McpError) as caught:
-            client.request(method, params)
-        assert "no header" not in str(caught.value)
+        with server.start_http() as http:
+            with Client(http.url) as client:
+                with pytest.raises(InvalidParams, match="Mcp-Name: expected string"):
+                    client.request("prompts/get", {"name": ["a"]})
+            with Client(http.url, version="2025-11-25") as client:
+                with pytest.raises(McpError) as caught:
+                    client.request("prompts/get", {"name": ["a"]})
+                assert "Mcp-Name" not in str(caught.value)
 
     def test_tools_with_wrong_headers_are_left_out(self, caplog):
         """One malformed tool is told to the log, and hides no other."""
 
         def tool(name, header):
-            return {
-                "name": name,
-                "inputSchema": {
-                    "type": "object",
-                    "properties": {"a": {"type": "string", "x-mcp-header": header}},
-                },
-            }
+            properties = {"a": {"type": "string", "x-mcp-header": header}}
+            schema = {"type": "object", "properties": properties}
+            return {"name": name, "inputSchema": schema}
 
         def list_tools(seen, sock):
-            return result_of(
-                seen,
-                tools=[tool("good", "A"), tool("bad", "A B")],
-                ttlMs=0,
-                cacheScope="private",
-            )
+            tools = [tool("good", "A"), tool("bad", "A B")]
+            return result_of(seen, tools=tools, ttlMs=0, cacheScope="private")
 
         with caplog.at_level("WARNING", "mcp_lite"):
-            with web_server(modern_site(tools_list=list_tools)) as (url, _), Client(
-                url
-            ) as client:
+            with client_of(modern_site(tools_list=list_tools)) as (client, _):
                 assert [each["name"] for each in client.list_tools()] == ["good"]
                 eventually(lambda: "bad" in caplog.text)
             assert "x-mcp-header" in caplog.text and "good" not in caplog.text
 
-    def test_a_header_mismatch_refreshes_the_list(self, server, recorded):
-        """-32020, as the tool has changed: tools/list, and the call once more."""
-        http, seen = recorded
-        schema = {
-            "type": "object",
-            "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
-        }
-        server.add_tool(lambda region: region, name="place")
-        with Client(http.url, version=MODERN) as client:
-            assert client.call("place", region="Oslo") == "Oslo"
-            server.remove_tool("place")
-            server.add_tool(lambda region: region, name="place", input_schema=schema)
-            seen.clear()
-            assert client.call("place", region="Bern") == "Bern"
-        methods = [message["method"] for _, _, message in seen]
-        assert [methods[0], methods[-1]] == ["tools/call"] * 2
-        assert set(methods[1:-1]) == {"tools/list"}
-
-        def refuse(seen, sock):
-            return (
-                400,
-                {},
-                {
-                    "jsonrpc": "2.0",
-                    "id": seen["message"]["id"],
-                    "error": {"code": -32020, "message": "no"},
-                },
-            )
-
-        def list_tools(seen, sock):
-            return result_of(seen, tools=[], ttlMs=0, cacheScope="private")
-
-        with web_server(modern_site(tools_call=refuse, tools_list=list_tools)) as (
-            url,
-            found,
-        ), Client(url) as client:
-            with pytest.raises(mcp_lite.HeaderMismatch):
-                client.call("x")
-            methods = [each["message"]["method"] for each in found]
-            assert methods.count("tools/call") <= 2
-
-    def test_the_first_call_mirrors_its_arguments(self, server, recorded):
-        """The list of tools says which; it is read before any of them is sent."""
+    def test_the_list_of_tools_tells_what_is_mirrored(self, server, recorded):
+        """It is read before the first arguments are sent, and again, with the call once
+        more, when the server finds a mismatch (-32020)."""
         http, seen = recorded
         schema = {
             "type": "object",
             "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
         }
         server.add_tool(lambda region: region, name="place", input_schema=schema)
-        for _ in range(2):
-            seen.clear()
-            with Client(http.url) as client:
-                gate = threading.Barrier(8)
-
-                def call(client=client, gate=gate):
-                    gate.wait(SECONDS)
-                    assert client.call("place", region="Oslo") == "Oslo"
-
-                threads = [threading.Thread(target=call) for _ in range(8)]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join(SECONDS)
-                client.call("place", region="Oslo")
-            posts = [(message["method"], headers) for _, headers, message in seen]
-            calls = [headers for method, headers in posts if method == "tools/call"]
-            assert len(calls) == 9
-            assert {headers["mcp-param-region"] for headers in calls} == {"Oslo"}
+        with Client(http.url) as client:
+            assert client.call("place", region="Oslo") == "Oslo"
+            assert seen[-1][1]["mcp-param-region"] == "Oslo"
+            server.remove_tool("place")
+            schema["properties"]["region"]["x-mcp-header"] = "Place"
+            server.add_tool(lambda region: region, name="place", input_schema=schema)
+            del seen[:]
+            assert client.call("place", region="Bern") == "Bern"
+        methods = [message["method"] for _, _, message in seen]
+        assert [methods[0], methods[-1]] == ["tools/call"] * 2
+        assert set(methods[1:-1]) == {"tools/list"}
 
     @pytest.mark.parametrize("status", [200, 500])
     def test_a_first_list_that_says_nothing(self, status):
-        """Where it fails, or does not have the tool, the call is sent all the same,
-        and without arguments, it is not read at all.
-        """
-
-        def call(seen, sock):
-            return result_of(seen, **text_result("x"))
+        """Where it fails, or does not have the tool, the call is sent all the same; and
+        without arguments, it is not read at all."""
 
         def list_tools(seen, sock):
             _, _, body = result_of(seen, tools=[], ttlMs=0)
             return status, {}, body if status == 200 else b"out of order"
 
-        site = modern_site(tools_call=call, tools_list=list_tools)
-        with web_server(site) as (url, seen), Client(url) as client:
+        site = modern_site(tools_call=called("x"), tools_list=list_tools)
+        with client_of(site) as (client, seen):
             client.call("x")
-            assert [client.call("x", a=1) for _ in range(3)] == ["x"] * 3
-            methods = [each["message"]["method"] for each in seen]
+            assert [client.call("x", a=1) for _ in range(2)] == ["x"] * 2
+            methods = methods_in(seen)
             assert methods[1:3] == ["tools/call", "tools/list"]
-            assert methods.count("tools/call") == 4
-
-    def test_headers_of_the_target(self, recorded):
-        """{"url":, "headers":} as hosts configure it; the client's own headers win."""
-        http, seen = recorded
-        target = {"url": http.url, "headers": {"X-A": "target", "X-B": "target"}}
-        with Client(target, headers={"X-B": "client"}) as client:
-            client.ping()
-        assert {(headers["x-a"], headers["x-b"]) for _, headers, _ in seen} == {
-            ("target", "client")
-        }
-
-    # The way there
-
-    def test_proxies_of_the_environment(self, monkeypatch):
-        """http_proxy gets the whole URL;
-        https_proxy is asked for a tunnel; no_proxy is obeyed.
-        """
-
-        def call(seen, sock):
-            return result_of(seen, **text_result("far"))
-
-        site = modern_site(tools_call=call)
-
-        def script(seen, sock):
-            if seen["method"] == "CONNECT":
-                return None
-            return site(seen, sock)
-
-        for name in (
-            "http_proxy",
-            "https_proxy",
-            "no_proxy",
-            "HTTP_PROXY",
-            "HTTPS_PROXY",
-            "NO_PROXY",
-            "REQUEST_METHOD",
-        ):
-            monkeypatch.delenv(name, raising=False)
-        with web_server(script) as (url, seen):
-            proxy = url.replace("http://", "http://ann:p%40ss@").replace("/mcp", "")
-            monkeypatch.setenv("http_proxy", proxy)
-            monkeypatch.setenv("https_proxy", proxy)
-            with Client("http://far.invalid:81/mcp?x=1") as client:
-                assert client.call("x") == "far"
-            assert {each["path"] for each in seen} == {"http://far.invalid:81/mcp?x=1"}
-            assert {each["headers"]["host"] for each in seen} == {"far.invalid:81"}
-            assert {each["headers"]["proxy-authorization"] for each in seen} == {
-                "Basic YW5uOnBAc3M="
-            }
-            seen.clear()
-            with pytest.raises(HttpFailure):
-                Client("https://far.invalid/mcp").connect()
-            assert (seen[0]["method"], seen[0]["path"]) == (
-                "CONNECT",
-                "far.invalid:443",
-            )
-            assert seen[0]["headers"]["proxy-authorization"] == "Basic YW5uOnBAc3M="
-            seen.clear()
-            monkeypatch.setenv("no_proxy", "far.invalid")
-            with pytest.raises(HttpFailure):
-                Client("http://far.invalid:81/mcp").connect()
-            assert seen == []
-            with Client(url) as client:
-                assert client.call("x") == "far"
-            assert {each["path"] for each in seen} == {"/mcp"}
-
-    @pytest.mark.parametrize("has_port", [True, False])
-    def test_an_address_of_ipv6(self, server, monkeypatch, has_port):
-        """With a port, or at the one that is the default."""
-        try:
-            http = server.start_http(host="::1")
-        except OSError:
-            pytest.skip("no IPv6 here")
-        url = f"http://[::1]:{http.port}/mcp"
-        if not has_port:
-            monkeypatch.setitem(mcp_lite._PORTS, "http", http.port)
-            url = "http://[::1]/mcp"
-        with http, Client(url) as client:
-            assert client.call("greet", name="Bo") == "hello Bo"
-
-    def test_the_user_of_a_url(self):
-        """It logs in, unless a header does; no text of an error shows it, nor the query."""
-
-        def call(seen, sock):
-            name = seen["message"]["params"]["name"]
-            return result_of(seen, **text_result("x")) if name == "x" else None
-
-        with web_server(modern_site(tools_call=call)) as (url, seen):
-            url = url.replace("//", "//ann:p%40ss@") + "?key=hush#part"
-            with Client(url) as client:
-                client.call("x")
-                with pytest.raises(HttpFailure) as caught:
-                    client.call("y")
-            assert {each["headers"]["authorization"] for each in seen} == {
-                "Basic YW5uOnBAc3M="
-            }
-            assert {each["path"] for each in seen} == {"/mcp?key=hush"}
-            assert re.search("http://127.0.0.1:[0-9]+/mcp: ", str(caught.value))
-            assert not re.search("ann|p%40ss|p@ss|hush|part", str(caught.value))
-            seen.clear()
-            with Client(url, headers={"authorization": "Bearer t"}) as client:
-                client.call("x")
-            assert {each["headers"]["authorization"] for each in seen} == {"Bearer t"}
-
-    def test_a_path_in_other_letters(self):
-        """What no URL has as it is, is encoded; what is encoded already stays so."""
-        site = modern_site(
-            tools_call=lambda seen, sock: result_of(seen, **text_result("x"))
-        )
-        with web_server(site) as (url, seen), Client(url + "/ü b%20c?q=ö d") as client:
-            assert client.call("x") == "x"
-        assert {each["path"] for each in seen} == {"/mcp/%C3%BC%20b%20c?q=%C3%B6%20d"}
-
-    @pytest.mark.parametrize(
-        "url",
-        [
-            "http://",
-            "http:///mcp",
-            "http://ann:hush@/mcp",
-            "http://host:hush/",
-            "http://host:65536/",
-            "http://[::1/",
-        ],
-    )
-    def test_a_url_that_is_none(self, url):
-        """It is told at once, without a word of it: it may hold secrets."""
-        with pytest.raises(ValueError, match="url: expected http://") as caught:
-            Client(url).connect()
-        assert "hush" not in str(caught.value)
+            assert methods.count("tools/call") == 3
 
     @pytest.mark.parametrize(
         "name, value",
@@ -11854,259 +11031,190 @@ class TestHttpClient:
             ("X-A", "hush\n continued"),
             ("X-A", "hush\0"),
             ("X-A", "hush€"),
-            ("X-A", b"hush"),
             ("X-A\r\nX-B", "hush"),
-            ("X-A: hush", "hush"),
             ("", "hush"),
-            ("Content-Length", "9"),
-            ("transfer-encoding", "chunked"),
         ],
     )
-    @pytest.mark.parametrize("of_target", [True, False])
-    def test_headers_that_no_request_can_have(self, name, value, of_target):
+    def test_headers_that_no_request_can_have(self, name, value):
         """They are told at once, by name; their value may be a secret."""
-        target = {"url": "http://localhost/", "headers": {}}
-        given = {name: value}
         with pytest.raises(ConnectionError, match="headers: ") as caught:
-            if of_target:
-                Client({**target, "headers": given}).connect()
-            else:
-                Client(target, headers=given).connect()
+            Client("http://localhost/", headers={name: value}).connect()
         assert "hush" not in str(caught.value)
-        assert name.partition(":")[0].partition("\r")[0] in str(caught.value)
+        assert name.partition("\r")[0] in str(caught.value)
 
-    def test_no_header_goes_twice(self, recorded):
-        """What every request says, the user's headers do not say a second time."""
-        http, seen = recorded
-        with Client(http.url, headers={"accept": "*/*", "mcp-METHOD": "x"}) as client:
-            client.ping()
-        assert all(headers["accept"] != "*/*" for _, headers, _ in seen)
+    # The way there
 
-    # Servers that mean harm
+    def test_proxies_of_the_environment(self, monkeypatch):
+        """http_proxy gets the whole URL; https_proxy is asked for a tunnel; no_proxy is
+        obeyed. What a proxy refuses is told."""
+        site = modern_site(tools_call=called("far"))
+        refusing = []
+
+        def script(seen, sock):
+            if refusing or seen["method"] == "CONNECT":
+                return 407, {"Proxy-Authenticate": "Basic"}, b""
+            return site(seen, sock)
+
+        for name in ("http_proxy", "https_proxy", "no_proxy", "REQUEST_METHOD"):
+            monkeypatch.delenv(name, raising=False)
+            monkeypatch.delenv(name.upper(), raising=False)
+        with web_server(script) as (url, seen):
+            proxy = url.replace("http://", "http://ann:p%40ss@").replace("/mcp", "")
+            monkeypatch.setenv("http_proxy", proxy)
+            monkeypatch.setenv("https_proxy", proxy)
+            with Client("http://far.invalid:81/mcp?x=1") as client:
+                assert client.call("x") == "far"
+            assert "407" in str(http_failure_of("https://far.invalid/mcp"))
+            assert seen[-1]["path"] == "far.invalid:443"
+            login = "Basic YW5uOnBAc3M="
+            assert set(shown_in(seen, "proxy-authorization")) == {login}
+            places = [(each["path"], each["headers"]["host"]) for each in seen[:-1]]
+            assert set(places) == {("http://far.invalid:81/mcp?x=1", "far.invalid:81")}
+            refusing.append(True)
+            assert "407" in str(http_failure_of("http://far.invalid/mcp"))
+            refusing.clear()
+            del seen[:]
+            monkeypatch.setenv("no_proxy", "far.invalid")
+            http_failure_of("http://far.invalid:81/mcp")
+            assert seen == []
+
+    def test_an_address_of_ipv6(self, server):
+        """Its brackets stay in the URL."""
+        try:
+            http = server.start_http(host="::1")
+        except OSError:
+            pytest.skip("no IPv6 here")
+        with http, Client(f"http://[::1]:{http.port}/mcp") as client:
+            assert client.call("greet", name="Bo") == "hello Bo"
+
+    def test_a_url_s_user_query_and_letters(self):
+        """The user logs in, unless a header does. The query is sent, the fragment is
+        not. What no URL has as it is, is encoded, and no error's text shows a secret."""
+        site = modern_site(tools_call=lambda seen, sock: None)
+        with web_server(site) as (url, seen):
+            url = url.replace("//", "//ann:p%40ss@") + "/ü b%20c?key=hüsh#part"
+            with Client(url) as client, pytest.raises(HttpFailure) as caught:
+                client.call("y")
+            assert set(shown_in(seen, "authorization")) == {"Basic YW5uOnBAc3M="}
+            paths = {each["path"] for each in seen}
+            assert paths == {"/mcp/%C3%BC%20b%20c?key=h%C3%BCsh"}
+            assert not re.search("ann|p%40ss|p@ss|h%C3|part", str(caught.value))
+            with Client(url, headers={"authorization": "Bearer t"}):
+                assert seen[-1]["headers"]["authorization"] == "Bearer t"
 
     @pytest.mark.parametrize(
-        "answer, said",
-        [
-            (b"Content-Type: text/event-stream\r\n\r\ndata: %b", "no answer"),
-            (b"Content-Type: text/event-stream\r\n\r\n:%b", "no answer"),
-            (b"Content-Type: application/json\r\n\r\n%b", "no answer"),
-            (b"Content-Type: text/html\r\n\r\n<p>hi", "text/html"),
-            (b"X: y\r\n" * 101, "more than 100 headers"),
-            (b"X: %b", "line"),
-            (b"Transfer-Encoding: chunked\r\n\r\nno\r\n{", "IncompleteRead"),
-            (
-                b"Transfer-Encoding: chunked\r\n\r\n-5\r\n{}{}{}",
-                "read length|IncompleteRead",
-            ),
-            (
-                b"Content-Length: 99999999999999999999\r\n\r\n{",
-                "no answer|IncompleteRead",
-            ),
-            (b"Content-Length: -1\r\n\r\n{", "no answer|IncompleteRead"),
-        ],
+        "url",
+        ["http://", "http:///mcp", "http://a:hush@/", "http://h:hush/", "http://[::1/"],
     )
-    def test_what_is_no_answer_is_told(self, answer, said):
-        """Endless, packed, cut off, or something else: the caller hears what was
-        wrong with it, and the next call is none the worse for it.
-        """
-        endless = b"x" * (mcp_lite.MAX_MESSAGE + (1 << 20)) if b"%b" in answer else b""
-        if b"Content-Type" not in answer:
-            answer = b"Content-Type: application/json\r\n" + answer
+    def test_a_url_that_is_none(self, url):
+        """It is told at once, without a word of it: it may hold secrets."""
+        with pytest.raises(ValueError, match="url: expected http://") as caught:
+            Client(url).connect()
+        assert "hush" not in str(caught.value)
 
-        def call(seen, sock):
-            if seen["message"]["params"]["name"] == "good":
-                return result_of(seen, **text_result("good"))
-            head, _, _ = answer.partition(b"%b")
-            sock.sendall(b"HTTP/1.1 200 OK\r\n" + head)
-            sock.sendall(endless)
-            return None
+    # The end of waiting
 
-        with web_server(modern_site(tools_call=call)) as (url, _), Client(
-            url
-        ) as client:
-            with pytest.raises(HttpFailure, match=said):
-                client.call("bad")
-            assert client.call("good") == "good"
+    @pytest.mark.parametrize("version", ["auto", "2025-11-25", MODERN])
+    def test_a_site_that_does_not_answer(self, version):
+        """Connecting takes `timeout`; the text of Timeout has the address, and no
+        secret of that."""
+        with web_server(never) as (url, _):
+            secret = url.replace("//", "//u:s3cret@") + "?key=s3cret"
+            with pytest.raises(Timeout, match="no answer within 0.2 s") as caught:
+                Client(secret, timeout=0.2, version=version).connect()
+        assert str(caught.value).endswith(f"(url: {url})")
+
+    def test_a_server_that_answers_initialize_alone(self):
+        """Connecting ends all the same if nothing answers to `initialized`, nor to the
+        GET behind it."""
+        site = legacy_site(notifications_initialized=never, GET=never)
+        with client_of(site, timeout=0.3) as (client, _):
+            assert client.protocol_version == "2025-11-25"
 
     @pytest.mark.parametrize(
         "begin, drip",
         [
             (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
             (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
-            (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n", b" "),
-            (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b":\n"),
-            (b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b"\n"),
-            (
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
-                b'data: {"jsonrpc": "2.0", "method": "notifications/x"}\n\n',
-            ),
+            (b"HTTP/1.1 200 OK\r\n" + EVENTS, b":\n"),
+            (b"HTTP/1.1 200 OK\r\n" + HEAD + b"\r\n", b" "),
             (b"HTTP/1.1 500 X\r\nContent-Length: 9999\r\n\r\n", b"x"),
         ],
-        ids=["interim", "head", "body", "comments", "blank", "events", "error"],
+        ids=["interim", "head", "events", "body", "error"],
     )
-    def test_bytes_that_drip_do_not_hold_up_a_call(self, begin, drip):
-        """Its time is over in all, whatever still comes; and the server is left."""
-        left = threading.Event()
+    def test_bytes_that_drip_hold_up_nothing(self, begin, drip):
+        """A call's time, and a notification's, is over in all, whatever still comes; and
+        the server is left."""
+        left = threading.Semaphore(0)
 
-        def call(seen, sock):
+        def never_ending(seen, sock):
             try:
                 sock.sendall(begin)
                 while True:
                     sock.sendall(drip)
-                    time.sleep(0.05)
+                    time.sleep(0.01)
             except OSError:
-                left.set()
+                left.release()
 
-        with web_server(modern_site(tools_call=call)) as (url, _), Client(
-            url
-        ) as client:
+        site = modern_site(tools_call=never_ending, x=never_ending)
+        with client_of(site, timeout=0.2) as (client, seen):
             with pytest.raises(Timeout):
-                client.call_tool("x", timeout=0.4)
-            assert left.wait(SECONDS)
-
-    @pytest.mark.parametrize("version", ["auto", "2025-11-25"])
-    def test_who_may_be_answered(self, version):
-        """A server of a session may ask; to one of the modern era no response is ever
-        sent, whatever it asks.
-        """
-        answered = threading.Event()
-        ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
-
-        def stream(seen, sock):
-            if version == "auto":
-                return (
-                    200,
-                    {},
-                    (event_of(ping) + event_of(answer_to(seen, "x"))).encode(),
-                )
-            answered.clear()
-            begin_stream(sock, event_of(ping))
-            answered.wait(SECONDS)
-            sock.sendall(event_of(answer_to(seen, "x")).encode())
-            return None
-
-        def discover(seen, sock):
-            status, _, body = modern_site()(seen, sock)
-            return status, {}, (event_of(ping) + event_of(body)).encode()
-
-        def script(seen, sock):
-            message = seen["message"]
-            if isinstance(message, dict) and "method" not in message:
-                answered.set()
-                return 202, {}, b""
-            site = legacy_site(tools_call=stream)
-            if version == "auto":
-                site = modern_site(tools_call=stream)
-                if message["method"] == "server/discover":
-                    return discover(seen, sock)
-            return site(seen, sock)
-
-        with web_server(script) as (url, seen), Client(url, version=version) as client:
-            assert [client.call("x") for _ in range(3)] == ["x"] * 3
-        answers = [
-            each["message"]
-            for each in seen
-            if isinstance(each["message"], dict) and "method" not in each["message"]
-        ]
-        expected = {"jsonrpc": "2.0", "id": "p", "result": {}}
-        assert answers == ([] if version == "auto" else [expected] * 3)
-
-    # The end of waiting
+                client.call_tool("x")
+            client.notify("x")
+            for _ in range(2):
+                assert left.acquire(timeout=SECONDS)
+            assert methods_in(seen).count("x") == 1
 
     @pytest.mark.parametrize(
         "begin",
-        [
-            lambda sock: None,
-            lambda sock: sock.sendall(b"HTTP/1.1 200 OK\r\nContent-"),
-            lambda sock: sock.sendall(
-                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-                b"Content-Length: 999\r\n\r\n{"
-            ),
-            lambda sock: begin_stream(sock, "data: {"),
-            lambda sock: begin_stream(sock, ": hi\n\n"),
-        ],
-        ids=["silence", "half a head", "half a body", "half an event", "no event"],
+        [b"", b"HTTP/1.1 200 OK\r\nContent-", b"HTTP/1.1 200 OK\r\n" + EVENTS],
+        ids=["silence", "half a head", "no event"],
     )
-    def test_waiting_ends_whatever_the_socket_does(self, begin):
-        """A timeout, cancel(), close() from elsewhere
-        and Ctrl-C end a call that a server never answers.
-        """
-        waiting = []
-        release = threading.Event()
+    @pytest.mark.parametrize("version", [MODERN, "2025-11-25"])
+    def test_waiting_ends_whatever_the_socket_does(self, begin, version):
+        """cancel(), and close() from elsewhere, end calls that a server never answers."""
+        waiting = threading.Semaphore(0)
 
         def call(seen, sock):
-            begin(sock)
-            waiting.append(sock)
-            release.wait(SECONDS)
+            sock.sendall(begin)
+            waiting.release()
+            return never(seen, sock)
 
-        for site, version in ((modern_site, MODERN), (legacy_site, "2025-11-25")):
-            with web_server(site(tools_call=call)) as (url, _):
-                try:
-                    client = Client(url, version=version).connect()
-                    with contextlib.closing(client):
-                        with pytest.raises(Timeout):
-                            client.call_tool("x", timeout=0.1)
-                        waiting.clear()
-                        first = client.start_call("x", {})
-                        second = client.start_call("x", {})
-                        eventually(lambda: len(waiting) >= 2)
-                        first.cancel()
-                        with pytest.raises(Cancelled):
-                            first.result()
-                        closer = threading.Thread(target=client.close)
-                        closer.start()
-                        with pytest.raises(ConnectionClosed):
-                            second.result()
-                        closer.join(SECONDS)
-                        assert not closer.is_alive() and not release.is_set()
-                finally:
-                    release.set()
-            release.clear()
+        make_site = modern_site if version == MODERN else legacy_site
+        with client_of(make_site(tools_call=call), version=version) as (client, _):
+            calls = [client.start_call("x") for _ in range(2)]
+            for _ in calls:
+                assert waiting.acquire(timeout=SECONDS)
+            calls[0].cancel()
+            with pytest.raises(Cancelled):
+                calls[0].result()
+            closer = threading.Thread(target=client.close)
+            closer.start()
+            with pytest.raises(ConnectionClosed):
+                calls[1].result()
+            closer.join(SECONDS)
+            assert not closer.is_alive()
 
-    @pytest.mark.parametrize(
-        "begin",
-        [lambda sock: None, lambda sock: sock.sendall(b"HTTP/1.1 200 OK\r\nContent-")],
-    )
-    def test_connecting_ends_as_well(self, begin):
-        """Neither does a server that never answers hold up connect(),
-        nor does it its close().
-        """
-        release = threading.Event()
+    def test_close_ends_connecting(self):
+        """A server that never answers holds up neither connect() nor close()."""
         here = threading.Event()
 
         def script(seen, sock):
-            begin(sock)
             here.set()
-            release.wait(SECONDS)
+            return never(seen, sock)
 
         with web_server(script) as (url, _):
-            try:
-                with pytest.raises(Timeout):
-                    Client(url, version=MODERN, timeout=0.1).connect()
-                with pytest.raises((Timeout, ConnectionClosed)):
-                    Client(url, version="2025-11-25", timeout=0.1).connect()
-                here.clear()
-                client = Client(url, version=MODERN)
-                raised = []
-
-                def connect():
-                    with pytest.raises(ConnectionClosed):
-                        client.connect()
-                    raised.append(1)
-
-                thread = threading.Thread(target=connect)
-                thread.start()
+            client = Client(url, version=MODERN)
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                connecting = pool.submit(client.connect)
                 assert here.wait(SECONDS)
                 client.close()
-                thread.join(SECONDS)
-                assert raised
-            finally:
-                release.set()
+                with pytest.raises(ConnectionClosed):
+                    connecting.result(SECONDS)
 
     def test_ctrl_c_cancels_over_http(self, server):
-        """Ctrl-C while a call waits:
-        KeyboardInterrupt there, and the handler is cancelled.
-        """
+        """Ctrl-C while a call waits is KeyboardInterrupt there, and the handler is
+        cancelled."""
         stopped = threading.Event()
 
         @server.tool
@@ -12120,105 +11228,42 @@ class TestHttpClient:
             raise KeyboardInterrupt
 
         with server.start_http() as http:
-            for path, version in (
-                ("/mcp", MODERN),
-                ("/mcp", "2025-11-25"),
-                ("/sse", "2024-11-05"),
-            ):
+            old = http.url.replace("/mcp", "/sse")
+            targets = [
+                (http.url, MODERN),
+                (http.url, "2025-11-25"),
+                (old, "2024-11-05"),
+            ]
+            for url, version in targets:
                 stopped.clear()
-                with Client(http.url.replace("/mcp", path), version=version) as client:
+                with Client(url, version=version) as client:
                     with pytest.raises(KeyboardInterrupt):
                         client.call_tool("endless", on_progress=interrupt)
                     assert stopped.wait(SECONDS)
                     client.ping()
 
-    def test_the_server_goes_while_a_client_listens(self, server):
-        """The iteration ends, it does not wait for ever."""
-        for path, version in (("/mcp", MODERN), ("/sse", "2024-11-05")):
-            http = server.start_http()
-            client = Client(http.url.replace("/mcp", path), version=version)
-            with contextlib.closing(http), client, client.listen() as events:
-                # The answer comes behind `initialized`.
-                client.ping()
-                eventually(
-                    lambda version=version: (
-                        version < mcp_lite.FIRST_MODERN
-                        or server._endpoint._subscriptions
-                    )
-                )
-                server.add_tool(lambda: "x", name="extra", description="x")
-                assert next(events)["method"] == "notifications/tools/list_changed"
-                server.remove_tool("extra")
-                next(events)
-                http.close()
-                with contextlib.suppress(ConnectionError):
-                    assert list(events) == []
-
-    @counts_memory
     def test_who_only_listens_comes_back(self, server):
-        """After the server's restart its lost stream brings a new session,
-        though nothing is called.
-        """
-        heard = []
-
-        def is_heard():
-            server.add_tool(lambda: "new", name="newcomer")
-            server.remove_tool("newcomer")
-            return heard
-
+        """After the server's restart its lost stream brings a new session, though
+        nothing is called."""
         first = server.start_http()
-        try:
-            with Client(
-                first.url, version="2025-11-25"
-            ) as client, client.listen() as events:
-
-                def listen():
-                    for event in events:
-                        heard.append(event["method"])
-
-                listener = threading.Thread(target=listen)
+        with first, Client(first.url, version="2025-11-25") as client:
+            with client.listen() as events:
                 # The answer comes behind `initialized`, and the stream.
                 client.ping()
                 first.close()
+                heard = []
+                listener = threading.Thread(target=lambda: heard.append(next(events)))
+                listener.start()
+
+                def is_heard():
+                    server.add_tool(lambda: "new", name="newcomer")
+                    server.remove_tool("newcomer")
+                    return heard
+
                 with server.start_http(port=first.port):
-                    listener.start()
                     eventually(is_heard)
-            listener.join(SECONDS)
-        finally:
-            first.close()
-        assert set(heard) == {"notifications/tools/list_changed"}
-
-    @counts_memory
-    def test_a_small_answer_takes_little_memory(self, server):
-        """Not room for the largest there may be."""
-        with server.start_http() as http, Client(http.url) as client:
-            client.call("add", a=1)
-            tracemalloc.start()
-            try:
-                client.call("add", a=1)
-                assert tracemalloc.get_traced_memory()[1] < 4 << 20
-            finally:
-                tracemalloc.stop()
-
-    def test_questions_from_callbacks_in_many_threads(self, server):
-        """Eight callers that are each asked back,
-        over one client, in each transport.
-        """
-        with server.start_http() as http:
-            for path, version in (
-                ("/mcp", MODERN),
-                ("/mcp", "2025-11-25"),
-                ("/sse", "2025-11-25"),
-            ):
-                with Client(
-                    http.url.replace("/mcp", path), version=version, **CALLBACKS
-                ) as client:
-                    calls = [client.start_call("steps", {}) for _ in range(8)]
-                    for call in calls:
-                        assert call.result()["structuredContent"]["result"][1:] == [
-                            "first",
-                            "second",
-                        ]
+                listener.join(SECONDS)
+        assert heard[0]["method"] == "notifications/tools/list_changed"
 
 
 class LoginSite(http.server.ThreadingHTTPServer):
@@ -13310,9 +12355,9 @@ class TestAuthorization:
     )
     def test_challenges(self, text, challenge):
         """WWW-Authenticate may hold several challenges, quoted or not."""
-        found = mcp_lite.parse_challenge(text)
-        assert {**found, **challenge} == found
-        assert bool(found) == bool(challenge)
+        refusal = 401, {"WWW-Authenticate": text}, b""
+        with web_server(lambda seen, sock: refusal) as (url, _):
+            assert http_failure_of(url).challenge == challenge
 
 
 def pump(main, condition):
