@@ -11294,6 +11294,11 @@ class LoginSite(http.server.ThreadingHTTPServer):
     def handle_error(self, request, client_address):
         """Clients may hang up."""
 
+    def expire(self):
+        """Take no token any more that was given."""
+        with self.lock:
+            self.tokens.clear()
+
     def paths(self, path):
         """What came to a path, in order."""
         return [each[2] for each in self.seen if each[1].partition("?")[0] == path]
@@ -11398,10 +11403,10 @@ class LoginPage(http.server.BaseHTTPRequestHandler):
         return 200, {}, site.give(said)
 
 
-@pytest.fixture
-def site():
+@contextlib.contextmanager
+def running(site):
     """A LoginSite that runs."""
-    with LoginSite() as site:
+    with site:
         thread = threading.Thread(target=site.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -11409,6 +11414,13 @@ def site():
         finally:
             site.shutdown()
             thread.join()
+
+
+@pytest.fixture
+def site():
+    """A LoginSite that runs."""
+    with running(LoginSite()) as site:
+        yield site
 
 
 def visit(url):
@@ -11434,10 +11446,21 @@ def browse(url):
     return True
 
 
+def agreeing(url):
+    """What is asked of the user by a URL, as a dict."""
+    return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
+
+
 def let_in(site, auth, **options):
     """Call the tool there as a client that logs in by `auth`."""
     with Client(site.mcp, auth=auth, version=MODERN, **options) as client:
         return client.call("x")
+
+
+PRM = "oauth-protected-resource"
+ASM = "oauth-authorization-server"
+PRM_PATH = "/.well-known/oauth-protected-resource/mcp"
+ASM_PATH = "/.well-known/oauth-authorization-server"
 
 
 class TestAuthorization:
@@ -11456,9 +11479,8 @@ class TestAuthorization:
         assert asked["code_challenge_method"] == "S256" and len(asked["state"]) >= 32
         (form,) = site.paths("/token")
         assert form["resource"] == site.mcp and form["client_id"] == "client-1"
-        assert (
-            form["redirect_uri"] == asked["redirect_uri"] == about["redirect_uris"][0]
-        )
+        uris = [asked["redirect_uri"], about["redirect_uris"][0]]
+        assert uris == [form["redirect_uri"]] * 2
         shown = [
             each[3].get("Authorization") for each in site.seen if each[1] == "/mcp"
         ]
@@ -11471,236 +11493,182 @@ class TestAuthorization:
         assert all("application/json" in each[3]["Accept"] for each in posts)
 
     def test_the_browser_comes_back_to_a_port(self, site, monkeypatch):
-        """One that is open for the login only, and hears who knows the state."""
-        pages = []
+        """One that is open for the login only, and hears the request that knows the
+        state. A browser may open connections that it does not use."""
+        statuses = []
+
+        def get(place, target):
+            web = http.client.HTTPConnection(place, timeout=SECONDS)
+            web.request("GET", target)
+            statuses.append(web.getresponse().status)
+            web.close()
+
+        def come_back(url, back):
+            with socket.create_connection((back.hostname, back.port)):
+                for query in ("?state=x&code=y", "?error=access_denied", ""):
+                    get(back.netloc, back.path + query)
+                target = urllib.parse.urlsplit(visit(url))
+                get(back.netloc, f"{target.path}?{target.query}")
 
         def open_browser(url):
-            asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
-            back = urllib.parse.urlsplit(asked["redirect_uri"])
-            # A browser opens connections that it does not need; other pages call, too.
-            silent = socket.create_connection((back.hostname, back.port))
-            assert back.hostname == "127.0.0.1"
-
-            def come_back():
-                with contextlib.closing(silent):
-                    for query in (
-                        "?state=x&code=y",
-                        "?error=access_denied",
-                        "",
-                        "?%ff",
-                    ):
-                        web = http.client.HTTPConnection(back.netloc, timeout=SECONDS)
-                        web.request("GET", back.path + query)
-                        pages.append(web.getresponse().status)
-                        web.close()
-                    target = urllib.parse.urlsplit(visit(url))
-                    web = http.client.HTTPConnection(back.netloc, timeout=SECONDS)
-                    web.request("GET", f"{target.path}?{target.query}")
-                    answer = web.getresponse()
-                    pages.append((answer.status, answer.read(), back.port))
-                    web.close()
-
-            threading.Thread(target=come_back).start()
+            back = urllib.parse.urlsplit(agreeing(url)["redirect_uri"])
+            ports.append(back.port)
+            threading.Thread(target=come_back, args=(url, back)).start()
             return True
 
+        ports = []
         monkeypatch.setattr("webbrowser.open", open_browser)
         assert let_in(site, OAuth()) == "let in"
-        eventually(lambda: len(pages) == 5)
-        *strange, (status, text, port) = pages
-        assert strange == [404] * 4 and status == 200
-        assert b"close this window" in text and b"code-number" not in text
+        eventually(lambda: statuses == [404, 404, 404, 200])
         with pytest.raises(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+            socket.create_connection(("127.0.0.1", ports[0]), timeout=SECONDS)
 
     def test_all_threads_log_in_once(self, site):
-        """Who comes while another thread logs in waits for it; so with a refresh."""
+        """A call that comes while another thread logs in waits for it; so with a
+        refresh."""
         auth = OAuth(redirect=visit)
         with Client(site.mcp, auth=auth, version=MODERN) as client:
             for wave in (1, 2):
                 calls = [client.start_call("x") for _ in range(8)]
-                for call in calls:
-                    assert call.result()["content"][0]["text"] == "let in"
+                assert {text_of(call.result()) for call in calls} == {"let in"}
                 assert len(site.paths("/authorize")) == 1
                 assert len(site.paths("/token")) == wave
-                # Now the server takes it for expired.
-                with site.lock:
-                    site.tokens.clear()
+                site.expire()
 
     def test_no_login_begins_where_none_may(self, site):
-        """Tokens are shown and renewed; without any nobody is asked, or registered."""
+        """Tokens are shown and renewed; without any no user is asked, and the client
+        registers nowhere."""
         kept = {}
+        shy = {"store": kept, "redirect": visit, "may_log_in": False}
         with pytest.raises(AuthorizationError, match="no token that will do") as caught:
-            let_in(site, OAuth(store=kept, redirect=visit, may_log_in=False))
+            let_in(site, OAuth(**shy))
         assert (caught.value.url, caught.value.http_status) == (site.mcp, 401)
         assert {each[1] for each in site.seen} == {"/mcp"}
         let_in(site, OAuth(store=kept, redirect=visit))
-        # Now the server takes it for expired.
-        site.tokens.clear()
-        auth = OAuth(store=kept, redirect=visit, may_log_in=False)
-        assert let_in(site, auth) == "let in"
+        site.expire()
+        assert let_in(site, OAuth(**shy)) == "let in"
         grants = [form["grant_type"] for form in site.paths("/token")]
         assert grants == ["authorization_code", "refresh_token"]
         assert len(site.paths("/authorize")) == 1
-        with pytest.raises(AuthorizationError, match="no token that will do"):
-            OAuth(may_log_in=False, redirect=visit).login(site.mcp)
 
     def test_time_stands_still_while_the_user_logs_in(self, site):
-        """A login may take longer than the timeout of the call that waits for it."""
-        waited = threading.Event()
-
-        def think(url):
-            waited.wait(1.0)
-            return visit(url)
-
-        for version in ("auto", MODERN):
-            auth = OAuth(redirect=think)
-            with Client(site.mcp, auth=auth, version=version, timeout=0.4) as client:
-                assert client.call("x") == "let in"
-
-    def test_a_login_outlives_the_call_that_began_it(self, site):
-        """Who cancels a call does not throw away what the user does in the browser."""
+        """A login may take longer than the timeout of the call that waits for it, and
+        outlives that call."""
         asked = threading.Event()
-        answered = threading.Event()
+        cancelled = threading.Event()
 
         def think(url):
             asked.set()
-            assert answered.wait(SECONDS)
+            assert cancelled.wait(SECONDS)
+            # Longer than the calls may take.
+            threading.Event().wait(0.3)
             return visit(url)
 
+        auth = OAuth(redirect=think)
         site.tokens["first"] = {}
-        record = {**self.RECORD, "issuer": site.url, "access_token": "first"}
-        auth = OAuth(redirect=think, store={site.mcp: record})
-        with Client(site.mcp, auth=auth, version=MODERN) as client:
-            site.tokens.clear()
-            call = client.start_call("x")
+        first = {"Authorization": "Bearer first"}
+        with Client(site.mcp, headers=first, auth=auth, timeout=0.2) as client:
+            site.expire()
+            calls = [client.start_call("x") for _ in range(2)]
             assert asked.wait(SECONDS)
-            call.cancel()
-            answered.set()
-            assert client.call("x") == "let in"
+            calls[0].cancel()
+            cancelled.set()
+            assert text_of(calls[1].result()) == "let in"
         assert len(site.paths("/authorize")) == 1
 
     def test_the_browser_was_closed(self, site, monkeypatch):
-        """The login ends with its timeout, and the port is closed."""
-        opened = []
-        monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+        """The login ends with its timeout; where there is no browser, at once."""
+        monkeypatch.setattr("webbrowser.open", lambda url: True)
         with pytest.raises(AuthorizationError, match="no answer came from the browser"):
-            let_in(site, OAuth(timeout=0.3))
-        asked = urllib.parse.parse_qs(urllib.parse.urlsplit(opened[0]).query)
-        back = urllib.parse.urlsplit(asked["redirect_uri"][0])
-        with pytest.raises(OSError):
-            socket.create_connection((back.hostname, back.port), timeout=SECONDS)
+            let_in(site, OAuth(timeout=0.1))
+        monkeypatch.setattr("webbrowser.open", lambda url: False)
+        with pytest.raises(AuthorizationError, match="redirect="):
+            let_in(site, OAuth())
 
     def test_close_ends_a_login(self, site, monkeypatch):
         """close(), from another thread, does not wait for the user."""
         opened = threading.Event()
         monkeypatch.setattr("webbrowser.open", lambda url: opened.set() or True)
-        client = Client(site.mcp, auth=OAuth(timeout=3), version=MODERN)
-        errors = []
-
-        def connect():
-            try:
-                client.connect()
-            except ConnectionError as error:
-                errors.append(error)
-
-        thread = threading.Thread(target=connect)
-        thread.start()
-        assert opened.wait(SECONDS)
-        client.close()
-        thread.join(SECONDS)
-        assert not thread.is_alive() and len(errors) == 1
+        client = Client(site.mcp, auth=OAuth(timeout=1), version=MODERN)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            connecting = pool.submit(client.connect)
+            assert opened.wait(SECONDS)
+            client.close()
+            with pytest.raises(ConnectionError):
+                connecting.result(SECONDS)
 
     def test_a_silent_issuer_does_not_hold_up_connecting(self, site):
         """While no browser is open, the client's timeout runs."""
         with socket.create_server(("127.0.0.1", 0)) as silent:
             issuer = f"http://127.0.0.1:{silent.getsockname()[1]}"
-            site.lies[self.PRM] = {"authorization_servers": [issuer]}
-            client = Client(site.mcp, auth=OAuth(redirect=visit), timeout=0.5)
+            site.lies[PRM] = {"authorization_servers": [issuer]}
+            client = Client(
+                site.mcp, auth=OAuth(redirect=visit), version=MODERN, timeout=0.2
+            )
             with pytest.raises(Timeout):
                 client.connect()
             # Its end ends the request that is still on its way there.
             silent.accept()[0].close()
 
-    def test_no_browser(self, site, monkeypatch):
-        """A machine without one is told of redirect=."""
-        monkeypatch.setattr("webbrowser.open", lambda url: False)
-        with pytest.raises(AuthorizationError, match="redirect="):
-            let_in(site, OAuth())
-
-    PRM = "oauth-protected-resource"
-    ASM = "oauth-authorization-server"
-    PRM_PATH = "/.well-known/oauth-protected-resource/mcp"
-    ASM_PATH = "/.well-known/oauth-authorization-server"
+    # Peers that lie, or fail
 
     @pytest.mark.parametrize(
         "kind, lie, said",
         [
             (PRM, {"resource": "https://evil.example/mcp"}, "resource: expected"),
-            (PRM, {"resource": "http://127.0.0.1:1/mcp"}, "resource: expected"),
             (PRM, {"resource": "{url}/mcp/deeper"}, "resource: expected"),
             (PRM, {"resource": None}, "resource: expected"),
             (PRM, {"authorization_servers": None}, "authorization_servers"),
-            (PRM, {"authorization_servers": [7]}, "authorization_servers"),
             (PRM, {"authorization_servers": ["http://evil.example"]}, "an https URL"),
-            (PRM, {"authorization_servers": ["https://a b"]}, "an https URL"),
-            (PRM, {"authorization_servers": ["https://[::1"]}, "an https URL"),
             (PRM, {"authorization_servers": ["{url}/elsewhere"]}, "no metadata"),
             (ASM, {"issuer": "{url}/"}, "issuer: expected"),
             (ASM, {"issuer": None}, "issuer: expected"),
             (ASM, {"token_endpoint": "http://evil.example/token"}, "token_endpoint"),
-            (ASM, {"token_endpoint": "https://x:99999/"}, "token_endpoint: expected"),
             (ASM, {"token_endpoint": None}, "token_endpoint: expected an https URL"),
             (ASM, {"authorization_endpoint": "file:///bin/sh"}, "authorization_end"),
             (ASM, {"authorization_endpoint": 'http://a"&calc'}, "authorization_end"),
-            (ASM, {"authorization_endpoint": ["x"]}, "authorization_endpoint: exp"),
             (ASM, {"registration_endpoint": "ftp://x"}, "registration_endpoint"),
             (ASM, {"registration_endpoint": None}, "client_id="),
-            (ASM, {"code_challenge_methods_supported": None}, "PKCE"),
             (ASM, {"code_challenge_methods_supported": ["plain"]}, "PKCE"),
         ],
     )
     def test_metadata_that_lie(self, site, kind, lie, said):
         """Nothing is sent to where they lead, and the error names the member."""
-        text = json.dumps(lie).replace("{url}", site.url)
-        site.lies[kind] = json.loads(text)
+        site.lies[kind] = json.loads(json.dumps(lie).replace("{url}", site.url))
         with pytest.raises(AuthorizationError, match=re.escape(said)):
             let_in(site, OAuth(redirect=visit))
         assert not site.paths("/authorize") and not site.paths("/token")
+
+    def test_a_challenge_that_lies(self, site):
+        """The place that it names for metadata is used, so it must be one of https."""
+        challenge = 'Bearer resource_metadata="http://evil.example/"'
+        site.pages["/mcp"] = (401, {"WWW-Authenticate": challenge}, b"")
+        with pytest.raises(AuthorizationError, match="resource_metadata: expected an"):
+            let_in(site, OAuth(redirect=visit))
+        assert {each[1] for each in site.seen} == {"/mcp"}
 
     @pytest.mark.parametrize(
         "path, page, said",
         [
             (PRM_PATH, (500, {}, b"oops"), "HTTP 500"),
             (
-                PRM_PATH,
+                ASM_PATH,
                 (302, {"Location": "https://evil.example/"}, b""),
                 "no metadata",
             ),
             (ASM_PATH, (200, {}, b"<html>welcome</html>"), "no metadata"),
-            (ASM_PATH, (200, {}, b"[" * 100_000), "no metadata"),
             (ASM_PATH, (200, {}, b" " * 300_000), "no metadata"),
-            (ASM_PATH, (200, {"Content-Length": "9000"}, b"{"), "no metadata"),
             ("/register", (400, {}, {"error": "invalid_redirect_uri"}), "redirect_uri"),
-            ("/register", (201, {}, {"client_id": 7}), "registration"),
             ("/register", (200, {}, b"<html>"), "registration"),
             ("/token", (400, {}, {"error": "invalid_grant"}), "invalid_grant"),
+            ("/token", (200, {}, {"error": "bad_code"}), "bad_code"),
             ("/token", (500, {}, b"<html>sorry</html>"), "HTTP 500"),
             ("/token", (302, {"Location": "https://evil.example/"}, b""), "HTTP 302"),
-            ("/token", (200, {}, {"access_token": ""}), "access_token"),
-            ("/token", (200, {}, {"access_token": "a\r\nX: y"}), "access_token"),
-            ("/token", (200, {}, {"access_token": ["x"]}), "token"),
             ("/token", (200, {}, {"access_token": "t", "token_type": "mac"}), "mac"),
-            ("/token", (200, {}, {"access_token": "t", "token_type": "DPoP"}), "DPoP"),
         ],
     )
     def test_authorization_servers_that_fail(self, site, path, page, said):
         """Error pages, answers without an end, and nonsense are a clear error each."""
-        if path == self.PRM_PATH and page[0] == 302:
-            # Without its own metadata, the server is taken for one of 2025-03-26.
-            site.pages[path.rpartition("/")[0]] = page
-            site.pages[self.ASM_PATH] = page
-            site.pages["/register"] = (404, {}, b"")
-            said = "registration"
         site.pages[path] = page
         with pytest.raises(AuthorizationError, match=said):
             let_in(site, OAuth(redirect=visit))
@@ -11711,16 +11679,12 @@ class TestAuthorization:
         [
             ("?error=access_denied&state={state}", "access_denied"),
             ("?error=x&error_description=Not+today&state={state}", "Not today"),
-            ("?error=x&code=y&state={state}", "the login failed"),
             ("?state={state}", "no code"),
             ("?code=y&state=somebody-else-s", "another login"),
             ("?code=y", "another login"),
-            ("?error=access_denied", "another login"),
             ("?code=y&state={state}&iss=https://evil.example", "iss: expected"),
             ("?error=y&state={state}&iss=https://evil.example", "iss: expected"),
-            ("?" + "a=b&" * 1000, "another login"),
             (None, "given up"),
-            (7, "given up"),
             (OSError("no screen"), "no screen"),
         ],
     )
@@ -11731,10 +11695,9 @@ class TestAuthorization:
         def come_back(url):
             if isinstance(answer, OSError):
                 raise answer
-            asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(url).query))
-            if not isinstance(answer, str):
-                return answer
-            return asked["redirect_uri"] + answer.format(state=asked["state"])
+            asked = agreeing(url)
+            place = asked["redirect_uri"]
+            return answer and place + answer.format(state=asked["state"])
 
         with pytest.raises(AuthorizationError, match=said) as caught:
             let_in(site, OAuth(redirect=come_back))
@@ -11742,72 +11705,50 @@ class TestAuthorization:
         # "on mismatch the client MUST NOT act on or display `error`"
         assert "iss" not in said or "error=y" not in str(caught.value)
 
-    @pytest.mark.parametrize("promised", [True, False])
-    def test_an_issuer_that_promises_to_tell(self, site, promised):
+    def test_an_issuer_that_promises_to_tell(self, site):
         """An answer without iss is refused where the metadata say that it has one."""
-        name = "authorization_response_iss_parameter_supported"
-        site.lies[self.ASM] = {name: promised}
-        if not promised:
-            assert let_in(site, OAuth(redirect=visit)) == "let in"
-            return
+        site.lies[ASM] = {"authorization_response_iss_parameter_supported": True}
         with pytest.raises(AuthorizationError, match="iss: expected"):
             let_in(site, OAuth(redirect=visit))
         assert not site.paths("/token")
 
-    def test_a_code_is_sent_once(self, site):
-        """An answer that comes again is for a login that is over."""
-        answers = []
-
-        def remember(url):
-            answers.append(visit(url))
-            return answers[0]
-
-        auth = OAuth(redirect=remember)
-        assert let_in(site, auth) == "let in"
-        auth.logout(site.mcp)
-        with pytest.raises(AuthorizationError, match="another login"):
-            let_in(site, auth)
-        assert len(site.paths("/token")) == 1
-
     def test_the_oldest_servers(self, site):
         """Without any metadata, a server is its own authorization server."""
-        for path in (
-            self.PRM_PATH,
-            "/.well-known/oauth-protected-resource",
-            self.ASM_PATH,
-        ):
+        for path in (PRM_PATH, "/.well-known/oauth-protected-resource", ASM_PATH):
             site.pages[path] = (404, {}, b"")
         assert let_in(site, OAuth(redirect=visit)) == "let in"
 
     def test_several_authorization_servers(self, site):
-        """The first one is taken, issuer= chooses; a secret is shown to no other one."""
-        several = ["http://evil.example", site.url]
-        site.lies[self.PRM] = {"authorization_servers": several}
-        with pytest.raises(AuthorizationError, match="an https URL"):
-            let_in(site, OAuth(redirect=visit))
-        known = {"client_id": "me", "client_secret": "s3cret"}
-        assert let_in(site, OAuth(redirect=visit, issuer=site.url, **known)) == "let in"
-        shown = len(site.paths("/token"))
-        for options in (known, {}):
-            with pytest.raises(AuthorizationError, match="expected https://other"):
-                issuer = "https://other.example"
-                let_in(site, OAuth(redirect=visit, issuer=issuer, **options))
-        assert len(site.paths("/token")) == shown
-
-    def test_a_secret_needs_its_issuer(self, site):
-        """Else the server could have it sent anywhere; "*" says that any will do."""
+        """The first one is taken, issuer= chooses; a secret is shown to no other one.
+        Without issuer= there is no secret: "*" says that any server will do."""
         known = {"client_id": "me", "client_secret": "s3cret"}
         with pytest.raises(ValueError, match="issuer"):
             OAuth(**known)
         assert let_in(site, OAuth(redirect=visit, issuer="*", **known)) == "let in"
+        site.lies[PRM] = {"authorization_servers": ["http://evil.example", site.url]}
+        with pytest.raises(AuthorizationError, match="an https URL"):
+            let_in(site, OAuth(redirect=visit))
+        assert let_in(site, OAuth(redirect=visit, issuer=site.url, **known)) == "let in"
+        shown = len(site.paths("/token"))
+        other = "https://other.example"
+        with pytest.raises(AuthorizationError, match=f"expected {other}"):
+            let_in(site, OAuth(redirect=visit, issuer=other, **known))
+        assert len(site.paths("/token")) == shown
 
     # Tokens
 
-    def test_everything_has_expired(self, site):
-        """Where neither token is taken any more, the user logs in again."""
-        auth = OAuth(redirect=visit)
+    def test_a_refresh_that_fails(self, site):
+        """An authorization server that is down is no reason to ask the user. One that
+        takes neither token is: the user logs in again."""
+        kept = {}
+        auth = OAuth(redirect=visit, store=kept)
         assert let_in(site, auth) == "let in"
-        site.tokens.clear()
+        site.expire()
+        before = copy.deepcopy(kept)
+        site.pages["/token"] = (503, {}, b"later")
+        with pytest.raises(AuthorizationError, match="HTTP 503"):
+            let_in(site, auth)
+        assert kept == before and len(site.paths("/authorize")) == 1
 
         def refuse_once(form):
             del site.pages["/token"]
@@ -11815,41 +11756,7 @@ class TestAuthorization:
 
         site.pages["/token"] = refuse_once
         assert let_in(site, auth) == "let in"
-        assert len(site.paths("/authorize")) == 2 and len(site.paths("/token")) == 3
-
-    def test_a_refresh_token_that_cannot_be_sent_back(self, site):
-        """It is refused when it comes, as it would be of no use."""
-        answer = {
-            "access_token": "t",
-            "token_type": "Bearer",
-            "refresh_token": "\ud800",
-        }
-        site.pages["/token"] = (200, {}, answer)
-        with pytest.raises(AuthorizationError, match="refresh_token: expected"):
-            let_in(site, OAuth(redirect=visit))
-
-    def test_what_no_form_can_hold(self, site):
-        """Whatever is wrong with what the server says, it is an AuthorizationError."""
-        site.lies[self.PRM] = {"scopes_supported": ["\ud800"]}
-        known = {"client_id": "me", "client_secret": "secret", "issuer": "*"}
-        auth = OAuth(grant="client_credentials", **known)
-        with pytest.raises(AuthorizationError, match="login: "):
-            let_in(site, auth)
-
-    def test_a_refresh_that_fails_for_now_loses_nothing(self, site):
-        """An authorization server that is down is no reason to ask the user."""
-        kept = {}
-        auth = OAuth(redirect=visit, store=kept)
-        assert let_in(site, auth) == "let in"
-        site.tokens.clear()
-        site.pages["/token"] = (503, {}, b"later")
-        before = copy.deepcopy(kept)
-        with pytest.raises(AuthorizationError, match="HTTP 503"):
-            let_in(site, auth)
-        assert kept == before and len(site.paths("/authorize")) == 1
-        del site.pages["/token"]
-        assert let_in(site, auth) == "let in"
-        assert len(site.paths("/authorize")) == 1
+        assert len(site.paths("/authorize")) == 2
 
     def test_a_token_that_the_server_does_not_take(self, site):
         """One login for one request, not one after the other."""
@@ -11858,14 +11765,12 @@ class TestAuthorization:
             let_in(site, OAuth(redirect=visit))
         assert len(site.paths("/authorize")) == 1
         assert caught.value.http_status == 401 and caught.value.url == site.mcp
-        assert caught.value.challenge["scheme"] == "bearer"
         # The server has said it.
         assert "strange-token" not in str(caught.value)
 
     def test_step_up(self, site):
         """A 403 for want of scope asks for more, and for what there was; once for one
-        request, and not for what was asked for before.
-        """
+        request, and not for what was asked for before. Other 403s ask for nothing."""
         plain = LoginPage.answer_mcp
         wanted = ["write"]
 
@@ -11874,9 +11779,9 @@ class TestAuthorization:
                 answer = plain(self, said)
                 if said.get("method") != "tools/call" or answer[0] == 401 or not wanted:
                     return answer
-                challenge = f'Bearer error="insufficient_scope", scope="{wanted[0]}"'
-                if said["params"]["name"] == "x":
-                    del wanted[0]
+                challenge = (
+                    f'Bearer error="insufficient_scope", scope="{wanted.pop(0)}"'
+                )
                 return 403, {"WWW-Authenticate": challenge}, {}
 
         site.RequestHandlerClass = Strict
@@ -11885,57 +11790,23 @@ class TestAuthorization:
         assert let_in(site, auth) == "let in"
         scopes = [each["scope"].split() for each in site.paths("/authorize")]
         assert scopes == [["read"], ["read", "write"]]
-        wanted += ["admin", "root"]
-        with pytest.raises(AuthorizationError, match="HTTP 403"):
+        for more, logins in ((["admin", "root"], 3), (["admin"], 3)):
+            wanted[:] = more
+            with pytest.raises(AuthorizationError, match="HTTP 403"):
+                let_in(site, auth)
+            assert len(site.paths("/authorize")) == logins
+        site.pages["/mcp"] = (403, {}, b"not from there")
+        with pytest.raises(HttpFailure, match="not from there") as caught:
             let_in(site, auth)
-        assert len(site.paths("/authorize")) == 3
-        wanted[:] = ["more"]
-        with Client(site.mcp, auth=auth, version=MODERN) as client:
-            for _ in range(2):
-                with pytest.raises(AuthorizationError, match="HTTP 403") as caught:
-                    client.call("y")
-            assert caught.value.http_status == 403
-        assert len(site.paths("/authorize")) == 4
-
-    def test_a_scope_is_wanted_before_any_token(self, site):
-        """A 403 for want of scope leads to a login, too, if nothing was shown."""
-
-        def page(said):
-            del site.pages["/mcp"]
-            challenge = 'Bearer error="insufficient_scope", scope="read"'
-            return 403, {"WWW-Authenticate": challenge}, b""
-
-        site.pages["/mcp"] = page
-        assert let_in(site, OAuth(redirect=visit)) == "let in"
-        assert site.paths("/authorize")[0]["scope"] == "read"
-
-    def test_other_403s_are_told_as_before(self, site):
-        """They are not about tokens, and ask nobody for anything."""
-        auth = OAuth(redirect=visit)
-        with Client(site.mcp, auth=auth, version=MODERN) as client:
-            asked = len(site.seen)
-            site.pages["/mcp"] = (403, {}, b"not from there")
-            with pytest.raises(HttpFailure, match="not from there") as caught:
-                client.request("tools/call", {"name": "x"})
         assert not isinstance(caught.value, AuthorizationError)
-        assert len(site.seen) == asked + 1
 
     def test_a_login_goes_to_its_own_server_only(self, site):
         """An OAuth that serves two servers shows each its own token."""
-        with LoginSite() as other:
-            thread = threading.Thread(target=other.serve_forever, args=(0.01,))
-            thread.start()
-            auth = OAuth(redirect=visit)
-            try:
-                assert let_in(site, auth) == let_in(other, auth) == "let in"
-            finally:
-                other.shutdown()
-                thread.join()
-            mine = next(iter(site.tokens))
-            other.tokens = {"renamed": 0}
-            shown = [each[3].get("Authorization") for each in other.seen]
-            assert len(other.paths("/authorize")) == 1 and shown[0] is None
-            assert mine == "token-number-2"
+        auth = OAuth(redirect=visit)
+        with running(LoginSite()) as other:
+            assert let_in(site, auth) == let_in(other, auth) == "let in"
+            shown = {each[3].get("Authorization") for each in other.seen}
+        assert shown == {None, *(f"Bearer {token}" for token in other.tokens)}
 
     @pytest.mark.parametrize("secret", ["access_token", "refresh_token"])
     def test_secrets_are_not_shown(self, site, secret, caplog, capsys):
@@ -11944,19 +11815,16 @@ class TestAuthorization:
         auth = OAuth(redirect=visit, store=kept)
         lines = []
         caplog.set_level(logging.DEBUG)
-        with Client(
-            site.mcp,
-            auth=auth,
-            version=MODERN,
-            trace=lambda direction, line: lines.append(line),
-        ) as client:
+        options = {"version": MODERN, "trace": lambda _, line: lines.append(line)}
+        with Client(site.mcp, auth=auth, **options) as client:
             hidden = kept[site.mcp][secret]
-            site.tokens.clear()
-            site.pages["/token"] = lambda form: (
-                400,
-                {},
-                {"error": "invalid_grant", "error_description": str(form)},
-            )
+            site.expire()
+
+            def refuse(form):
+                told = {"error": "invalid_grant", "error_description": str(form)}
+                return 400, {}, told
+
+            site.pages["/token"] = refuse
             site.pages["/authorize"] = (500, {}, b"")
             with pytest.raises(AuthorizationError) as caught:
                 client.call("x")
@@ -11969,42 +11837,22 @@ class TestAuthorization:
     def test_a_file(self, site, tmp_path):
         """Only its user may read it; it serves another process, and logout forgets."""
         path = tmp_path / "tokens.json"
-        assert let_in(site, OAuth(redirect=visit, store=path)) == "let in"
+        OAuth(redirect=visit, store=path).login(site.mcp)
         if os.name == "posix":
             assert path.stat().st_mode & 0o777 == 0o600
-        kept = json.loads(path.read_text())
-        assert kept[site.mcp]["issuer"] == site.url
         again = OAuth(redirect=lambda url: None, store=str(path))
         assert let_in(site, again) == "let in"
         assert len(site.paths("/authorize")) == 1
         again.logout(site.mcp)
-        assert json.loads(path.read_text()) == {}
+        assert "token" not in path.read_text().replace(path.name, "")
         with pytest.raises(AuthorizationError, match="given up"):
             let_in(site, again)
-        assert [each.name for each in tmp_path.glob("*.tmp")] == []
+        assert list(tmp_path.iterdir()) == [path]
 
-    RECORD = {
-        "issuer": "i",
-        "resource": "r",
-        "token_endpoint": "t",
-        "client": {"client_id": "c", "token_endpoint_auth_method": "none"},
-        "scopes": [],
-        "access_token": "a",
-        "token_type": "bearer",
-    }
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "{",
-            "[7]",
-            "null",
-        ],
-    )
+    @pytest.mark.parametrize("text", ["{", "[7]", "null"])
     def test_a_damaged_store(self, site, tmp_path, text):
         """It is a clear error, and stays as it is."""
         path = tmp_path / "tokens.json"
-        text = text.replace("URL", site.mcp)
         path.write_text(text)
         with pytest.raises(AuthorizationError, match="damaged"):
             let_in(site, OAuth(redirect=visit, store=path))
@@ -12012,158 +11860,89 @@ class TestAuthorization:
 
     def test_a_store_that_cannot_be_written(self, site, tmp_path):
         """It is an error before the user is asked for anything."""
-        (tmp_path / "file").write_text("")
-        store = tmp_path / "file" / "tokens.json"
-        with pytest.raises(AuthorizationError, match="store: "):
+        store = tmp_path / "missing" / "tokens.json"
+        with pytest.raises(AuthorizationError, match="tokens.json"):
             let_in(site, OAuth(redirect=visit, store=store))
         assert not site.paths("/authorize")
 
-    PROGRAM = """
-        import sys
-        import urllib.error, urllib.request
-        sys.path.insert(0, {here!r})
-        from mcp_lite import Client, OAuth
-
-        class Stay(urllib.request.HTTPRedirectHandler):
-            def redirect_request(self, *request):
-                return None
-
-        def visit(url):
-            try:
-                urllib.request.build_opener(Stay).open(url)
-            except urllib.error.HTTPError as answer:
-                return answer.headers["Location"]
-
-        print("ready", flush=True)
-        sys.stdin.readline()
-        auth = OAuth(redirect=visit, store={path!r})
-        with Client({url!r}, auth=auth, version="2026-07-28") as client:
-            print(client.call("x"), flush=True)
-    """
-
     # Who we are there
 
-    def test_a_client_that_is_known(self, site):
+    @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+    def test_a_client_that_is_known(self, site, method):
         """client_id= needs no registration, and its secret goes as the server has it."""
-        for method in ("client_secret_basic", "client_secret_post"):
-            site.seen.clear()
-            site.lies[self.ASM] = {"token_endpoint_auth_methods_supported": [method]}
-            known = {"client_id": "me:1", "client_secret": "s e/cret"}
-            auth = OAuth(redirect=visit, issuer=site.url, **known)
-            assert let_in(site, auth) == "let in"
-            assert not site.paths("/register")
-            (form,) = site.paths("/token")
-            (headers,) = [each[3] for each in site.seen if each[1] == "/token"]
-            # Some authorization servers look for it there, beside a header.
-            assert form["client_id"] == "me:1"
-            if method == "client_secret_post":
-                assert form["client_secret"] == "s e/cret"
-            else:
-                assert "client_secret" not in form
-                basic = base64.b64encode(b"me%3A1:s+e%2Fcret").decode()
-                assert headers["Authorization"] == f"Basic {basic}"
+        site.lies[ASM] = {"token_endpoint_auth_methods_supported": [method]}
+        known = {"client_id": "me:1", "client_secret": "s e/cret", "issuer": site.url}
+        assert let_in(site, OAuth(redirect=visit, **known)) == "let in"
+        assert not site.paths("/register")
+        (form,) = site.paths("/token")
+        (headers,) = [each[3] for each in site.seen if each[1] == "/token"]
+        basic = base64.b64encode(b"me%3A1:s+e%2Fcret").decode()
+        shown = [form.get("client_secret"), headers.get("Authorization")]
+        is_basic = method == "client_secret_basic"
+        assert shown == ([None, f"Basic {basic}"] if is_basic else ["s e/cret", None])
+        # Some authorization servers look for it there, beside a header.
+        assert form["client_id"] == "me:1"
 
     def test_a_registration_is_used_again(self, site):
-        """Until a login has failed: then the client registers anew."""
-        kept = {}
-
-        def log_in():
-            OAuth(redirect=visit, store=kept).login(site.mcp)
-
-        log_in()
-        log_in()
-        assert len(site.paths("/register")) == 1
-        site.pages["/token"] = (400, {}, {"error": "invalid_client"})
-        with pytest.raises(AuthorizationError, match="invalid_client"):
-            log_in()
-        del site.pages["/token"]
-        log_in()
-        assert len(site.paths("/register")) == 2
-
-    def test_a_registration_with_a_secret(self, site):
-        """The secret is shown as the server wants it."""
+        """Its secret is shown as the server wants it. After a login that failed, the
+        client registers anew."""
         methods = ["client_secret_post"]
-        site.lies[self.ASM] = {"token_endpoint_auth_methods_supported": methods}
+        site.lies[ASM] = {"token_endpoint_auth_methods_supported": methods}
         client = {"client_id": "c", "client_secret": "hush"}
         site.pages["/register"] = lambda said: (201, {}, client)
         auth = OAuth(redirect=visit)
         for _ in range(2):
             auth.login(site.mcp)
-        assert site.paths("/register")[0]["token_endpoint_auth_method"] == methods[0]
-        assert len(site.paths("/register")) == 1
+        (about,) = site.paths("/register")
+        assert about["token_endpoint_auth_method"] == methods[0]
         assert {form["client_secret"] for form in site.paths("/token")} == {"hush"}
+        site.pages["/token"] = (400, {}, {"error": "invalid_client"})
+        with pytest.raises(AuthorizationError, match="invalid_client"):
+            auth.login(site.mcp)
+        del site.pages["/token"]
+        auth.login(site.mcp)
+        assert len(site.paths("/register")) == 2
 
     def test_a_redirect_uri_that_is_registered(self, site, monkeypatch):
-        """It stays as it is: its host, its port, its query."""
+        """It stays as it is: its host, its port, its path. It must be of https, or on
+        this machine."""
         monkeypatch.setattr("webbrowser.open", browse)
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-
-        def agree(said):
-            uri = said["redirect_uri"]
-            answer = urllib.parse.urlencode({"code": "x", "state": said["state"]})
-            return 302, {"Location": uri + ("&" if "?" in uri else "?") + answer}, b""
-
-        site.pages["/authorize"] = agree
         site.pages["/token"] = lambda form: (200, {}, site.give(form))
-        for place in ("/back?from=there", ""):
-            uri = f"http://localhost:{port}{place}"
-            OAuth(redirect_uri=uri, client_id="me").login(site.mcp)
-            assert site.paths("/authorize")[-1]["redirect_uri"] == uri
-        with socket.create_server(("127.0.0.1", port)), pytest.raises(
-            AuthorizationError, match=f"port {port}"
-        ):
-            OAuth(redirect_uri=uri, client_id="me").login(site.mcp)
+        uri = f"http://localhost:{port}/back"
+        OAuth(redirect_uri=uri, client_id="me").login(site.mcp)
+        assert site.paths("/authorize")[-1]["redirect_uri"] == uri
+        far = {"redirect_uri": "http://client.example/back", "redirect": visit}
+        with pytest.raises(AuthorizationError, match="redirect_uri: expected an https"):
+            OAuth(client_id="me", **far).login(site.mcp)
 
     def test_a_document_about_the_client(self, site):
         """Its URL is the client_id where the server can read it."""
-        site.lies[self.ASM] = {"client_id_metadata_document_supported": True}
+        site.lies[ASM] = {"client_id_metadata_document_supported": True}
         about = "https://client.example/about.json"
-        assert (
-            let_in(site, OAuth(redirect=visit, client_metadata_url=about)) == "let in"
-        )
+        auth = OAuth(redirect=visit, client_metadata_url=about)
+        assert let_in(site, auth) == "let in"
         assert site.paths("/authorize")[0]["client_id"] == about
         assert not site.paths("/register")
 
-    def test_a_known_client_stays_with_its_issuer(self, site):
-        """Its id and secret are not shown to an authorization server that is new."""
-        known = {"client_id": "me", "client_secret": "secret", "issuer": site.url}
-        auth = OAuth(redirect=visit, **known)
-        assert let_in(site, auth) == "let in"
-        site.tokens.clear()
-        site.pages["/token"] = (400, {}, {"error": "invalid_grant"})
-        site.lies[self.PRM] = {"authorization_servers": [site.url + "/mcp"]}
-        site.pages[self.ASM_PATH + "/mcp"] = (
-            200,
-            {},
-            {**site.metadata(self.ASM), "issuer": site.url + "/mcp"},
-        )
-        with pytest.raises(AuthorizationError, match="issuer: expected"):
-            let_in(site, auth)
-        assert len(site.paths("/authorize")) == 1
-
     def test_without_a_user(self, site):
-        """client_credentials: by a secret, or by an assertion of who we are."""
+        """client_credentials: by a secret, or by an assertion of who we are; and
+        jwt-bearer: an assertion is the grant."""
         by_secret = {"client_id": "me", "client_secret": "secret", "issuer": "*"}
         by_word = {"client_id": "me", "assertion": lambda audience: f"jwt {audience}"}
         for known in (by_secret, by_word):
             auth = OAuth(grant="client_credentials", scopes="a b", **known)
             assert let_in(site, auth) == "let in"
-        forms = site.paths("/token")
+        assert let_in(site, OAuth(grant="jwt-bearer", **by_word)) == "let in"
+        *forms, bearer = site.paths("/token")
         assert {form["grant_type"] for form in forms} == {"client_credentials"}
         assert {form["scope"] for form in forms} == {"a b"}
-        assert forms[1]["client_assertion"] == f"jwt {site.url}"
-        assert "client_assertion" not in forms[0] and not site.paths("/authorize")
-
-    def test_an_assertion_as_the_grant(self, site):
-        """jwt-bearer: somebody vouches for us, for this authorization server."""
-        auth = OAuth(
-            grant="jwt-bearer", client_id="me", assertion=lambda audience: audience
-        )
-        assert let_in(site, auth) == "let in"
-        (form,) = site.paths("/token")
-        assert form["assertion"] == site.url and form["client_id"] == "me"
-        assert form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+        word = f"jwt {site.url}"
+        assert [form.get("client_assertion") for form in forms] == [None, word]
+        assert bearer["assertion"] == word and bearer["client_id"] == "me"
+        assert bearer["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
+        assert not site.paths("/authorize")
 
     def test_the_resource_can_be_left_out(self, site):
         """For authorization servers that refuse it."""
@@ -12171,6 +11950,8 @@ class TestAuthorization:
         assert let_in(site, auth) == "let in"
         forms = site.paths("/authorize") + site.paths("/token")
         assert not any("resource" in each for each in forms)
+
+    # Servers
 
     def test_our_own_server(self, site, server):
         """verify= and resource_metadata= say what a client needs to get in: first the
@@ -12196,16 +11977,13 @@ class TestAuthorization:
             "authorization_servers": [site.url],
             "scopes_supported": ["read"],
         }
-        with server.start_http(
-            port=port, verify=verify, resource_metadata=metadata
-        ) as http:
+        options = {"port": port, "verify": verify, "resource_metadata": metadata}
+        with server.start_http(**options) as http:
             for version in (MODERN, "2025-06-18"):
                 auth = OAuth(redirect=visit)
                 with Client(http.url, auth=auth, version=version) as client:
-                    assert client.call("who") == {
-                        "sub": "ann",
-                        "scope": ["read", "write"],
-                    }
+                    scopes = ["read", "write"]
+                    assert client.call("who") == {"sub": "ann", "scope": scopes}
         asked = [each["scope"] for each in site.paths("/authorize")]
         assert asked == ["read", "read write"] * 2
 
@@ -12214,7 +11992,7 @@ class TestAuthorization:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         url = f"http://127.0.0.1:{port}/mcp"
-        site.lies[self.ASM] = {"introspection_endpoint": site.url + "/introspect"}
+        site.lies[ASM] = {"introspection_endpoint": site.url + "/introspect"}
         told = {"active": True, "sub": "ann", "scope": "read", "aud": [url]}
         claims = {}
 
@@ -12256,18 +12034,6 @@ class TestAuthorization:
 
     # Without an OAuth, or before a client
 
-    def test_login_and_logout(self, site):
-        """login(url) fills the store now; logout(url) empties it."""
-        kept = {}
-        auth = OAuth(redirect=visit, store=kept)
-        auth.login(site.mcp)
-        assert list(kept) == [site.mcp]
-        assert let_in(site, OAuth(store=kept)) == "let in"
-        auth.login(site.mcp)
-        assert len(site.paths("/authorize")) == 2
-        auth.logout(site.mcp)
-        assert kept == {}
-
     def test_a_function(self, site):
         """auth=fn(challenge) returns headers, or None for no."""
         asked = []
@@ -12280,7 +12046,7 @@ class TestAuthorization:
         with Client(site.mcp, auth=answer, version=MODERN) as client:
             assert client.call("x") == "let in"
             assert len(asked) == 1 and asked[0]["scheme"] == "bearer"
-            site.tokens.clear()
+            site.expire()
             with pytest.raises(AuthorizationError, match="HTTP 401"):
                 client.call("x")
         assert len(asked) == 2
@@ -12300,10 +12066,8 @@ class TestAuthorization:
 
     def test_nothing_given(self, site):
         """A client that cannot log in is told that it would have to, at once."""
-        with pytest.raises(AuthorizationError, match="auth=") as caught, Client(
-            site.mcp
-        ):
-            pass
+        with pytest.raises(AuthorizationError, match="auth=") as caught:
+            Client(site.mcp).connect()
         assert caught.value.challenge["resource_metadata"].startswith(site.url)
         assert len(site.seen) == 1
 
@@ -12312,14 +12076,9 @@ class TestAuthorization:
         [
             {"grant": "password"},
             {"client_secret": "x"},
-            {"client_id": "x", "client_secret": "x"},
             {"grant": "client_credentials"},
             {"grant": "client_credentials", "client_id": "x"},
             {"grant": "jwt-bearer", "client_id": "x"},
-            {"client_metadata_url": "http://127.0.0.1/about"},
-            {"client_metadata_url": "https://client.example/"},
-            {"redirect_uri": "https://client.example/back"},
-            {"redirect_uri": "http://client.example/back", "redirect": visit},
         ],
     )
     def test_options_that_do_not_fit(self, options):
@@ -12327,11 +12086,10 @@ class TestAuthorization:
         with pytest.raises(ValueError):
             OAuth(**options)
 
-    @pytest.mark.parametrize("url", ["http://example.com/mcp", "http://10.0.0.1/mcp"])
-    def test_tokens_need_https(self, url):
+    def test_tokens_need_https(self):
         """A URL over which anybody could read a token is refused before a request."""
         with pytest.raises(AuthorizationError, match="an https URL"):
-            Client(url, auth=OAuth()).connect()
+            Client("http://10.0.0.1/mcp", auth=OAuth()).connect()
         with pytest.raises(TypeError, match="auth"):
             Client("http://127.0.0.1/", auth=7).connect()
 
