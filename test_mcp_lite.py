@@ -10805,25 +10805,6 @@ class TestHttpClient:
             assert client.call("x") == "s2"
         assert answers == ["s1"]
 
-    def test_what_a_new_session_refuses(self):
-        """A resource that is gone ends who listens to it, and not the call that found
-        the old session lost."""
-        sessions = Sessions()
-
-        def subscribe(seen, sock):
-            if sessions.opened == 1:
-                return result_of(seen)
-            error = {"code": -32002, "message": "it is gone"}
-            body = {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": error}
-            return 200, {}, body
-
-        site = sessions.site(resources_subscribe=subscribe)
-        with client_of(site, version="2025-11-25") as (client, _):
-            listening = client.listen(uris=["x://a"])
-            assert client.call("x") == "s2"
-            with pytest.raises(NotFound, match="it is gone"):
-                next(listening)
-
     def test_a_new_session_counts(self):
         """What a server says when it opens a session in place of a lost one is taken
         over: its revision, what it offers. It is asked as at first."""
