@@ -11323,7 +11323,11 @@ class Call:
                 if kind != "input_required":
                     return result
                 more = self._answers_to(result)
-            self._send(more)
+            try:
+                self._send(more)
+            except UnicodeError as error:
+                # The server may have named a question by half a surrogate.
+                raise InternalError(f"{self.method}: {error}") from None
         self.cancel()
         raise InternalError(f"{self.method}: asked more than {MAX_ROUNDS} times")
 
@@ -12448,7 +12452,11 @@ class Client:
         items: list[Json] = []
         params: Json = {}
         for _ in range(MAX_PAGES):
-            result = self.request(method, params)
+            try:
+                result = self.request(method, params)
+            except UnicodeError as error:
+                # The cursor has half a surrogate.
+                raise InternalError(f"{method}: nextCursor: {error}") from None
             items += _with_objects(result, row.paged)[row.paged]
             # "an empty string is a valid cursor"
             if result.get("nextCursor") is None:
