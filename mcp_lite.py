@@ -6647,14 +6647,13 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
     """
     parameters: list[tuple[list[str], str]] = []
     names: set[str] = set()
-    # Breadth first. A path is a linked pair, (path before, name): deep in a large
-    # schema, a list would be long. It is None where it is not of `properties` alone.
-    todo: deque[tuple[Any, Any]] = deque([(schema, ())])
+    # Breadth first. A path is None where it does not lead through `properties` alone.
+    todo: deque[tuple[Any, Any]] = deque([(schema, [])])
     while todo:
         node, path = todo.popleft()
         for keyword, name, inner in inner_schemas(node):
             is_property = keyword == "properties" and path is not None
-            todo.append((inner, (path, name) if is_property else None))
+            todo.append((inner, [*path, name] if is_property else None))
         header = object_or_empty(node).get("x-mcp-header")
         if header is None:
             continue
@@ -6669,11 +6668,7 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
                 f"x-mcp-header: expected a header's name, once, got {show(header)}"
             )
         names.add(header.lower())
-        steps: list[str] = []
-        while path:
-            path, step = path
-            steps.insert(0, step)
-        parameters.append((steps, header))
+        parameters.append((path, header))
     return parameters
 
 
@@ -6694,7 +6689,13 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
         headers["Mcp-Name"] = params.get(mirrored)
     if row.mirrors_arguments:
         for path, header in parameters(str(headers["Mcp-Name"])):
-            headers["Mcp-Param-" + header] = member_at(params.get("arguments"), path)
+            value = params.get("arguments")
+            for name in path:
+                # A text in place of an object stands for all of it: the handler may
+                # get the object that it is the JSON of.
+                if not isinstance(value, str):
+                    value = object_or_empty(value).get(name)
+            headers["Mcp-Param-" + header] = value
     return headers
 
 
@@ -6758,7 +6759,7 @@ class HttpError(InvalidRequest):
 # answer ends the connection.
 Head = namedtuple("Head", "method target version fields size last")
 
-_REQUEST_LINE = rb"([A-Z]+) ([!-~]+) HTTP/(1\.[01])\r\n"
+_REQUEST_LINE = rb"([A-Z]+) (/[!-~]*) HTTP/(1\.[01])\r\n"
 # No control character but the tab.
 _FIELD_LINE = rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)\r\n"
 _CHUNK_LINE = rb"([0-9a-fA-F]{1,8})([ \t]*;[\t\x20-\x7e\x80-\xff]*)?\r\n"
@@ -6778,23 +6779,17 @@ def parse_head(lines: list[bytes]) -> Head:
     method, target, version = map(bytes.decode, first.groups())
     fields: dict[str, str] = {}
     for line in lines[1:-1]:
-        name, value = _parse_field(line)
+        name, value = parse_field(line)
         if name in fields and name not in _LISTS:
             raise HttpError(400, f"{name}: came twice")
         fields[name] = f"{fields[name]}, {value}" if name in fields else value
-    if version == "1.0" and "transfer-encoding" in fields:
-        raise HttpError(400, "HTTP/1.0 has no chunks")
     if version == "1.1" and "host" not in fields:
         raise HttpError(400, "Host: required, but missing")
-    # To a proxy, a target tells the host as well.
-    target = re.sub("(?i)^https?://[^/?#]+/?", "/", target)
-    if not target.startswith("/"):
-        raise HttpError(400, f"not a path: {show(target[:60])}")
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
-    return Head(method, target, version, fields, _body_size(fields), last)
+    return Head(method, target, version, fields, _body_size(fields, version), last)
 
 
-def _parse_field(line: bytes) -> tuple[str, str]:
+def parse_field(line: bytes) -> tuple[str, str]:
     """A field's name, in lower case, and its value. Raises HttpError."""
     field = re.fullmatch(_FIELD_LINE, line)
     if field is None:
@@ -6802,13 +6797,15 @@ def _parse_field(line: bytes) -> tuple[str, str]:
     return field[1].decode("ascii").lower(), field[2].decode("latin-1").strip(" \t")
 
 
-def _body_size(fields: dict[str, str]) -> int | None:
+def _body_size(fields: dict[str, str], version: str) -> int | None:
     """How long the body is, None for one in chunks. Raises HttpError."""
     coding = fields.get("transfer-encoding")
     if coding is None:
         return parse_length(fields.get("content-length", "0"))
-    # Both a length and chunks, or an unknown coding, are how requests are smuggled.
-    if "content-length" in fields or coding.lower() != "chunked":
+    # Both a length and chunks, an unknown coding, or chunks in HTTP/1.0, are how requests
+    # are smuggled.
+    is_chunked = coding.lower() == "chunked" and version != "1.0"
+    if "content-length" in fields or not is_chunked:
         raise HttpError(400, "expected one Content-Length, or chunks")
     return None
 
@@ -6828,15 +6825,6 @@ def parse_chunk_line(line: bytes) -> int:
     return int(size[1], 16)
 
 
-def parse_trailer(line: bytes) -> bool:
-    """Whether this line ends the body; else it is a trailer, which is ignored. Raises
-    HttpError."""
-    if line == b"\r\n":
-        return True
-    _parse_field(line)
-    return False
-
-
 ###############################################################################
 # 14. HTTP streams ############################################################
 ###############################################################################
@@ -6845,9 +6833,10 @@ def parse_trailer(line: bytes) -> bool:
 # Stream; and a conversation over HTTP, an HttpConnection: that of a session, or of one
 # request. Nothing here knows of sockets, or of WSGI.
 
-MAX_STREAMS = 100  # of a session that are over, kept for a client that comes back
-MAX_EVENTS = 1_000  # of a session that were sent, kept for the same
-MAX_REPLAY = 4 << 20  # bytes of those
+# Of a session, for a client that comes back: streams that are over, and their bytes.
+MAX_STREAMS = 100
+MAX_REPLAY = 4 << 20
+MAX_EVENTS = 1_000  # of a stream, kept after they were sent
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -6876,8 +6865,6 @@ class Exchange:
     OPENING = "opening"
     STREAMING = "streaming"
     OVER = "over"
-    # Whether the response may end while its thread still runs the handler.
-    can_leave = False
     is_logged = True
     # The client's address.
     peer = ""
@@ -6886,8 +6873,10 @@ class Exchange:
     status = 0
     # Why it was refused, if its head says that.
     reason = ""
+    body = b""
     # The claims of its token.
     auth: Json | None = None
+    # Of the request in its body.
     request_id: RequestId | None = None
     # What its headers mirror of its message.
     mirrored: Json = {}
@@ -6899,7 +6888,6 @@ class Exchange:
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
-        self.body = b""
         self.thread = threading.get_ident()
         self.began = time.monotonic()
         # Headers of the answer, whichever it will be.
@@ -6911,27 +6899,22 @@ class Exchange:
         """Raise HttpError unless the client takes answers of all these types."""
         accept = self.headers.get("accept", "*/*").lower()
         for kind in kinds:
-            ways_to_say_it = (kind, kind.partition("/")[0] + "/*", "*/*")
-            if not any(each in accept for each in ways_to_say_it):
+            family = kind.partition("/")[0] + "/*"
+            if not (kind in accept or family in accept or "*/*" in accept):
                 raise HttpError(406, f"Accept: expected {kind}, got {show(accept)}")
 
-    def take_body(self) -> None:
-        """Read the body. Raises HttpError, OSError."""
+    def read_message(self) -> Any:
+        """The message, or batch, in the body. Raises HttpError, ParseError, OSError."""
         kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE:
             raise HttpError(
                 415, f"Content-Type: expected {JSON_TYPE}, got {show(kind)}"
             )
         self.body = self.read_body()
-
-    def parse_body(self) -> Any:
-        """The message, or batch, in the body. Raises ParseError."""
+        self.tell("-->", self.body)
         message = parse_message(self.body)
         envelope = object_or_empty(message)
-        is_answer = "method" not in envelope and (
-            "result" in envelope or "error" in envelope
-        )
-        if is_id(envelope.get("id")) and not is_answer:
+        if "method" in envelope and is_id(envelope.get("id")):
             self.request_id = envelope["id"]
         return message
 
@@ -6940,33 +6923,37 @@ class Exchange:
         if self.trace is not None:
             self.trace(direction, line)
 
-    def _tell_status(self, headers: dict[str, str]) -> None:
-        if self.trace is not None:
-            told = f"HTTP {self.status} {headers.get('Content-Type', '')}"
-            self.trace("<--", told.strip().encode("ascii"))
-
     def send(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
         """Answer with this and no more, in one write."""
         self.state = self.OVER
-        self.status = status
-        headers = _one_line({**headers, **self.extra})
-        headers["Content-Length"] = str(len(body))
-        self._tell_status(headers)
-        if body and self.method == "POST":
-            self.tell("<--", body)
-        self.start(status, headers, b"" if self.method == "HEAD" else body)
+        headers = {**headers, "Content-Length": str(len(body))}
+        shown = body
+        if self.method == "HEAD":
+            shown = b""
+        self._start(status, headers, shown)
+        if shown and self.method == "POST":
+            self.tell("<--", shown)
         self.ring()
 
     def write(self, events: bytes, ending: bool) -> None:
         """Write events; before the first, the head; if `ending`, the end as well."""
         if self.state == self.OPENING:
-            self.status = 200
-            self._tell_status(_EVENTS)
-            self.start(200, _one_line({**_EVENTS, **self.extra}), None)
+            self._start(200, _EVENTS, None)
         self.state = self.OVER if ending else self.STREAMING
         self.put(events, ending)
         if ending:
             self.ring()
+
+    def _start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
+        self.status = status
+        if self.trace is not None:
+            told = f"HTTP {status} {headers.get('Content-Type', '')}"
+            self.trace("<--", told.strip().encode("ascii"))
+        # No header begins another line, wherever its text is from.
+        lines = {**headers, **self.extra}.items()
+        self.start(
+            status, {name: text for name, text in lines if text.isprintable()}, body
+        )
 
     def ring(self) -> None:
         """Have its thread look again. From any thread."""
@@ -6993,12 +6980,8 @@ class Exchange:
         return False
 
 
-def _one_line(headers: dict[str, str]) -> dict[str, str]:
-    """The headers that begin no other line, whoever their text is from."""
-    return {name: text for name, text in headers.items() if text.isprintable()}
-
-
 ACCESS_LOGGER = "mcp_lite.http"
+MAX_SHOWN_NAME = 200
 
 
 def log_access(exchange: Exchange) -> None:
@@ -7015,29 +6998,24 @@ def log_access(exchange: Exchange) -> None:
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
         return
-    name = exchange.mirrored.get("Mcp-Name")
-    if isinstance(name, str):
-        # Of a URI, the rest may be secret.
-        name = re.split("[?#]", name[:MAX_SHOWN_NAME])[0]
+    name = str(exchange.mirrored.get("Mcp-Name") or "")
     milliseconds = (time.monotonic() - exchange.began) * 1000
     columns = [
         # A socket for both families tells an address of IPv4 so.
         exchange.peer.rpartition("::ffff:")[2],
         exchange.method,
         exchange.path,
-        exchange.status or "",
+        exchange.status,
         f"{milliseconds:.1f}",
         exchange.mirrored.get("Mcp-Method"),
-        name,
+        # The rest of a URI may be secret.
+        re.split("[?#]", name[:MAX_SHOWN_NAME])[0],
     ]
     line = " ".join(map(_column, columns))
     if exchange.reason:
         line += ": " + exchange.reason
     is_refused = exchange.status >= 400
     log_line(WARNING if is_refused else INFO, line, logger=ACCESS_LOGGER)
-
-
-MAX_SHOWN_NAME = 200
 
 
 def _column(value: object) -> str:
@@ -7054,7 +7032,7 @@ class Stream:
 
     It is written to one exchange at a time, by any thread that has something to write;
     to none while its client is away. In a session it is `resumable`: its events are
-    numbered, and the session keeps those that were sent, for a client that comes back.
+    numbered from 1, and stay here when they were sent, for a client that comes back.
     What changes is guarded by the connection's lock.
     """
 
@@ -7063,10 +7041,11 @@ class Stream:
     COMPLETE = "complete"
     state = OPEN
     status = 200
+    # The numbers of the last event, and of the last that was sent; the bytes of those
+    # that are kept.
     added = 0
-    _prelude = b""
-    # Whether a GET carries it now.
-    _is_attached = False
+    sent = 0
+    size = 0
 
     def __init__(
         self, connection: HttpConnection, name: str, exchange: Exchange | None
@@ -7077,74 +7056,88 @@ class Stream:
         self.exchange = exchange
         if exchange is not None:
             exchange.stream = self
-        self.resumable = connection.session_id is not None
-        # (number, message)
-        self._waiting: deque[tuple[int, bytes]] = deque()
+        self.resumable = connection.session_id is not None and not connection.is_sse
+        # The latest messages.
+        self._events: deque[bytes] = deque()
         # Held by the thread that writes; a write ends in IDLE_SECONDS at most.
-        self.writing = threading.Lock()
+        self._writing = threading.Lock()
 
-    def add_locked(self, message: bytes) -> None:
+    def add_locked(self, message: bytes, is_last: bool = False) -> None:
         """Queue a message. Of MAX_QUEUED that wait, the oldest goes."""
         self.added += 1
-        self._waiting.append((self.added, message))
-        if len(self._waiting) > MAX_QUEUED:
-            self._waiting.popleft()
+        self.size += len(message)
+        self._events.append(message)
+        if len(self._events) > MAX_QUEUED:
+            self.size -= len(self._events.popleft())
+        if is_last:
+            self.state = self.COMPLETE
 
-    def flush(self) -> None:
-        """Write what waits, if somebody listens."""
-        with self.writing:
+    def flush(self, more: bytes = b"") -> None:
+        """Write what waits, if somebody listens; behind it, `more` of a stream."""
+        with self._writing:
+            left = self._write_waiting(more)
+        if left is not None:
+            self.lose(left)
+
+    def _write_waiting(self, more: bytes) -> Exchange | None:
+        """Write what waits. Returns the exchange whose client has left, if it has."""
+        with self._lock:
+            exchange = self.exchange
+            kept = len(self._events)
+            waiting = min(self.added - self.sent, kept)
+            messages = list(itertools.islice(self._events, kept - waiting, None))
+            ending = self.state != self.OPEN
+            if exchange is None or not (messages or more or ending):
+                return None
+            first = self.added - waiting + 1
+            self.sent = self.added
+        try:
+            self._write(exchange, list(enumerate(messages, first)), more, ending)
+        except OSError:
             with self._lock:
-                exchange = self.exchange
-                events = list(self._waiting)
-                prelude = self._prelude
-                ending = self.state != self.OPEN
-                self._prelude = b""
-            if exchange is None or not (events or prelude or ending):
-                return
-            try:
-                self._write(exchange, prelude, events, ending)
-            except OSError:
-                failed = True  # the events stay, for a client that comes back
-            else:
-                failed = False
-                with self._lock:
-                    # It may have come back meanwhile, and moved the cursor.
-                    if self.exchange is exchange:
-                        self._mark_sent_locked(len(events))
-                        if ending:
-                            self.exchange = None
-        if failed:
-            self.lose(exchange)
+                # If it has come back meanwhile, it has said where to go on.
+                if self.exchange is exchange:
+                    self.sent = first - 1
+            return exchange
+        with self._lock:
+            self._forget_locked()
+            if ending and self.exchange is exchange:
+                self.exchange = None
+        return None
 
-    def _mark_sent_locked(self, count: int) -> None:
-        for _ in range(count):
-            number, message = self._waiting.popleft()
-            if self.resumable:
-                self._connection.keep_locked((self, number, message))
+    def _forget_locked(self) -> None:
+        """Drop what was sent; but the latest, if a client may come back for it."""
+        kept = MAX_EVENTS
+        if not self.resumable:
+            kept = 0
+        while len(self._events) > self.added - self.sent and (
+            len(self._events) > kept or self.size > MAX_REPLAY
+        ):
+            self.size -= len(self._events.popleft())
 
     def _write(
         self,
         exchange: Exchange,
-        prelude: bytes,
         events: list[tuple[int, bytes]],
+        more: bytes,
         ending: bool,
     ) -> None:
         opening = exchange.state == exchange.OPENING
-        if opening and ending and not prelude and len(events) == 1:
+        if opening and ending and not more and len(events) == 1:
             exchange.send(self.status, _JSON, events[0][1])
             return
         parts = []
         if opening and self.resumable:
             self._connection.remember(self)
             # "to prime the client to reconnect"; one that has come back has an id.
-            if self._has_primer() and not self._is_attached:
+            if self._has_primer() and exchange.method == "POST":
                 parts.append(b"id: %b-0\ndata: \n\n" % self.name.encode("ascii"))
         for number, message in events:
             parts.append(b"event: message\n")
             if self.resumable:
                 parts.append(f"id: {self.name}-{number}\n".encode("ascii"))
             parts.append(b"data: %b\n\n" % message)
-        parts.append(prelude)
+        parts.append(more)
         exchange.write(b"".join(parts), ending)
         for _, message in events:
             exchange.tell("<--", message)
@@ -7154,17 +7147,14 @@ class Stream:
         version = self._connection.protocol.version
         return self.resumable and version >= _PRIMED_SINCE
 
-    def attach(self, exchange: Exchange, after: int | None, prelude: bytes) -> None:
+    def attach(self, exchange: Exchange, after: int | None) -> None:
         """Go on here: from what was not sent yet, or after the event of that number."""
         with self._lock:
             before = self.exchange
             self.exchange = exchange
-            self._is_attached = True
             exchange.stream = self
-            self._prelude = prelude
             if after is not None:
-                again = self._connection.take_sent_locked(self, after)
-                self._waiting.extendleft(reversed(again))
+                self.sent = min(after, self.added)
             if self.state == self.LEAVING:
                 self.state = self.OPEN
         if before is not None:
@@ -7186,27 +7176,21 @@ class Stream:
         if type(retry_ms) is not int or retry_ms < 0:
             raise ValueError(f"retry_ms: expected milliseconds, got {show(retry_ms)}")
         with self._lock:
-            exchange = self.exchange
-            if exchange is None or self.state != self.OPEN:
-                return
-            if not self._has_primer() or not exchange.can_leave:
+            if self.state != self.OPEN or not self._has_primer():
                 return
             self.state = self.LEAVING
-            self._prelude += b"retry: %d\n\n" % retry_ms
-        self.flush()
-
-    def keep_alive(self) -> None:
-        """Write a comment, if events have begun, so that nobody takes it for dead."""
-        if self.exchange is not None and self.exchange.state == Exchange.STREAMING:
-            with self._lock:
-                self._prelude += b":\n\n"
-        self.flush()
+        self.flush(b"retry: %d\n\n" % retry_ms)
 
     def end(self) -> None:
         """End it, answered or not."""
         with self._lock:
             self.state = self.COMPLETE
         self.flush()
+
+    def close(self, exchange: Exchange) -> None:
+        """End a response whose client has hung up, or whose stream goes on elsewhere."""
+        with suppress(OSError), self._writing:
+            exchange.write(b"", True)
 
 
 # "404 Not Found and a JSON-RPC error with code -32601", "400 Bad Request" for a missing
@@ -7222,13 +7206,18 @@ _NO_TRANSPORT = Transport()
 class HttpConnection(Connection):
     """A conversation over HTTP: that of a session, or of one POST without. A message
     goes to the stream of the request that it is about; any other to `listening`, which
-    only sessions have. Requests are served on the threads that bring them."""
+    only sessions have. Requests are served on the threads that bring them.
+
+    `is_sse` is a session of HTTP+SSE: basic/transports.md of 2024-11-05. There, one
+    stream takes all that the server says, and the answer to a POST is always 202.
+    """
 
     def __init__(
         self,
         http: HttpEndpoint,
         exchange: Exchange,
         session_id: str | None = None,
+        is_sse: bool = False,
     ) -> None:
         super().__init__(
             Protocol("server", http.server.capabilities, http.server.extension_row),
@@ -7237,8 +7226,9 @@ class HttpConnection(Connection):
             name="mcp-http-worker",
         )
         self.session_id = session_id
+        self.is_sse = is_sse
         self.used = time.monotonic()
-        self._next_name = itertools.count().__next__
+        self._names = map(str, itertools.count())
         # Streams that have something to write.
         self._dirty: list[Stream] = []
         self.listening: Stream | None = None
@@ -7249,16 +7239,10 @@ class HttpConnection(Connection):
         # A late answer must not pass for one in the session that its client has opened
         # instead.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
-        # What was sent, and the streams that a client may come back to, by name.
-        self._sent: deque[tuple[Stream, int, bytes]] = deque()
-        self._sent_size = 0
+        # The streams that a client may come back to, by name; guarded by _lock.
         self.streams: dict[str, Stream] = {}
-        self.listening = self.open_stream(None)
+        self.listening = Stream(self, next(self._names), None)
         self.remember(self.listening)
-
-    def open_stream(self, exchange: Exchange | None) -> Stream:
-        """A stream, for an exchange."""
-        return Stream(self, str(self._next_name()), exchange)
 
     def carries_changes(self, request: Request) -> bool:
         """As a Connection does: a modern request has a stream, a session another."""
@@ -7268,27 +7252,13 @@ class HttpConnection(Connection):
         """Note a stream that a client may come back to. Of those that are over, the
         latest stay."""
         with self._lock:
-            self.streams[stream.name] = stream
-            over = [
-                each for each in self.streams.values() if each.state == each.COMPLETE
-            ]
-            for old in over[:-MAX_STREAMS]:
-                del self.streams[old.name]
-
-    def keep_locked(self, event: tuple[Stream, int, bytes]) -> None:
-        """Keep what was sent; of the session's events, the latest."""
-        self._sent.append(event)
-        self._sent_size += len(event[2])
-        while self._sent_size > MAX_REPLAY or len(self._sent) > MAX_EVENTS:
-            self._sent_size -= len(self._sent.popleft()[2])
-
-    def take_sent_locked(self, stream: Stream, after: int) -> list[tuple[int, bytes]]:
-        """What was sent in a stream after an event: to be sent again."""
-        again = [each for each in self._sent if each[0] is stream and each[1] > after]
-        for event in again:
-            self._sent.remove(event)
-            self._sent_size -= len(event[2])
-        return [event[1:] for event in again]
+            streams = self.streams
+            streams[stream.name] = stream
+            over = [each for each in streams.values() if each.state == each.COMPLETE]
+            while (
+                len(over) > MAX_STREAMS or sum(each.size for each in over) > MAX_REPLAY
+            ):
+                del streams[over.pop(0).name]
 
     def _queue(self, line: bytes, about: Request | None = None) -> None:
         with self._lock:
@@ -7301,13 +7271,8 @@ class HttpConnection(Connection):
         if request is not None and request.stream is not None:
             stream = request.stream
         if stream is not None:
-            self._queue_in_locked(stream, line, is_answer)
-
-    def _queue_in_locked(self, stream: Stream, line: bytes, is_last: bool) -> None:
-        if is_last and stream is not self.listening:
-            stream.state = stream.COMPLETE
-        self._dirty.append(stream)
-        stream.add_locked(line)
+            stream.add_locked(line, is_answer and stream is not self.listening)
+            self._dirty.append(stream)
 
     def flush(self, is_patient: bool = False) -> None:
         """Write what is queued, in any stream."""
@@ -7317,7 +7282,7 @@ class HttpConnection(Connection):
 
     def flush_soon(self) -> None:
         """The same, but never block: the threads that wait with the streams write."""
-        for stream in self._dirty:
+        for stream in list(self._dirty):
             exchange = stream.exchange
             if exchange is not None:
                 exchange.ring()
@@ -7326,12 +7291,11 @@ class HttpConnection(Connection):
         """As a Connection does. Some errors have a status, if no event went before."""
         stream = request.stream
         error = (message or {}).get("error")
-        if error is not None and request.modern and stream is not None:
+        if stream is not None and error is not None and request.modern:
             stream.status = _ANSWER_STATUS.get(error["code"], 200)
-        if request.row.handshake and error is not None:
-            self.protocol.version = ""  # nothing was opened
-        elif request.row.handshake and stream is not None and self.session_id:
-            stream.exchange.extra["Mcp-Session-Id"] = self.session_id
+        opens = request.row.handshake and error is None and self.session_id
+        if opens and stream is not None and stream.exchange is not None:
+            stream.exchange.extra["Mcp-Session-Id"] = opens
         return super()._end(request, message, cancelled)
 
     def tell_cancelled(self, request: Request) -> None:
@@ -7351,33 +7315,26 @@ class HttpConnection(Connection):
             return
         event = self.protocol.receive(message)
         if isinstance(event, Request):
-            event.auth = exchange.auth
-            event.headers = exchange.headers
-            self._serve_request(event, exchange)
+            self._take_request(event, exchange)
             return
-        refusal = event.reply if isinstance(event, Refusal) else None
-        is_wrong = isinstance(event, Answer) and event.why
-        if isinstance(event, Refusal) and not event.is_late:
-            is_wrong = event.why
-        if refusal is None and is_wrong:
-            refusal = error_message(None, InvalidRequest(str(is_wrong)))
-        if refusal is None:
-            exchange.send(202, {})
-        if refusal is None or isinstance(event, Answer):
+        reply = getattr(event, "reply", None)
+        if reply is None or self.is_sse:
             self._act(event)
-        if refusal is not None:
-            status = McpError.from_wire(refusal["error"]).http_status
-            if self.protocol.version and "id" in refusal:
-                status = 200
-            exchange.send(status, _JSON, encode_answer(refusal))
-
-    def _serve_request(self, request: Request, exchange: Exchange) -> None:
-        if request.is_notification:
-            # Its thread is busy until the handler returns.
-            exchange.extra["Connection"] = "close"
+        # An answer that nobody waits for may just be late, in a session.
+        is_late = getattr(event, "is_late", False) and self.session_id is not None
+        why = getattr(event, "why", None)
+        if reply is None and why and not is_late:
+            reply = error_message(None, InvalidRequest(why))
+        if reply is None or self.is_sse:
             exchange.send(202, {})
-        else:
-            request.stream = self.open_stream(exchange)
+            return
+        status = McpError.from_wire(reply["error"]).http_status
+        if self.protocol.version and "id" in reply:
+            status = 200
+        exchange.send(status, _JSON, encode_answer(reply))
+
+    def _take_request(self, request: Request, exchange: Exchange) -> None:
+        self._prepare(request, exchange, self._begin(exchange, request.is_notification))
         # Another POST of the session may have cancelled it already.
         if not request.cancelled:
             self.endpoint.serve_request(self, request)
@@ -7385,37 +7342,44 @@ class HttpConnection(Connection):
         if request.cancelled and request.stream is not None:
             request.stream.end()  # it has no answer that would
 
+    def _begin(self, exchange: Exchange, is_told: bool) -> Stream | None:
+        """The stream that answers a POST; None if it takes no answer, and is over."""
+        if not (is_told or self.is_sse):
+            return Stream(self, next(self._names), exchange)
+        # Its thread is busy until the handler returns.
+        exchange.extra["Connection"] = "close"
+        exchange.send(202, {})
+        return None
+
+    def _prepare(
+        self, request: Request, exchange: Exchange, stream: Stream | None
+    ) -> None:
+        request.auth = exchange.auth
+        request.headers = exchange.headers
+        request.stream = stream
+
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
-        if any(_told_version(each) is not None for each in messages):
+        if any(told_version(each) is not None for each in messages):
             raise InvalidRequest(f"a batch: {NEWEST} has none")
-        is_asked = any(
-            isinstance(each, dict) and "id" in each and "method" in each
-            for each in messages
+        stream = self._begin(exchange, False)
+        answer = self.answer_batch(
+            messages, lambda request: self._prepare(request, exchange, stream)
         )
-        stream = None
-        if is_asked:
-            stream = self.open_stream(exchange)
-        else:
-            exchange.send(202, {})
-
-        def prepare(request: Request) -> None:
-            request.auth = exchange.auth
-            request.headers = exchange.headers
-            request.stream = stream
-
-        answer = self.answer_batch(messages, prepare)
         target = stream or self.listening
         if answer and target is not None:
             with self._lock:
-                self._queue_in_locked(target, answer, True)
+                target.add_locked(answer, target is stream)
+            target.flush()
+        elif exchange.state == exchange.OPENING:
+            exchange.stream = None
+            exchange.send(202, {})
         elif stream is not None:
             stream.end()  # it has cancelled what it asked for
-        self.flush()
 
 
-def _told_version(message: object) -> Any:
+def told_version(message: object) -> Any:
     """The version that a message tells itself, as modern ones do; else None."""
     return member_at(message, ("params", "_meta", META_VERSION))
 
@@ -7426,7 +7390,7 @@ def _told_version(message: object) -> Any:
 
 # One endpoint for every revision (basic/transports/streamable-http.md and its
 # predecessors): it judges who may ask, finds the session, and decides the statuses. The
-# HTTP+SSE of 2024-11-05 stands apart: there, a Transport carries a usual Connection.
+# HTTP+SSE of 2024-11-05 has two routes of its own, to sessions of another kind.
 
 # "If the server does not receive an `MCP-Protocol-Version` header [...] the server SHOULD
 # assume protocol version `2025-03-26`": basic/transports.md.
@@ -7446,6 +7410,7 @@ _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
 _REQUEST_OVER = ConnectionClosed("the request is over")
 _SESSION_OVER = ConnectionClosed("the session is over")
+_SERVER_CLOSED = ConnectionClosed("the server was closed")
 
 
 class HttpEndpoint:
@@ -7472,20 +7437,20 @@ class HttpEndpoint:
         self.hosts |= _check_names("allowed_hosts", allowed_hosts)
         self._origins = _check_names("allowed_origins", allowed_origins)
         self._stateless = stateless
-        self._lock = threading.Lock()
-        # By id; guarded by _lock.
+        # By id. Here and below, each operation is atomic by itself.
         self._sessions: dict[str, HttpConnection] = {}
-        # The same of HTTP+SSE.
-        self._transports: dict[str, _SseTransport] = {}
-        # Those that are being served. Each operation is atomic by itself.
-        self._serving: dict[Exchange, Connection] = {}
+        # Those that are being served.
+        self._serving: dict[Exchange, HttpConnection] = {}
+        for place in (path, health):
+            if place and not place.startswith("/"):
+                raise ValueError(f"expected a path, got {show(place)}")
         # {path: {method: what answers it}}; None is any path.
         methods = {"POST": self._post}
         if not stateless:
             methods.update(GET=self._get, DELETE=self._delete)
         self._routes: dict[str | None, Json] = {None: methods}
         if path is not None:
-            self._routes = {_check_path("path", path).rstrip("/"): methods}
+            self._routes = {path.rstrip("/"): methods}
         if not stateless:
             self._routes["/sse"] = {"GET": self._get_sse}
             self._routes["/messages"] = {"POST": self._post_message}
@@ -7494,8 +7459,10 @@ class HttpEndpoint:
             for place in ("", path or "", self._metadata_url.partition(_WELL_KNOWN)[2]):
                 self._routes[_WELL_KNOWN + place.rstrip("/")] = readers
         if health is not None:
-            place = _check_path("health", health).rstrip("/")
-            self._routes[place] = {"GET": self._get_health, "HEAD": self._get_health}
+            self._routes[health.rstrip("/")] = {
+                "GET": self._get_health,
+                "HEAD": self._get_health,
+            }
 
     @property
     def _metadata_url(self) -> str:
@@ -7511,8 +7478,9 @@ class HttpEndpoint:
         try:
             if error is not None:
                 raise error
-            asked = f"{exchange.method} {exchange.path}"
-            exchange.tell("-->", asked.encode("utf-8", "replace"))
+            if exchange.trace is not None:
+                asked = f"{exchange.method} {exchange.path}"
+                exchange.trace("-->", asked.encode("utf-8", "replace"))
             self._find(exchange)(exchange)
         except McpError as refusal:
             if exchange.method and not exchange.body:
@@ -7538,12 +7506,12 @@ class HttpEndpoint:
         anywhere = self._routes.get(None, {})
         route = self._routes.get(path.rstrip("/"), anywhere)
         serve: Callable[[Exchange], Any] | None = route.get(exchange.method)
-        if serve is not None and serve == self._get_health:
-            return serve
+        if serve == self._get_health:
+            return self._get_health
         self._check_place(exchange)
         if serve is not None:
-            if serve != self._get_metadata:
-                exchange.auth = self._authorize(exchange.headers)
+            if self._verify is not None and serve != self._get_metadata:
+                exchange.auth = self._authorize(exchange.headers, self._verify)
             return serve
         if not route:
             raise HttpError(404, f"nothing at {show(path)}")
@@ -7580,24 +7548,24 @@ class HttpEndpoint:
         if not origin and site not in ("none", "same-origin"):
             raise HttpError(403, f"a page elsewhere asks: {show(site)}")
 
-    def _authorize(self, headers: dict[str, str]) -> Json | None:
-        """The claims of a token. None where nobody needs one; raises HttpError."""
-        if self._verify is None:
-            return None
+    def _authorize(
+        self, headers: dict[str, str], verify: Callable[[str], Json | None]
+    ) -> Json:
+        """The claims of the token in these headers. Raises HttpError without one."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
             raise self._challenge(401)
         claims: object = None
         try:
-            if re.fullmatch("[!-~]+", token.strip()):
-                claims = self._verify(token.strip())
-        except PermissionError as error:
-            # One with a number is the system's: it tells no scope, but a path.
-            if error.errno is None:
+            if re.fullmatch("[!-~]+", token):
+                claims = verify(token)
+        except Exception as error:
+            # A PermissionError with a number is the system's: it tells no scope.
+            if isinstance(error, PermissionError) and error.errno is None:
                 raise self._challenge(403, "insufficient_scope", str(error)) from None
-            raise _unverified(error) from None
-        except OSError as error:
-            raise _unverified(error) from None
+            log_line(ERROR, f"verify: {error_text(error)}", error)
+            raise HttpError(500, "the token could not be checked") from None
         if not isinstance(claims, dict) or not claims:
             raise self._challenge(401, "invalid_token")
         return dict(claims)
@@ -7627,11 +7595,9 @@ class HttpEndpoint:
     def _post(self, exchange: Exchange) -> None:
         exchange.check_accept(JSON_TYPE, EVENT_TYPE)
         version = exchange.headers.get("mcp-protocol-version", "")
-        exchange.take_body()
-        exchange.tell("-->", exchange.body)
-        message = exchange.parse_body()
+        message = exchange.read_message()
         # The era is that of the message, whatever its client has sent before.
-        told = _told_version(message)
+        told = told_version(message)
         if told is not None or version not in _SESSION_VERSIONS:
             self._check_modern(object_or_empty(message), told, exchange)
             connection = HttpConnection(self, exchange)
@@ -7649,11 +7615,8 @@ class HttpEndpoint:
         row = method_row(object_or_empty(message).get("method"))
         opening = row.handshake and exchange.request_id is not None
         if not self._stateless:
-            return (
-                self._open_session(exchange)
-                if opening
-                else self._find_session(exchange)
-            )
+            get = self._open_session if opening else self._find_session
+            return get(exchange)
         connection = HttpConnection(self, exchange)
         if not opening:
             connection.protocol.version = version or ASSUMED_VERSION
@@ -7679,8 +7642,6 @@ class HttpEndpoint:
     def _check_legacy(self, message: Any, exchange: Exchange) -> None:
         """Raise McpError if headers contradict a message of a session."""
         try:
-            if isinstance(message, list) and any(map(_is_mirror, exchange.headers)):
-                raise HeaderMismatch("no header speaks for a batch")
             self._check_mirrors(object_or_empty(message), exchange, False)
         except HeaderMismatch as error:
             error.code = -32001  # as in drafts of 2026-07-28
@@ -7715,53 +7676,54 @@ class HttpEndpoint:
             begin(*given)
             stream = exchange.stream
             while stream is not None and stream.exchange is exchange:
-                if exchange.wait(COMMENT_SECONDS):
-                    stream.flush()
-                else:
-                    stream.keep_alive()
+                comment = b""
+                if not exchange.wait(COMMENT_SECONDS) and exchange.status:
+                    comment = b":\n\n"
+                stream.flush(comment)
         finally:
             del self._serving[exchange]
             connection.used = time.monotonic()
             if exchange.state == exchange.STREAMING:
-                # The client has hung up, or its stream goes on elsewhere.
-                with suppress(OSError), exchange.stream.writing:
-                    exchange.write(b"", True)
+                exchange.stream.close(exchange)
             if connection.session_id is None:
                 self.server.disconnected(connection)
                 connection.close(_REQUEST_OVER)
 
     # Sessions: basic/transports.md of 2025-03-26 to 2025-11-25
-    def _open_session(self, exchange: Exchange) -> HttpConnection:
+    def _open_session(self, exchange: Exchange, is_sse: bool = False) -> HttpConnection:
+        """Open a session; close those that are idle for too long, and the one that is
+        idle for the longest time if there are too many. Raises HttpError."""
+        busy = set(self._serving.values())
+        idle = [each for each in list(self._sessions.values()) if each not in busy]
+        idle.sort(key=lambda each: each.used)
         oldest = time.monotonic() - SESSION_SECONDS
-        idle = self._idle_sessions()
-        for each in idle:
-            if each.used < oldest:
+        surplus = len(self._sessions) - MAX_SESSIONS
+        for place, each in enumerate(idle):
+            if each.used < oldest or place <= surplus:
                 self._close_session(each)
         if len(self._sessions) >= MAX_SESSIONS:
-            if not idle:
-                raise HttpError(503, "all sessions are in use", {"Retry-After": "60"})
-            self._close_session(idle[0])
-        connection = HttpConnection(self, exchange, _new_session_id())
-        with self._lock:
-            self._sessions[str(connection.session_id)] = connection
+            raise HttpError(503, "all sessions are in use", {"Retry-After": "60"})
+        # "The session ID SHOULD be globally unique and cryptographically secure".
+        session_id = os.urandom(24).hex()
+        connection = HttpConnection(self, exchange, session_id, is_sse)
+        self._sessions[session_id] = connection
         self.server.connected(connection)
         return connection
 
-    def _idle_sessions(self) -> list[HttpConnection]:
-        """Those that nobody uses now; the one that was used longest ago is the first."""
-        busy = set(self._serving.values())
-        with self._lock:
-            idle = [each for each in self._sessions.values() if each not in busy]
-        return sorted(idle, key=lambda each: each.used)
-
-    def _find_session(self, exchange: Exchange) -> HttpConnection:
+    def _find_session(self, exchange: Exchange, is_sse: bool = False) -> HttpConnection:
         """The session that a request names, if it is its own. Raises HttpError."""
         session_id = exchange.headers.get("mcp-session-id")
+        if is_sse:
+            session_id = exchange.query.rpartition("session_id=")[2]
         if session_id is None:
             raise HttpError(400, f"Mcp-Session-Id: required, except in {NEWEST}")
         connection = self._sessions.get(session_id)
-        if connection is None or connection.owner != principal(exchange.auth):
-            raise HttpError(404, "Mcp-Session-Id: no such session; initialize again")
+        if (
+            connection is None
+            or connection.is_sse != is_sse
+            or connection.owner != principal(exchange.auth)
+        ):
+            raise HttpError(404, "no such session; initialize again")
         expected = connection.protocol.version
         version = exchange.headers.get("mcp-protocol-version", "")
         if version not in ("", expected):
@@ -7772,8 +7734,7 @@ class HttpEndpoint:
         return connection
 
     def _close_session(self, connection: HttpConnection) -> None:
-        with self._lock:
-            self._sessions.pop(str(connection.session_id), None)
+        self._sessions.pop(str(connection.session_id), None)
         self.server.disconnected(connection)
         connection.close(_SESSION_OVER)
         for stream in list(connection.streams.values()):
@@ -7790,8 +7751,8 @@ class HttpEndpoint:
         is_over = stream is not None and stream.state == stream.COMPLETE
         if stream is None or (is_over and after is not None and after >= stream.added):
             raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
-        stream.attach(exchange, after, b":\n\n")
-        self._serve(connection, exchange, stream.flush)
+        stream.attach(exchange, after)
+        self._serve(connection, exchange, stream.flush, b":\n\n")
 
     def _delete(self, exchange: Exchange) -> None:
         self._close_session(self._find_session(exchange))
@@ -7799,43 +7760,25 @@ class HttpEndpoint:
 
     # HTTP+SSE: basic/transports.md of 2024-11-05
     def _get_sse(self, exchange: Exchange) -> None:
-        transport = _SseTransport(exchange)
-        connection = self.server.open_connection(transport)
-        connection.session_id = transport.session_id
-        transport.connection = connection
-        self._transports[transport.session_id] = transport
-        self._serving[exchange] = connection
-        self.server.connected(connection)
+        connection = self._open_session(exchange, True)
+        stream = connection.listening
+        assert stream is not None
+        stream.attach(exchange, None)
+        place = (
+            f"event: endpoint\ndata: /messages?session_id={connection.session_id}\n\n"
+        )
         try:
-            place = f"/messages?session_id={transport.session_id}"
-            transport.put(f"event: endpoint\ndata: {place}\n\n".encode("ascii"))
-            while transport.is_open:
-                if not exchange.wait(COMMENT_SECONDS):
-                    transport.put(b":\n\n")
+            self._serve(connection, exchange, stream.flush, place.encode("ascii"))
         finally:
-            del self._serving[exchange]
-            del self._transports[transport.session_id]
-            self.server.disconnected(connection)
-            connection.close(_SESSION_OVER)
-            transport.end()
+            self._close_session(connection)
 
     def _post_message(self, exchange: Exchange) -> None:
-        named = re.search(r"(?:^|&)session_id=(\w+)", exchange.query)
-        transport = self._transports.get(named[1] if named else "")
-        if transport is None or transport.owner != principal(exchange.auth):
-            raise HttpError(404, "session_id: no such session")
-        exchange.take_body()
-        message = exchange.parse_body()
-        if _told_version(message) is not None:
+        connection = self._find_session(exchange, True)
+        message = exchange.read_message()
+        if told_version(message) is not None:
             raise InvalidRequest(f"{NEWEST} is not spoken over HTTP+SSE")
         self._check_legacy(message, exchange)
-        connection = transport.connection
-        requests = connection.receive(exchange.body)
-        for request in requests:
-            request.auth = exchange.auth
-            request.headers = exchange.headers
-        connection.dispatch(requests)
-        exchange.send(202, {})
+        connection.take(message, exchange)
 
     # Looking after what is open
     def look_after(self) -> None:
@@ -7852,84 +7795,21 @@ class HttpEndpoint:
         me = threading.get_ident()
         serving = list(self._serving.items())
         mine = {connection for exchange, connection in serving if exchange.thread == me}
-        sessions = list(self._sessions.values())
-        for connection in {*sessions, *(connection for _, connection in serving)}:
+        served = {connection for _, connection in serving}
+        for connection in served.union(list(self._sessions.values())):
             self.server.input_ended(connection)
-            connection.fail_pending(ConnectionClosed("the server was closed"))
-            if not isinstance(connection, HttpConnection):
-                continue
+            connection.fail_pending(_SERVER_CLOSED)
             connection.flush()
-            if connection.listening is not None:
-                connection.listening.end()
+            stream = connection.listening
+            is_needed = connection.is_sse and connection.protocol.in_flight
+            if stream is not None and not is_needed:
+                stream.end()
             if not final or connection in mine:
                 continue
             if connection.session_id is not None:
                 self._close_session(connection)
             else:
                 connection.cancel_all()
-        for transport in list(self._transports.values()):
-            if final or transport.connection.is_drained():
-                transport.close()
-
-
-def _new_session_id() -> str:
-    """ "The session ID SHOULD be globally unique and cryptographically secure"."""
-    return os.urandom(24).hex()
-
-
-class _SseTransport(Transport):
-    """Carries a session of HTTP+SSE: one GET takes all that the server says, and each
-    message of the client is a POST of its own."""
-
-    connection: Connection
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.session_id = _new_session_id()
-        self.owner = principal(exchange.auth)
-        self.is_open = True
-        self._exchange = exchange
-        exchange.stream = self
-        # Messages and comments are written by different threads.
-        self._writing = threading.Lock()
-
-    def write(self, data: bytes) -> None:
-        lines = data.splitlines()
-        self.put(b"".join([b"event: message\ndata: %b\n\n" % line for line in lines]))
-
-    def put(self, events: bytes) -> None:
-        """Write events. Raises OSError."""
-        with self._writing:
-            if not self.is_open:
-                raise OSError("the client has left")
-            try:
-                self._exchange.write(events, False)
-            except OSError:
-                self.close()
-                raise
-
-    def close(self) -> None:
-        """Have the thread of the GET end it."""
-        self.is_open = False
-        self._exchange.ring()
-
-    def lose(self, exchange: Exchange) -> None:
-        """The client has hung up."""
-        self.close()
-
-    def end(self) -> None:
-        """End the response."""
-        with suppress(OSError), self._writing:
-            self._exchange.write(b"", True)
-
-
-def _unverified(error: OSError) -> HttpError:
-    """Of a token whose database is down, say: what went wrong is for the log alone."""
-    log_line(ERROR, f"verify: {error_text(error)}", error)
-    return HttpError(500, "the token could not be checked")
-
-
-def _is_mirror(header: str) -> bool:
-    return header.startswith(("mcp-method", "mcp-name", "mcp-param-"))
 
 
 def _host_name(host: str) -> str:
@@ -7950,11 +7830,13 @@ def _check_metadata(metadata: Json | None) -> Json:
     """Raise ValueError for metadata that no client could use: RFC 9728."""
     if metadata is None:
         return {}
-    if not str(metadata.get("resource")).startswith(("https://", "http://")):
-        raise ValueError("resource_metadata: resource: expected this server's URL")
+    is_url = str(metadata.get("resource")).startswith(("https://", "http://"))
     # "MUST include the `authorization_servers` field containing at least one".
-    if not metadata.get("authorization_servers"):
-        raise ValueError("resource_metadata: authorization_servers: expected URLs")
+    if not is_url or not metadata.get("authorization_servers"):
+        raise ValueError(
+            "resource_metadata: expected `resource`, this server's URL, and "
+            "`authorization_servers`"
+        )
     return metadata
 
 
@@ -7964,28 +7846,8 @@ def _check_verify(verify: Verify | None) -> Callable[[str], Json | None] | None:
         return verify
     if not isinstance(verify, Mapping) or not verify:
         raise ValueError("verify: expected a function, or a dict of tokens and claims")
-    return partial(_find_claims, dict(verify))
-
-
-def _find_claims(tokens: dict[str, Json], given: str) -> Json | None:
-    """The claims of a token. However much of it is right, it takes the same time."""
-    from hmac import compare_digest
-
-    claims = None
-    for token, its_claims in tokens.items():
-        if compare_digest(token.encode(), given.encode()):
-            claims = its_claims
-    return claims
-
-
-_PATH = r"(/[^?#\x00-\x20\x7f-\U0010ffff]*)?"
-
-
-def _check_path(option: str, path: object) -> str:
-    """A path that a request can have. Raises ValueError."""
-    if not isinstance(path, str) or not re.fullmatch(_PATH, path):
-        raise ValueError(f"{option}: expected a path, got {show(path)}")
-    return path
+    # A look-up compares hashes first, whose key is random: its time tells nothing.
+    return dict(verify).get
 
 
 ###############################################################################
@@ -7998,9 +7860,9 @@ def _check_path(option: str, path: object) -> str:
 
 IDLE_SECONDS = 30.0  # without a request, or for a client to take what is written
 REQUEST_SECONDS = 60.0  # for all of a request to arrive
-MAX_IGNORED = 16 << 10  # bytes of a line of chunk extensions, or of a trailer
-MAX_TRAILERS = 100  # lines of those
+MAX_FRAMING = 16 << 10  # bytes of a chunked body that are none of its own
 MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
+SURPLUS_SECONDS = 1.0  # for one of these to send its request
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
 
 
@@ -8079,8 +7941,6 @@ def _too_long(max_body: int) -> HttpError:
 
 
 class _SocketExchange(Exchange):
-    can_leave = True
-
     def __init__(self, handler: _Handler, head: Head) -> None:
         super().__init__(head.method, head.target, head.fields)
         self._handler = handler
@@ -8091,13 +7951,13 @@ class _SocketExchange(Exchange):
         # Whether nothing of the request is left to be read.
         self.is_read = head.size == 0
         if self.is_read:
-            handler.server.end_deadline(self._sock)
+            handler.server.deadlines.pop(self._sock, None)
 
     def read_body(self) -> bytes:
         if not self.is_read:
             self.body = self._handler.read_body(self._head)
             self.is_read = True
-            self._handler.server.end_deadline(self._sock)
+            self._handler.server.deadlines.pop(self._sock, None)
         return self.body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
@@ -8164,34 +8024,41 @@ class _Handler(BaseHTTPRequestHandler):
     http.server's BaseHTTPRequestHandler, whose parser of heads, made for e-mail, costs
     more than the rest of a request."""
 
-    timeout = IDLE_SECONDS
     rfile: io.BufferedReader
     server: HttpServer
     close_connection: bool
     _head_bytes = b""
     _head: Head
+    _problem: HttpError | None = None
 
     def setup(self) -> None:
+        seconds = self.server.idle_seconds
+        if len(self.server.connections) > self.server.max_connections:
+            seconds = SURPLUS_SECONDS
+            self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
+        self.request.settimeout(seconds)
         if hasattr(self.request, "do_handshake"):
-            self.request.settimeout(self.timeout)
-            self.server.begin_deadline(self.request)
+            self._begin_deadline(self.request)
             self.request.do_handshake()
-            self.server.end_deadline(self.request)
         super().setup()
+
+    def _begin_deadline(self, sock: Socket) -> None:
+        server = self.server
+        server.deadlines[sock] = time.monotonic() + server.request_seconds
 
     def handle_one_request(self) -> None:
         """Read a request, and have it answered."""
         self.close_connection = True
         if not self.rfile.peek(1):
             return
-        self.server.begin_deadline(self.connection)
-        problem = None
+        self._begin_deadline(self.connection)
+        problem = self._problem
         try:
             head = self._read_head()
         except HttpError as error:
             head = Head("", "", "1.0", {}, None, True)
             problem = error
-        self.close_connection = head.last
+        self.close_connection = head.last or problem is not None
         exchange = _SocketExchange(self, head)
         self.server.endpoint.answer(exchange, problem)
         if not exchange.is_read:
@@ -8235,23 +8102,28 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         if head.size is not None:
             return self._read(head.size, 0)
+        return self._read_chunks()
+
+    def _read_chunks(self) -> bytes:
         body = bytearray()
         size = -1
-        ignored = 0
-        while size != 0:
-            line = self.rfile.readline(MAX_IGNORED)
-            size = parse_chunk_line(line)
-            # An extension costs the sender nothing either.
-            ignored += len(line) - len(b"%x\r\n" % size)
-            if ignored > MAX_IGNORED:
-                raise HttpError(431, "too many chunk extensions")
-            body += self._read(size, len(body))
-            if size and self.rfile.read(2) != b"\r\n":
-                raise HttpError(400, "a chunk without an end")
-        for _ in range(MAX_TRAILERS):
-            if parse_trailer(self.rfile.readline(MAX_IGNORED)):
-                return bytes(body)
-        raise HttpError(431, "too many trailers")
+        framing = 0
+        line = b""
+        # The blank line behind the trailers ends it all.
+        while line != b"\r\n":
+            line = self.rfile.readline(MAX_FRAMING)
+            # Extensions and trailers cost the sender nothing.
+            framing += len(line)
+            if framing > MAX_FRAMING + 16 * len(body):
+                raise HttpError(431, "too many chunk extensions, or trailers")
+            if size != 0:
+                size = parse_chunk_line(line)
+                body += self._read(size, len(body))
+                if size and self.rfile.read(2) != b"\r\n":
+                    raise HttpError(400, "a chunk without an end")
+            elif line != b"\r\n":
+                parse_field(line)
+        return bytes(body)
 
     def _read(self, size: int, before: int) -> bytes:
         max_body = self.server.endpoint.max_body
@@ -8259,9 +8131,6 @@ class _Handler(BaseHTTPRequestHandler):
             raise _too_long(max_body)
         data: bytes = self.rfile.read(size)
         if len(data) < size:
-            if self.server.closing.is_set():
-                # No answer: the client is not to blame, and sees that we are gone.
-                raise ConnectionError("the server is closed")
             raise HttpError(400, "the body ended early")
         return data
 
@@ -8274,10 +8143,13 @@ class HttpServer(ThreadingTCPServer):
 
     Mixed with socketserver's ThreadingTCPServer: one thread accepts, each connection
     has its own. Every TICK_SECONDS the accepting one cuts off the connections whose
-    request is late (REQUEST_SECONDS for all of it), and looks which clients have hung
-    up. Both timeouts of http.server are IDLE_SECONDS.
+    request is late, and looks which clients have hung up.
     """
 
+    # For all of a request to arrive.
+    request_seconds = REQUEST_SECONDS
+    # Without a request; and for a client to take what is written.
+    idle_seconds = IDLE_SECONDS
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = os.name == "posix"
@@ -8290,28 +8162,19 @@ class HttpServer(ThreadingTCPServer):
         self.url = url
         address = self.socket.getsockname()
         self.port: int = 0 if isinstance(address, (str, bytes)) else address[1]
-        self._max_connections = max_connections
+        self.max_connections = max_connections
         self._ssl = ssl_context
         self.closing = threading.Event()
-        self._lock = threading.Lock()
-        # {socket: its thread}; guarded by _lock.
+        # {socket: its thread}. Here and below, each operation is atomic by itself.
         self.connections: dict[Socket, threading.Thread] = {}
         # Until when its request must be there, of those that have begun with one.
-        self._deadlines: dict[Socket, float] = {}
+        self.deadlines: dict[Socket, float] = {}
         threading.Thread(
             target=self.serve_forever,
             args=(TICK_SECONDS,),
             name="mcp-http",
             daemon=True,
         ).start()
-
-    def begin_deadline(self, sock: Socket) -> None:
-        """A request begins to come."""
-        self._deadlines[sock] = time.monotonic() + REQUEST_SECONDS
-
-    def end_deadline(self, sock: Socket) -> None:
-        """It is there."""
-        self._deadlines.pop(sock, None)
 
     def __enter__(self) -> HttpServer:
         return self
@@ -8331,30 +8194,30 @@ class HttpServer(ThreadingTCPServer):
     def close(self, grace: float = DRAIN_SECONDS / 2, stop: Any = None) -> None:
         """Take no more requests, end what listens, and wait for handlers. Those that
         still run after `grace` are cancelled. Idempotent, from any thread."""
-        with self._lock:
-            if self.closing.is_set():
-                return
-            self.closing.set()
+        if self.closing.is_set():
+            return
+        self.closing.set()
         self.shutdown()
         self.endpoint.look_after()  # who has hung up need not be waited for
         self.server_close()  # the port is free
-        with self._lock:
-            serving = dict(self.connections)
-            for sock in serving:
-                shut(sock, 0)  # no more requests
         me = threading.current_thread()
-        threads = [each for each in serving.values() if each is not me]
+        others = {
+            sock: thread
+            for sock, thread in list(self.connections.items())
+            if thread is not me
+        }
+        for sock in others:
+            shut(sock, 0)  # no more requests
         for final, seconds in ((False, grace), (True, TIDY_SECONDS)):
-            until = time.monotonic() + seconds
-            is_over = False
-            while not is_over and not (stop is not None and not stop.empty()):
+
+            def is_over(final: bool = final) -> bool:
                 self.endpoint.close(final)
-                left = until - time.monotonic()
-                is_over = join_all(threads, min(left, TICK_SECONDS)) or left <= 0
-        with self._lock:
-            for sock, thread in self.connections.items():
-                if thread is not me:
-                    shut(sock)
+                is_hurried = stop is not None and not stop.empty()
+                return is_hurried or join_all(others.values(), TICK_SECONDS)
+
+            wait_until(is_over, seconds)
+        for sock in others:
+            shut(sock)
 
     # What socketserver calls, on the accepting thread
     def get_request(self) -> Any:
@@ -8363,51 +8226,29 @@ class HttpServer(ThreadingTCPServer):
         except OSError:
             time.sleep(0.05)  # out of descriptors, say: until some are closed
             raise
-        try:
-            if self._ssl is not None:
-                # The handshake is for the connection's own thread.
-                sock = self._ssl.wrap_socket(
-                    sock, server_side=True, do_handshake_on_connect=False
-                )
-        except Exception as error:
-            # Anything but an OSError would end the accepting.
-            sock.close()
-            raise OSError(error_text(error)) from error
+        if self._ssl is not None:
+            # The handshake is for the connection's own thread.
+            sock = self._ssl.wrap_socket(
+                sock, server_side=True, do_handshake_on_connect=False
+            )
         return sock, address or ("", 0)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            surplus = len(self.connections) - self._max_connections
-        serve = self.process_request_thread if surplus < 0 else self._refuse
         thread = threading.Thread(
-            target=serve,
+            target=self.process_request_thread,
             args=(request, client_address),
             name="mcp-http-connection",
             daemon=True,
         )
-        with self._lock:
-            self.connections[request] = thread
-        if surplus >= MAX_SURPLUS:
+        self.connections[request] = thread
+        if len(self.connections) > self.max_connections + MAX_SURPLUS:
             self.shutdown_request(request)
         else:
             thread.start()
 
-    def _refuse(self, request: Any, client_address: Any) -> None:
-        """Tell one connection too many. Its request is taken first: to close it before
-        would cost the client the answer."""
-        request.settimeout(0.5)
-        with suppress(OSError):
-            request.recv(CHUNK)
-        with suppress(OSError):
-            request.sendall(_BUSY)
-            shut(request, 1)
-            request.recv(CHUNK)
-        self.shutdown_request(request)
-
     def shutdown_request(self, request: Any) -> None:
-        with self._lock:
-            self.connections.pop(request, None)
-        self._deadlines.pop(request, None)
+        self.connections.pop(request, None)
+        self.deadlines.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -8416,20 +8257,13 @@ class HttpServer(ThreadingTCPServer):
 
     def service_actions(self) -> None:
         now = time.monotonic()
-        with self._lock:
-            for sock in list(self.connections):
-                if self._deadlines.get(sock, now) < now:
-                    shut(sock)
+        for sock, deadline in list(self.deadlines.items()):
+            if deadline < now:
+                shut(sock)
         try:
             self.endpoint.look_after()
         except Exception as error:
             log_line(ERROR, f"HTTP: {error_text(error)}", error)  # accept goes on
-
-
-_BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
-    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
-)
 
 
 def listen_http(
@@ -8461,16 +8295,15 @@ def listen_http(
     # Another process may share it, and take the connection that this one was told of.
     sock.setblocking(False)
     address = sock.getsockname()
+    place = "localhost"
     is_unix = isinstance(address, (str, bytes))
-    if is_unix:
-        place = f"unix:{os.fsdecode(address)}:"
-    else:
+    if not is_unix:
         host = address[0]
         # For every address, one that is always there.
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         place = f"[{shown}]:{address[1]}" if ":" in host else f"{shown}:{address[1]}"
         endpoint.hosts.add(f"[{host}]" if ":" in host else host)
-    traits = {"timeout": IDLE_SECONDS, "disable_nagle_algorithm": not is_unix}
+    traits = {"disable_nagle_algorithm": not is_unix}
     handler = type("Handler", (_Handler, BaseHTTPRequestHandler), traits)
     listener: Any = type("Listener", (HttpServer, ThreadingTCPServer), {})
     server: HttpServer = listener(address, handler, bind_and_activate=False)

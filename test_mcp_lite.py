@@ -6920,6 +6920,14 @@ def call_legacy(tool, id=1, meta=None, **arguments):
     )
 
 
+CANCELLED = {
+    "jsonrpc": "2.0",
+    "method": "notifications/cancelled",
+    "params": modern(requestId=5),
+}
+# An answer that nobody asked for; no modern client sends one.
+STRAY = {"jsonrpc": "2.0", "id": 5, "result": {}}
+LISTS = request("tools/list", modern())
 LISTEN = request(
     "subscriptions/listen", modern(notifications={"toolsListChanged": True}), 9
 )
@@ -7016,7 +7024,6 @@ class TestHttpServer:
             ("POST", b"{", {}, 400),
             ("POST", b"\xff", {}, 400),
             ("POST", b"[" * 100_000, {}, 400),
-            ("POST", b"", {}, 400),
             (
                 "POST",
                 b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":NaN}}',
@@ -7024,58 +7031,28 @@ class TestHttpServer:
                 400,
             ),
             ("POST", b"{}", {}, 400),
-            ("POST", b"5", {}, 400),
             ("POST", b"[]", {}, 400),
             ("POST", request("ping"), {"Content_Type": "text/plain"}, 415),
             ("POST", request("ping"), {"Content_Type": None}, 415),
-            (
-                "POST",
-                request("ping"),
-                {"Content_Type": "application/json-patch+json"},
-                415,
-            ),
-            ("POST", request("ping"), {"Accept": "text/html"}, 406),
             ("POST", request("ping"), {"Accept": "application/json"}, 406),
             ("GET", None, {"Accept": "application/json"}, 406),
             ("POST", request("ping"), {}, 400),
             ("GET", None, {}, 400),
-            ("DELETE", None, {}, 400),
             ("POST", request("ping"), {"Mcp_Session_Id": "x"}, 404),
             ("GET", None, {"Mcp_Session_Id": "x"}, 404),
             ("DELETE", None, {"Mcp_Session_Id": "x"}, 404),
             ("PUT", b"", {}, 405),
-            ("PATCH", b"", {}, 405),
             ("POST", request("no/such", modern()), {}, 404),
-            (
-                "POST",
-                request("tools/list", modern()),
-                {"MCP_Protocol_Version": "1900-01-01"},
-                400,
-            ),
-            (
-                "POST",
-                request("tools/list", modern()),
-                {"Content_Type": "Application/JSON; charset=utf-8"},
-                200,
-            ),
             ("POST", request("tools/list", modern()), {"Accept": "*/*"}, 200),
             ("POST", request("tools/list", modern()), {"Accept": None}, 200),
-            (
-                "POST",
-                {
-                    "jsonrpc": "2.0",
-                    "method": "notifications/cancelled",
-                    "params": modern(requestId=5),
-                },
-                {},
-                202,
-            ),
+            ("POST", CANCELLED, {}, 202),
+            ("POST", STRAY, {"MCP_Protocol_Version": MODERN}, 400),
+            ("POST", LISTS, {"Content_Type": "Application/JSON; charset=utf-8"}, 200),
         ],
     )
     def test_statuses(self, web, method, message, headers, status):
-        """What is wrong has a status that says so,
-        a JSON-RPC error that explains, and ends nothing.
-        """
+        """What is wrong has a status that says so, a JSON-RPC error that explains, and
+        ends nothing."""
         found, sent, body = web.send(method, message, **headers)
         assert found == status
         if status >= 400:
@@ -7085,18 +7062,6 @@ class TestHttpServer:
         if status == 405:
             assert sorted(sent["Allow"].split(", ")) == ["DELETE", "GET", "POST"]
         assert web.post(call_tool("add", a=1))[0] == 200
-
-    def test_head(self, web):
-        """A HEAD gets the head alone, and its connection lives on."""
-        with socket.create_connection(
-            ("127.0.0.1", web.port), SECONDS
-        ) as sock, sock.makefile("rb") as file:
-            for _ in range(2):
-                sock.sendall(b"HEAD /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                assert file.readline() == b"HTTP/1.1 405 Method Not Allowed\r\n"
-                assert b"Allow: POST, GET, DELETE\r\n" in [
-                    *iter(file.readline, b"\r\n")
-                ]
 
     def test_modern_errors(self, web):
         """Each error of the modern era has its code,
@@ -7201,75 +7166,6 @@ class TestHttpServer:
                 status, _, body = session.post(legacy, **headers)
                 assert (status, body["error"]["code"], body["id"]) == (400, -32001, 1)
 
-    @pytest.fixture
-    def regional(self, server):
-        """A port; its tool `place` returns what it got, of which headers mirror some."""
-        region = {"type": "string", "x-mcp-header": "Region"}
-        deep = {"type": "boolean", "x-mcp-header": "Deep"}
-        schema = {
-            "type": "object",
-            "properties": {
-                "region": region,
-                "o": {"type": "object", "properties": {"deep": deep}},
-            },
-        }
-
-        def place(region: str = "home", o: dict = {}) -> str:  # noqa: B006
-            return f"{region} {o}"
-
-        server.add_tool(place, input_schema=schema, description="x")
-        with server.start_http() as http:
-            yield http
-
-    def test_null_is_not_mirrored(self, server):
-        """What is null or absent in the arguments has no header, and must have none."""
-        server.add_tool(
-            lambda region=None: str(region),
-            name="place",
-            input_schema={
-                "type": "object",
-                "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
-            },
-            description="x",
-        )
-        with server.start_http() as http:
-            web = Web(http)
-            result = web.post(call_tool("place"))[2]["result"]
-            assert result["content"][0]["text"] == "None"
-            for call in (call_tool("place"), call_tool("place", region=None)):
-                found = web.post(call, Mcp_Param_Region="oslo")
-                assert (found[0], found[2]["error"]["code"]) == (400, -32020)
-
-    @pytest.mark.parametrize(
-        "headers",
-        [{"Mcp_Name": "add"}, {"Mcp_Method": "ping"}, {"Mcp_Param_Region": "a"}],
-    )
-    @pytest.mark.parametrize("stateless", [False, True])
-    def test_a_batch_is_not_mirrored(self, server, headers, stateless):
-        """No header speaks for a batch, and nobody is let in by one that seems to."""
-        batch = json.dumps([call_legacy("add", a=1)]).encode()
-        with server.start_http(stateless=stateless) as http:
-            web = Web(http)
-            if not stateless:
-                web.open("2025-03-26")
-            assert web.post(batch)[0] == 200
-            status, _, body = web.post(batch, **headers)
-            assert (status, body["error"]["code"]) == (400, -32001)
-
-    @pytest.mark.parametrize("stateless", [False, True])
-    def test_a_batch_is_legacy(self, server, stateless):
-        """A modern request has headers of its own: it does not come in a batch."""
-        ran = []
-        server.add_tool(lambda: ran.append(1), name="run", description="x")
-        batch = json.dumps([call_tool("run"), call_legacy("run", 2)]).encode()
-        with server.start_http(stateless=stateless) as http:
-            web = Web(http)
-            if not stateless:
-                web.open("2025-03-26")
-            status, _, body = web.post(batch)
-            assert (status, body["error"]["code"]) == (400, -32600)
-            assert not ran
-
     @pytest.mark.parametrize(
         "method, member, value, arguments",
         [
@@ -7324,28 +7220,6 @@ class TestHttpServer:
             assert web.send("POST", call, path=where, **headers)[0] == 202
             assert next_message(old)["id"] == 5
 
-    @pytest.mark.skipif(sys.version_info < (3, 9), reason="Annotated is newer")
-    def test_headers_by_annotation(self, server):
-        """Param(header=) is x-mcp-header in the schema, and checked."""
-
-        def place(
-            region: typing.Annotated[str, Param("where", header="Region")],
-        ) -> str:
-            return region
-
-        server.add_tool(place)
-        with server.start_http() as http:
-            assert (
-                Web(http).post(call_tool("place", region="Oslo"))[2]["error"]["code"]
-                == -32020
-            )
-            assert (
-                Web(http).post(
-                    call_tool("place", region="Oslo"), Mcp_Param_Region="Oslo"
-                )[0]
-                == 200
-            )
-
     # Sessions
 
     def test_a_session_and_its_end(self, web):
@@ -7365,73 +7239,53 @@ class TestHttpServer:
         ):
             assert found[0] == 404
 
-    def test_a_failed_handshake_leaves_no_session(self, server, monkeypatch):
-        """A refused initialize has no session's id, and is forgotten,
-        so that nobody can fill the server with those.
-        """
-        before = living(mcp_lite.HttpConnection)
-        monkeypatch.setattr(mcp_lite, "MAX_SESSIONS", 1)
-        with server.start_http() as http:
-            for params in (
-                {},
-                {"protocolVersion": 5, "capabilities": {}, "clientInfo": {}},
-            ):
-                _, headers, body = Web(http).post(request("initialize", params))
-                assert "error" in body and body["id"] == 1
-                assert "Mcp-Session-Id" not in headers
-            eventually(lambda: living(mcp_lite.HttpConnection) <= before)
-            assert Web(http).open().post(request("ping"))[0] == 200
+    def test_a_failed_handshake_leaves_no_session(self, web):
+        """A refused initialize has no session's id, whatever it is refused for."""
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        for params, headers in (
+            ({}, {}),
+            ({**hello, "protocolVersion": 5}, {}),
+            (hello, {"Mcp_Method": "tools/list"}),
+        ):
+            _, sent, body = web.post(request("initialize", params), **headers)
+            assert "error" in body and body["id"] == 1
+            assert "Mcp-Session-Id" not in sent
 
     @pytest.mark.parametrize("version", LEGACY)
     def test_a_wrong_version_is_refused(self, web, version):
-        """What is not the session's revision is 400, whatever is sent with it;
-        and nothing of it is done.
-        """
+        """What is not the session's revision is 400, whatever is sent with it; and
+        nothing of it is done."""
         session = Web(web).open(version)
-        others = {*LEGACY, "1999-01-01", "x"} - {version}
         note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
-        answer = {"jsonrpc": "2.0", "id": 1, "result": {}}
-        for other in others:
-            sent = {"MCP_Protocol_Version": other}
-            for message in (request("ping"), note, answer):
-                assert session.post(message, **sent)[0] == 400
+        other = "2025-06-18" if version != "2025-06-18" else "2025-11-25"
+        for wrong in (other, "1999-01-01"):
+            for message in (request("ping"), note, {**note, "id": 1, "result": {}}):
+                assert session.post(message, MCP_Protocol_Version=wrong)[0] == 400
             for method in ("GET", "DELETE"):
-                status, _, body = session.send(method, **sent)
-                assert (status, "id" in body) == (400, False)
+                assert session.send(method, MCP_Protocol_Version=wrong)[0] == 400
         for known in (version, None):
             assert session.post(note, MCP_Protocol_Version=known)[0] == 202
             assert session.post(request("ping"), MCP_Protocol_Version=known)[0] == 200
-            with session.stream(MCP_Protocol_Version=known):
-                pass
-        assert session.send("DELETE", MCP_Protocol_Version=None)[0] == 200
 
-    @pytest.mark.parametrize("stateless", [False, True])
-    def test_a_version_that_nobody_speaks(self, server, stateless):
+    def test_a_version_that_nobody_speaks(self, web):
         """It is refused by name, with those that are spoken, in any message."""
         note = {"jsonrpc": "2.0", "method": "notifications/x", "params": {}}
         told = modern(_meta={META_VERSION: "2099-01-01"})
         unknown = {"MCP_Protocol_Version": "2099-01-01"}
-        with server.start_http(stateless=stateless) as http:
-            web = Web(http)
-            for message, headers, code in (
-                (request("tools/list", told), {}, -32022),
-                (request("tools/list"), unknown, -32022),
-                (note, unknown, -32022),
-                ({**note, "params": told}, {}, -32022),
-                ({**note, "params": told}, {"MCP_Protocol_Version": None}, -32022),
-                ({**note, "params": told}, {"MCP_Protocol_Version": MODERN}, -32020),
-                ({**note, "params": modern()}, {"Mcp_Method": "x"}, -32020),
-            ):
-                status, _, body = web.post(message, **headers)
-                assert (status, body["error"]["code"]) == (400, code)
-                assert ("id" in body) == ("id" in message)
-                if code == -32022:
-                    assert body["error"]["data"]["supported"] == [MODERN]
-            sent = {**note, "params": modern()}
-            for headers in ({}, {"MCP_Protocol_Version": None, "Mcp_Method": None}):
-                assert web.post(sent, **headers)[0] == 202
+        for message, headers, code in (
+            (request("tools/list", told), {}, -32022),
+            (request("tools/list"), unknown, -32022),
+            (note, unknown, -32022),
+            ({**note, "params": told}, {"MCP_Protocol_Version": MODERN}, -32020),
+            ({**note, "params": modern()}, {"Mcp_Method": "x"}, -32020),
+        ):
+            status, _, body = web.post(message, **headers)
+            assert (status, body["error"]["code"]) == (400, code)
+            assert ("id" in body) == ("id" in message)
+            if code == -32022:
+                assert body["error"]["data"]["supported"] == [MODERN]
 
-    @pytest.mark.parametrize("version", [*LEGACY, "stateless"])
+    @pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25", "stateless"])
     @pytest.mark.parametrize(
         "message",
         [
@@ -7440,7 +7294,6 @@ class TestHttpServer:
             {"jsonrpc": "2.0", "method": "notifications/message", "params": {}},
             {"jsonrpc": "2.0", "id": None, "method": "ping"},
             {"jsonrpc": "2.0", "id": 1.5, "result": {}},
-            {"jsonrpc": "2.0"},
             5,
         ],
     )
@@ -7448,16 +7301,13 @@ class TestHttpServer:
         """ "If the server cannot accept the input, it MUST return an HTTP error status
         code"; its error has no id.
         """
-        with contextlib.ExitStack() as stack:
-            stateless = version == "stateless"
-            web = Web(stack.enter_context(server.start_http(stateless=stateless)))
-            path = "/mcp"
-            if not stateless:
+        with server.start_http(stateless=version == "stateless") as http:
+            web = Web(http)
+            if version != "stateless":
                 web.open(version)
-            sent = json.dumps(message).encode()
-            status, _, body = web.send("POST", sent, path=path)
-            assert (status, "id" in body) == (400, False)
-            assert body["error"]["code"] == -32600 and body["error"]["message"]
+            status, _, body = web.post(json.dumps(message).encode())
+        assert (status, "id" in body) == (400, False)
+        assert body["error"]["code"] == -32600 and body["error"]["message"]
 
     def test_a_late_answer_is_taken(self, server):
         """An answer that comes twice, or too late, is 202;
@@ -7504,65 +7354,26 @@ class TestHttpServer:
             found, _, body = session.post(message, **headers)
             assert (found, body.get("id"), "error" in body) == (status, known, True)
 
-    def test_a_handshake_with_wrong_headers_leaves_no_session(
-        self, server, monkeypatch
-    ):
-        """A HeaderMismatch is no handshake."""
-        client = {"name": "t", "version": "0"}
-        params = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": client,
-        }
-        monkeypatch.setattr(mcp_lite, "MAX_SESSIONS", 1)
-        with server.start_http() as http:
-            found = Web(http).post(
-                request("initialize", params), Mcp_Method="tools/list"
-            )
-            assert (found[0], found[2]["error"]["code"]) == (400, -32001)
-            # The one that may be is still to be had.
-            assert Web(http).open().post(request("ping"))[0] == 200
-
-    def test_sessions_are_capped_and_expire(self, server, monkeypatch):
-        """Beyond the cap, the one that was used longest ago goes, unless it is in use;
-        if all are, it is 503 with Retry-After. Who is idle for too long is forgotten.
-        """
-        gate = threading.Event()
-        begun = threading.Event()
-
-        @server.tool
-        def wait() -> str:
-            begun.set()
-            return str(gate.wait(SECONDS))
-
-        monkeypatch.setattr(mcp_lite, "MAX_SESSIONS", 3)
-        with server.start_http() as http:
-            first, second, third = (Web(http).open() for _ in range(3))
+    def test_sessions_are_capped(self, web):
+        """Of 1,000 sessions, the one that was used longest ago makes room for one more;
+        one that listens is in use."""
+        first, second, third = (Web(web).open() for _ in range(3))
+        assert first.post(request("ping"))[0] == 200
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+        data = head_of(request("initialize", hello)).replace(MODERN.encode(), b"")
+        data = data.replace(b"MCP-Protocol-Version: \r\n", b"")
+        with second.stream() as response:
+            with socket.create_connection(("127.0.0.1", web.port), SECONDS) as sock:
+                reader = sock.makefile("rb")
+                for _ in range(998):
+                    sock.sendall(data)
+                    head = b"".join(iter(reader.readline, b"\r\n")).lower()
+                    assert b"mcp-session-id: " in head
+                    reader.read(int(re.search(rb"content-length: (\d+)", head)[1]))
+            assert third.post(request("ping"))[0] == 404
             assert first.post(request("ping"))[0] == 200
-            fourth = Web(http).open()
-            assert second.post(request("ping"))[0] == 404
-            assert first.post(request("ping"))[0] == 200
-            calling = threading.Thread(target=third.post, args=(call_legacy("wait"),))
-            calling.start()
-            assert begun.wait(SECONDS)
-            with first.stream(), fourth.stream():
-                status, headers, _ = Web(http).post(request("initialize"))
-                assert status == 503 and int(headers["Retry-After"]) > 0
-            gate.set()
-            calling.join(SECONDS)
-            assert third.post(request("ping"))[0] == 200
-        monkeypatch.setattr(mcp_lite, "SESSION_SECONDS", 0)
-        with server.start_http() as http:
-            idle = Web(http).open()
-            listening = Web(http).open()
-            with listening.stream() as response:
-                Web(http).open()
-                assert idle.post(request("ping"))[0] == 404
-                server.add_tool(lambda: "x", name="extra", description="x")
-                assert (
-                    next_message(response)["method"]
-                    == "notifications/tools/list_changed"
-                )
+            assert second.post(request("ping"))[0] == 200
+            assert not response.closed
 
     def test_batches_of_2025_03_26(self, web):
         """A batch is answered with an array, in JSON or in events;
@@ -7601,23 +7412,6 @@ class TestHttpServer:
                 .post(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')[2]
             )
             assert body["error"]["code"] == -32600
-
-    def test_a_batch_over_the_old_transport(self, web):
-        """Its answers come on the one stream, as all do."""
-        with web.stream(path="/sse") as response:
-            path = next_event(response)["data"]
-            params = {
-                "protocolVersion": "2025-03-26",
-                "capabilities": {},
-                "clientInfo": {"name": "t", "version": "0"},
-            }
-            web.send("POST", request("initialize", params, 0), path=path)
-            assert next_message(response)["id"] == 0
-            batch = [call_legacy("add", 1, a=1), request("ping", id=2)]
-            sent = json.dumps(batch).encode()
-            assert web.send("POST", sent, path=path)[::2] == (202, b"")
-            answers = json.loads(next_event(response)["data"])
-            assert sorted(each["id"] for each in answers) == [1, 2]
 
     def test_questions_in_a_session(self, web):
         """A question comes on its request's stream.
@@ -7698,14 +7492,6 @@ class TestHttpServer:
             ) as response:
                 seen = [next_event(response), next_event(response)]
             assert [event["message"] is None for event in seen] == [True, False]
-            eventually(
-                lambda: (
-                    not any(
-                        each.stream.exchange for each in list(http.endpoint._serving)
-                    )
-                ),
-                "the hang-up",
-            )
             gate.set()
             with session.stream(Last_Event_ID=seen[1]["id"]) as response:
                 found = [next_message(response), next_message(response)]
@@ -7771,27 +7557,18 @@ class TestHttpServer:
             assert len(answers) == (0 if is_new else 1)
             assert "retry_ms: expected" in str(session.post(call_legacy("wrong"))[2])
 
-    def test_what_is_kept_is_bounded(self, web, monkeypatch):
-        """A stream keeps the last of its events, a session the last of its streams."""
-        monkeypatch.setattr(mcp_lite, "MAX_EVENTS", 3)
-        monkeypatch.setattr(mcp_lite, "MAX_STREAMS", 2)
+    def test_what_is_kept_is_bounded(self, web):
+        """A client that comes back finds the last 1,000 events that it was sent."""
         session = Web(web).open()
-        first = []
-        for n in range(3):
-            with session.stream(
-                "POST", call_legacy("count", n, to=6, meta={"progressToken": 1})
-            ) as response:
-                first.append(events_of(response)[0]["id"])
-        with session.stream(Last_Event_ID=first[2]) as response:
-            again = [
-                event["message"] for event in events_of(response) if event["message"]
-            ]
-        assert [message.get("params", {}).get("progress") for message in again] == [
-            5,
-            6,
-            None,
+        call = call_legacy("count", to=1_100, meta={"progressToken": 1})
+        with session.stream("POST", call) as response:
+            first, *rest = events_of(response)
+        with session.stream(Last_Event_ID=first["id"]) as response:
+            again = [event for event in events_of(response) if event["message"]]
+        assert len(rest) == 1_101
+        assert [event["id"] for event in again] == [
+            event["id"] for event in rest[-1_000:]
         ]
-        assert session.send("GET", Last_Event_ID=first[0])[0] == 405
 
     @pytest.mark.parametrize("version", LEGACY[1:])
     def test_a_stream_that_is_over_is_no_lost_session(self, web, version):
@@ -7806,59 +7583,20 @@ class TestHttpServer:
             assert "Last-Event-ID" in body["error"]["message"]
         assert session.post(request("ping"))[0] == 200
 
-    @pytest.mark.parametrize(
-        "batch, version, status",
-        [
-            ([{"jsonrpc": "2.0", "method": "notifications/x"}], "2025-03-26", 202),
-            ([request("ping")], "2025-06-18", 400),
-            ([], "2025-03-26", 400),
-        ],
-    )
-    def test_a_batch_without_an_answer_leaves_nothing(
-        self, server, batch, version, status
-    ):
-        """What nothing will ever answer is not kept for a client that comes back."""
-        with server.start_http() as http:
-            session = Web(http).open(version)
-            (connection,) = http.endpoint._sessions.values()
-            before = len(connection.streams)
-            for _ in range(3):
-                assert session.post(json.dumps(batch).encode())[0] == status
-            assert len(connection.streams) == before
-
-    @pytest.fixture
-    def two_streams(self, server):
-        """A session, and two GET streams of it, opened one after the other."""
-        with server.start_http() as http:
-            session = Web(http).open()
-            with session.stream() as one:
-                assert next_event(one) == {"": "", "message": None}
-                with session.stream() as two:
-                    assert next_event(two) == {"": "", "message": None}
-                    yield session, one, two
-
-    def test_each_message_on_one_stream(self, server, two_streams):
-        """With two GET streams a change is told on one.
-
-        A request's progress on none of them.
-        """
-        session, _, two = two_streams
-        with session.stream(
-            "POST", call_legacy("count", to=1, meta={"progressToken": 1})
-        ) as response:
-            events_of(response)
-        server.add_tool(lambda: "x", name="extra", description="x")
-        assert next_message(two)["method"] == "notifications/tools/list_changed"
-        session.send("DELETE")
-        assert not [event for event in events_of(two) if event["message"]]
-
-    def test_a_second_stream_ends_the_first(self, two_streams):
-        """A client that comes back
-        while its old GET stream is still open sees that one end.
-        """
-        _, one, _ = two_streams
-        one.fp.raw._sock.settimeout(1)
-        assert next_event(one) is None
+    def test_each_message_on_one_stream(self, server, web):
+        """With two GET streams a change is told on the later one, which ends the other;
+        a request's progress on none of them."""
+        session = web.open()
+        call = call_legacy("count", to=1, meta={"progressToken": 1})
+        with session.stream() as one, session.stream() as two:
+            next_event(two)
+            with session.stream("POST", call) as response:
+                events_of(response)
+            server.add_tool(lambda: "x", name="extra", description="x")
+            assert next_message(two)["method"] == "notifications/tools/list_changed"
+            session.send("DELETE")
+            for response in (one, two):
+                assert not [event for event in events_of(response) if event["message"]]
 
     def test_what_nobody_heard_waits(self, server):
         """A change that happens while no GET stream is open is told to the next one."""
@@ -7871,29 +7609,12 @@ class TestHttpServer:
                     == "notifications/tools/list_changed"
                 )
 
-    def test_silent_streams_have_comments(self, server, monkeypatch):
-        """A comment now and then, so that nobody
-        on the way closes a stream for being idle.
-        """
-        monkeypatch.setattr(mcp_lite, "COMMENT_SECONDS", 0.02)
-        with server.start_http() as http, Web(http).stream("POST", LISTEN) as one, Web(
-            http
-        ).open().stream() as two:
-            for response in (one, two):
-                comments = 0
-                while comments < 3:
-                    comments += response.readline()[:1] == b":"
-
     def test_listening(self, server):
-        """subscriptions/listen acknowledges, tells,
-        and ends with a result when the server closes.
-        """
+        """subscriptions/listen acknowledges, tells, and ends with a result when the
+        server closes."""
         with server.start_http() as http, Web(http).stream("POST", LISTEN) as response:
-            assert (
-                next_message(response)["method"]
-                == "notifications/subscriptions/acknowledged"
-            )
-            eventually(lambda: server._endpoint._subscriptions)
+            first = next_message(response)["method"]
+            assert first == "notifications/subscriptions/acknowledged"
             server.add_tool(lambda: "x", name="extra", description="x")
             told = next_message(response)
             assert told["method"] == "notifications/tools/list_changed"
@@ -7902,22 +7623,10 @@ class TestHttpServer:
             assert next_message(response)["id"] == 9
             assert next_event(response) is None
 
-    def test_who_listened_is_forgotten(self, server):
-        """A subscription that ended, with the client
-        or with the server, leaves nothing in memory.
-        """
-        with server.start_http() as http:
-            with Web(http).stream("POST", LISTEN) as response:
-                next_message(response)
-                eventually(lambda: server._endpoint._subscriptions)
-            eventually(lambda: not http.endpoint._serving)
-        assert not server._endpoint._subscriptions
-
     def test_stateless(self, server):
         """No sessions: every request stands alone,
         GET and DELETE are 405, and both eras are served.
         """
-        before = living(mcp_lite.HttpConnection)
         with server.start_http(stateless=True) as http:
             web = Web(http)
             params = {
@@ -7941,7 +7650,6 @@ class TestHttpServer:
                 status, headers, _ = web.send(method)
                 assert (status, headers["Allow"]) == (405, "POST")
             assert web.send("GET", path="/sse")[0] == 404
-            eventually(lambda: living(mcp_lite.HttpConnection) <= before)
 
     @pytest.mark.parametrize("version", LEGACY)
     def test_without_sessions_no_change_is_promised(self, server, version):
@@ -7973,7 +7681,6 @@ class TestHttpServer:
         """GET tells where to POST; all messages come on that stream;
         whoever leaves has ended the session.
         """
-        before = living(mcp_lite.HttpConnection)
         with web.stream(path="/sse") as response:
             where = next_event(response)["data"]
 
@@ -8007,8 +7714,10 @@ class TestHttpServer:
             assert post(request("ping"), "/messages?session_id=0") == 404
             assert post(request("ping"), "/messages") == 404
             assert post(b"{") == 400
-        eventually(lambda: living(mcp_lite.HttpConnection) <= before)
-        assert web.send("POST", request("ping"), path=where)[0] == 404
+        eventually(
+            lambda: web.send("POST", request("ping"), path=where)[0] == 404,
+            "the end of the session",
+        )
 
     # Whoever may come
 
@@ -8021,63 +7730,19 @@ class TestHttpServer:
             ({"Host": "127.0.0.1:99"}, 200),
             ({"Host": "LOCALHOST:80"}, 200),
             ({"Host": "[::1]:80"}, 200),
+            ({"Host": "api.example:8443"}, 200),
             ({"Origin": "http://evil.example"}, 403),
             ({"Origin": "null"}, 403),
+            ({"Origin": "file://"}, 403),
             ({"Origin": "http://localhost:3000"}, 200),
             ({"Origin": "http://localhost.evil.example"}, 403),
-            ({"Origin": "http://127.0.0.1"}, 200),
             ({"Origin": "http://evil.example/localhost"}, 403),
             ({"Origin": "evil://localhost@evil.example"}, 403),
-            ({"Host": "api.example:8443"}, 200),
             ({"Origin": "https://app.example"}, 200),
             ({"Origin": "http://app.example"}, 403),
             ({"Origin": "https://app.example:444"}, 403),
-        ],
-    )
-    def test_hosts_and_origins(self, server, headers, status):
-        """Only this machine's names, and those that are allowed:
-        a page elsewhere cannot reach the server.
-        """
-        with server.start_http(
-            allowed_hosts=["api.example"], allowed_origins=["https://app.example"]
-        ) as http:
-            web = Web(http)
-            found, sent, body = web.post(call_tool("add", a=1), **headers)
-            assert found == status
-            assert "error" in body if status == 403 else "result" in body
-            named = headers.get("Origin") == "https://app.example"
-            assert sent["Access-Control-Allow-Origin"] == (
-                "https://app.example" if named else None
-            )
-            for method, path in (
-                ("GET", "/sse"),
-                ("GET", "/mcp"),
-                ("DELETE", "/mcp"),
-                ("OPTIONS", "/mcp"),
-            ):
-                if status == 403:
-                    assert web.send(method, path=path, **headers)[0] == 403
-
-    @pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.1"])
-    def test_no_name_is_no_host(self, server, host):
-        """Who listens everywhere lets in no page without an origin of its own."""
-        with server.start_http(host=host) as http:
-            web = Web(http)
-            for origin in ("null", "file://", "file:///", "about:blank", "http://"):
-                assert web.post(call_tool("add", a=1), Origin=origin)[0] == 403
-            for origin in ("ftp://localhost", "x-app://localhost", "http://localhost/"):
-                assert web.post(call_tool("add", a=1), Origin=origin)[0] == 403
-            assert web.post(call_tool("add", a=1), Host="")[0] == 403
-            assert web.post(call_tool("add", a=1))[0] == 200
-        with server.start_http(allowed_origins=["null"]) as http:
-            assert Web(http).post(call_tool("add", a=1), Origin="null")[0] == 200
-            assert Web(http).post(call_tool("add", a=1), Origin="file://")[0] == 403
-
-    @pytest.mark.parametrize(
-        "headers, status",
-        [
+            # An image whose address is ours has no Origin.
             ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}, 403),
-            ({"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}, 403),
             ({"Sec_Fetch_Site": "same-site"}, 403),
             ({"Sec_Fetch_Site": "same-origin"}, 200),
             ({"Sec_Fetch_Site": "none"}, 200),
@@ -8086,15 +7751,22 @@ class TestHttpServer:
             ({"Sec_Fetch_Site": "cross-site", "Origin": "http://evil.example"}, 403),
         ],
     )
-    def test_a_page_elsewhere_opens_nothing(self, server, headers, status):
-        """An image whose address is ours opens no session."""
-        with server.start_http(allowed_origins=["https://app.example"]) as http:
-            conn, response = Web(http).connect("GET", path="/sse", **headers)
-            with contextlib.closing(conn), contextlib.closing(response):
-                assert response.status == status
-                assert len(http.endpoint._transports) == (status == 200)
-            found = Web(http).post(call_tool("add", a=1), **headers)
-            assert found[0] == status
+    def test_hosts_and_origins(self, server, headers, status):
+        """Only this machine's names, and those that are allowed: a page elsewhere cannot
+        reach any route of the server."""
+        with server.start_http(
+            allowed_hosts=["api.example"], allowed_origins=["https://app.example"]
+        ) as http:
+            web = Web(http)
+            found, sent, body = web.post(call_tool("add", a=1), **headers)
+            assert found == status
+            assert "error" in body if status == 403 else "result" in body
+            named = headers.get("Origin") == "https://app.example"
+            expected = "https://app.example" if named else None
+            assert sent["Access-Control-Allow-Origin"] == expected
+            for method, path in (("GET", "/sse"), ("GET", "/mcp"), ("OPTIONS", "/mcp")):
+                if status == 403:
+                    assert web.send(method, path=path, **headers)[0] == 403
 
     def test_browsers_are_told(self, server):
         """A page of an allowed origin gets an answer
@@ -8130,8 +7802,6 @@ class TestHttpServer:
         "data, status",
         [
             (b"rubbish\r\n\r\n", 400),
-            (b"\r\n\r\n", 400),
-            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\r\n\r\n", 400),
             (b"POST /mcp\r\n\r\n", 400),
             (b"POST /mcp HTTP/2.0\r\n\r\n", 400),
             (b"POST /m cp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
@@ -8144,18 +7814,7 @@ class TestHttpServer:
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX\r\n\r\n", 400),
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n", 400),
             (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\x0bb\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\x7f\r\n\r\n", 400),
-            (b"POST /m\xffcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
             (b"POST localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-            (b"POST ftp://localhost/mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-            (b"POST http:///mcp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-            (
-                b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
-                + b"X: y\r\n" * 20_000
-                + b"\r\n",
-                431,
-            ),
             (
                 b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "
                 + b"y" * 70_000
@@ -8167,28 +7826,16 @@ class TestHttpServer:
                 for lines in (
                     ["Content-Length: -1"],
                     ["Content-Length: +5"],
-                    ["Content-Length: 0x5"],
-                    ["Content-Length: 5, 5"],
-                    ["Content-Length: 1e3"],
                     ["Content-Length: 5", "Content-Length: 5"],
                     ["Content-Length: " + "9" * 30],
                     ["Content-Length: "],
                     ["Content-Length: 40", "Transfer-Encoding: chunked"],
                     ["Transfer-Encoding: gzip"],
-                    ["Transfer-Encoding: chunked, chunked"],
-                    ["Transfer-Encoding: identity"],
-                    ["Transfer-Encoding: gzip, chunked"],
                     ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"],
-                    ["Content-Type: text/plain"],
-                    ["Mcp-Method: ping"],
                     ["Mcp-Session-Id: a", "Mcp-Session-Id: a"],
                     ["Authorization: a", "Authorization: b"],
                     ["Origin: http://localhost", "Origin: http://localhost"],
-                    ["Mcp-Name: a", "Mcp-Name: a"],
-                    ["Mcp-Param-Region: a", "mcp-param-region: b"],
-                    ["Sec-Fetch-Site: none", "Sec-Fetch-Site: none"],
                     ["Transfer-Encoding:\x0bchunked"],
-                    ["Transfer-Encoding: xchunked"],
                     ["Transfer-Encoding : chunked"],
                     ["Transfer-Encoding:", " chunked"],
                 )
@@ -8212,23 +7859,10 @@ class TestHttpServer:
                 for chunks in (
                     b"2\r\n{}{}\r\n0\r\n\r\n",
                     b"-2\r\n{}\r\n0\r\n\r\n",
-                    b"0x2\r\n{}\r\n0\r\n\r\n",
-                    b"\r\n\r\n",
                     b"2\n{}\n0\n\n",
                     b"fffffffff\r\n{}",
-                    b"2 2\r\n{}\r\n0\r\n\r\n",
-                    b"+2\r\n{}\r\n0\r\n\r\n",
-                    b" 2\r\n{}\r\n0\r\n\r\n",
-                    b"2 \r\n{}\r\n0\r\n\r\n",
-                    b"2_0\r\n{}\r\n0\r\n\r\n",
-                    b"0000000000000002\r\n{}\r\n0\r\n\r\n",
                     b"2;a\n{}\r\n0\r\n\r\n",
-                    b"2;a\rb\r\n{}\r\n0\r\n\r\n",
-                    b"2;a\0b\r\n{}\r\n0\r\n\r\n",
-                    b"2\r\n{}\n0\r\n\r\n",
                     b"2\r\n{}\r\n0\n\r\n",
-                    b"2\r\n{}\r\n0\r\n\n\r\n",
-                    b"2\r\n{}\r\n0\r\nX: y\n\r\n",
                     b"2\r\n{}\r\n0\r\nX : y\r\n\r\n",
                     b"2\r\n{}\r\n0\r\nX: y\r\n folded\r\n\r\n",
                     b"2\r\n{}\r\n0\r\nGET /mcp HTTP/1.1\r\n\r\n",
@@ -8301,16 +7935,6 @@ class TestHttpServer:
             ):
                 assert raw_http(http.port, long).startswith(b"HTTP/1.1 413 ")
 
-    def test_a_body_that_was_refused_is_not_a_request(self, server):
-        """What follows a refused head is never taken for another request."""
-        inner = head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
-        with server.start_http(max_body=10) as http:
-            found = raw_http(
-                http.port,
-                head_of(request("ping"), "Content-Length: 500", length=False) + inner,
-            )
-            assert found.count(b"HTTP/1.1 ") == 1 and b"hello" not in found
-
     @pytest.mark.parametrize(
         "lines, status",
         [
@@ -8346,41 +7970,20 @@ class TestHttpServer:
             assert sock.recv(1000).startswith(b"HTTP/1.1 403 ")
 
     def test_connections_are_kept_alive(self, web):
-        """Requests that are sent at once are answered in turn,
-        until the client wants no more.
-        """
-        data = b"".join(
+        """Requests that are sent at once are answered in turn, until the client wants
+        no more."""
+        calls = [
             head_of(call_tool("greet", id=n, name=f"B{n}"), "Mcp-Name: greet")
             for n in range(3)
-        )
-        found = raw_http(
-            web.port, data + head_of(request("no", modern()), "Connection: close")
-        )
-        assert list(dict.fromkeys(re.findall(rb"hello B\d", found))) == [
-            b"hello B0",
-            b"hello B1",
-            b"hello B2",
         ]
-        assert found.count(b"HTTP/1.1 200 OK") == 3
-        assert found.count(b"HTTP/1.1 404 ") == 1
+        last = head_of(request("no", modern()), "Connection: x, Close")
+        found = raw_http(web.port, b"".join([*calls, last, *calls]))
+        assert re.findall(rb"(?:200 OK|404 Not)", found) == [b"200 OK"] * 3 + [
+            b"404 Not"
+        ]
+        names = list(dict.fromkeys(re.findall(rb"hello B\d", found)))
+        assert names == [b"hello B0", b"hello B1", b"hello B2"]
         assert found.lower().count(b"connection: close") == 1
-
-    def test_a_target_may_tell_the_host(self, web):
-        """As a proxy is asked: RFC 9112 wants it understood; the host must be one."""
-        for where in ("http://localhost", "HTTP://LOCALHOST", "https://localhost"):
-            data = head_of(
-                call_tool("greet", name="Bo"), "Mcp-Name: greet", path=where + "/mcp"
-            )
-            assert b"hello Bo" in raw_http(web.port, data, b"hello Bo")
-        data = head_of(request("ping"), path="http://localhost?/mcp")
-        assert raw_http(web.port, data, b"}}").startswith(b"HTTP/1.1 404 ")
-
-    def test_the_last_request_is_told_among_other_options(self, web):
-        """`close` ends a connection, whatever else the header says."""
-        data = head_of(
-            call_tool("greet", name="Bo"), "Mcp-Name: greet", "Connection: x, Close"
-        )
-        assert raw_http(web.port, data + data).count(b"HTTP/1.1 200 OK") == 1
 
     def test_old_clients(self, web):
         """HTTP/1.0 gets no chunks: the end of the connection ends a stream;
@@ -8403,127 +8006,59 @@ class TestHttpServer:
         )
         assert found.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
 
-    @pytest.mark.parametrize(
-        "name, start",
-        [
-            ("head", b"P"),
-            ("head", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "),
-            (
-                "body",
-                head_of(request("ping"), "Content-Length: 100000", length=False)[:-80],
-            ),
-            (
-                "body",
-                head_of(request("ping"), "Transfer-Encoding: chunked", length=False)[
-                    :-60
-                ]
-                + b"ffff\r\n",
-            ),
-        ],
-    )
-    def test_a_drip_is_cut_off(self, server, monkeypatch, name, start):
-        """The deadline is for the whole head or body:
-        a byte now and then does not prolong it.
-        """
-        monkeypatch.setattr(mcp_lite, "REQUEST_SECONDS", 0.3)
-        with server.start_http() as http, socket.create_connection(
-            ("127.0.0.1", http.port), SECONDS
-        ) as sock:
-            if name == "body":
-                start = start.split(b"\r\n\r\n")[0] + b"\r\n\r\n"
-            sock.sendall(start)
-            sock.settimeout(0.05)
-            found = None
-            sent = 0
-            while found != b"" and sent < 200:
-                with contextlib.suppress(socket.timeout):
-                    try:
-                        sock.sendall(b"1")
-                        sent += 1
-                        found = sock.recv(65536)
-                    except ConnectionError:
-                        found = b""
-            assert sent < 200
-            eventually(lambda: not http.connections)
+    @pytest.mark.parametrize("start", [b"POST /mcp HTT", b"Transfer-Encoding: chunked"])
+    def test_a_drip_is_cut_off(self, server, start):
+        """The deadline is for the whole head and body: a byte now and then does not
+        prolong it."""
+        data = head_of(request("ping"), "Transfer-Encoding: chunked", length=False)
+        data = data.split(start)[0] + start
+        if start.endswith(b"chunked"):
+            data += b"\r\n\r\nffff\r\n"
+        with server.start_http() as http:
+            http.request_seconds = 0.2
+            with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+                sock.sendall(data)
+                sock.settimeout(0.02)
+                found = None
+                while found != b"":
+                    with contextlib.suppress(socket.timeout):
+                        try:
+                            sock.sendall(b"1")
+                            found = sock.recv(65536)
+                        except ConnectionError:
+                            found = b""
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
-    def test_a_reader_that_does_not_read_is_cut_off(self, server, monkeypatch):
-        """Who takes nothing of what is written holds a thread for a while only."""
-        monkeypatch.setattr(mcp_lite, "IDLE_SECONDS", 0.3)
-        with server.start_http() as http, socket.create_connection(
-            ("127.0.0.1", http.port), SECONDS
-        ) as sock:
-            sock.sendall(
-                head_of(call_tool("echo", value="x" * 8_000_000), "Mcp-Name: echo")
-            )
-            eventually(lambda: http.connections)
-            eventually(lambda: not http.connections, "the end of the connection")
-
-    def test_an_idle_connection_is_closed(self, server, monkeypatch):
-        """A connection that is kept alive, but not used."""
-        monkeypatch.setattr(mcp_lite, "IDLE_SECONDS", 0.2)
+    @pytest.mark.parametrize("size", [1, 8_000_000])
+    def test_an_idle_client_is_cut_off(self, server, size):
+        """Whether it sends no further request, or takes nothing of what is written."""
+        data = head_of(call_tool("echo", value="x" * size), "Mcp-Name: echo")
         with server.start_http() as http:
-            assert raw_http(
-                http.port, head_of(call_tool("greet", name="Bo"), "Mcp-Name: greet")
-            ).endswith(b"}")
+            http.idle_seconds = 0.2
+            with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+                sock.sendall(data)
+                eventually(lambda: http.connections)
+                eventually(lambda: not http.connections, "the end of the connection")
 
-    @pytest.fixture
-    def gate(self, server):
-        """What the tool `deaf` of the server waits for, whoever has left."""
-        gate = threading.Event()
-
-        @server.tool
-        def deaf() -> str:
-            return str(gate.wait(SECONDS))
-
-        yield gate
-        gate.set()
-
-    def test_connections_are_capped(self, server, gate):
-        """If all are at work, it is 503 with Retry-After; whoever goes makes room."""
-        with server.start_http(
-            max_connections=2
-        ) as http, contextlib.ExitStack() as rest:
-            for _ in range(2):
-                sock = socket.create_connection(("127.0.0.1", http.port), SECONDS)
-                rest.callback(sock.close)
-                sock.sendall(head_of(call_tool("deaf"), "Mcp-Name: deaf"))
-            eventually(lambda: len(http.endpoint._serving) == 2)
-            found = raw_http(http.port, b"")
-            assert found.startswith(b"HTTP/1.1 503 ")
-            assert b"\r\nRetry-After: 1\r\n" in found
-            gate.set()
-            rest.close()
+    def test_connections_are_capped(self, server):
+        """Beyond max_connections a request gets 503 with Retry-After, and further ones
+        are closed; whoever goes makes room."""
+        with server.start_http(max_connections=2) as http:
+            place = ("127.0.0.1", http.port)
+            with contextlib.ExitStack() as rest:
+                for _ in range(2):
+                    rest.enter_context(socket.create_connection(place, SECONDS))
+                eventually(lambda: len(http.connections) == 2)
+                found = raw_http(
+                    http.port, head_of(call_tool("deaf"), "Mcp-Name: deaf")
+                )
+                assert found.startswith(b"HTTP/1.1 503 ")
+                assert b"\r\nRetry-After: 1\r\n" in found
+                for _ in range(40):
+                    rest.enter_context(socket.create_connection(place, SECONDS))
+                assert raw_http(http.port, b"") == b""
             eventually(lambda: not http.connections)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
-
-    def test_many_clients_at_once(self, server):
-        """Sixteen threads, each with its own connection and session."""
-        found = []
-
-        def work(web, n):
-            web = web.open() if n % 2 else web
-            call = call_legacy if n % 2 else call_tool
-            found.append(
-                [web.post(call("greet", k, name=f"{n}-{k}"))[2] for k in range(5)]
-            )
-
-        with server.start_http() as http:
-            threads = [
-                threading.Thread(target=work, args=(Web(http), n)) for n in range(16)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(SECONDS)
-        texts = [
-            (answer["id"], answer["result"]["content"][0]["text"])
-            for answers in found
-            for answer in answers
-        ]
-        assert sorted(texts) == sorted(
-            (k, f"hello {n}-{k}") for n in range(16) for k in range(5)
-        )
 
     # Who may call
 
@@ -8555,121 +8090,62 @@ class TestHttpServer:
         assert [text_of(each["result"]) for each in answers] == ["bob", "bob"]
 
     def test_tokens(self, server):
-        """verify= decides: 401 and 403 challenge
-        as the RFCs say, its claims are ctx.auth.
-        """
+        """verify= decides: 401 and 403 challenge as the RFCs say, its claims are
+        ctx.auth, a copy; it may be a dict of tokens and claims."""
 
         def verify(token):
             if token == "weak":
-                raise PermissionError("files:write")
+                raise PermissionError('files:write" b\\, c="d\r\nX: y')
             return {"sub": token} if token in ("ann", "bob") else None
 
         @server.tool
-        def who(ctx: Context) -> dict:
-            return {"auth": ctx.auth}
-
-        metadata = {
-            "resource": "https://api.example/mcp",
-            "authorization_servers": ["https://auth.example"],
-        }
-        with server.start_http(verify=verify, resource_metadata=metadata) as http:
-            web = Web(http)
-            for given, status in (
-                (None, 401),
-                ("Bearer", 401),
-                ("Bearer eve", 401),
-                ("Basic ann", 401),
-                ("Bearer weak", 403),
-                ("Bearer ann", 200),
-                ("bearer bob", 200),
-            ):
-                found, headers, body = web.post(call_tool("who"), Authorization=given)
-                assert found == status
-                if status == 200:
-                    assert body["result"]["structuredContent"] == {
-                        "auth": {"sub": given[7:]}
-                    }
-                    continue
-                challenge = headers["WWW-Authenticate"]
-                assert challenge.startswith("Bearer ")
-                assert "eve" not in challenge + str(body)
-                place = ".well-known/oauth-protected-resource/mcp"
-                told = f'resource_metadata="https://api.example/{place}"'
-                assert told in challenge
-                assert ('error="insufficient_scope"' in challenge) == (status == 403)
-                assert ('scope="files:write"' in challenge) == (status == 403)
-                assert ('error="invalid_token"' in challenge) == (given == "Bearer eve")
-            for method in ("GET", "DELETE"):
-                assert web.send(method)[0] == 401
-            for path in (
-                "/.well-known/oauth-protected-resource",
-                "/.well-known/oauth-protected-resource/mcp",
-            ):
-                assert web.send("GET", path=path)[::2] == (200, metadata)
-
-    def test_what_a_challenge_says(self, server):
-        """A 401 names the scopes that there are, a 403 the one that is needed; no text
-        ends its quotes. The metadata are at the root, and at the path inside and
-        outside, for anybody, to read."""
-
-        def verify(token):
-            raise PermissionError({"weak": "", "odd": 'a" b\\, c="d\r\nX: y'}[token])
+        def who(ctx: Context) -> str:
+            name = ctx.auth["sub"]
+            ctx.auth["sub"] = "root"
+            return name
 
         metadata = {
             "resource": "https://api.example/outside/mcp",
             "authorization_servers": ["https://auth.example"],
-            "scopes_supported": ["read", 'wr"ite', "7"],
+            "scopes_supported": ["read", 'wr"ite'],
         }
         place = "/.well-known/oauth-protected-resource"
+        where = f'resource_metadata="https://api.example{place}/outside/mcp"'
+        wrong = f'Bearer error="invalid_token", {where}, scope="read wr ite"'
+        scope = "files:write b , c= d X: y"
+        weak = f'Bearer error="insufficient_scope", {where}, scope="{scope}"'
+        none = f'Bearer {where}, scope="read wr ite"'
         with server.start_http(verify=verify, resource_metadata=metadata) as http:
             web = Web(http)
-            for given, status, scope in (
-                (None, 401, "read wr ite 7"),
-                ("Bearer weak", 403, "read wr ite 7"),
-                ("Bearer odd", 403, "a b , c= d X: y"),
+            for given, status, challenge in (
+                (None, 401, none),
+                ("Bearer", 401, none),
+                ("Basic ann", 401, none),
+                ("Bearer eve", 401, wrong),
+                (b"Bearer \xc3\xa9", 401, wrong),
+                ("Bearer weak", 403, weak),
+                ("Bearer ann", 200, None),
+                ("bearer bob", 200, None),
+                ("Bearer ann", 200, None),
             ):
-                answer = web.post(call_tool("add", a=1), Authorization=given)
-                header = answer[1]["WWW-Authenticate"]
-                challenge = dict(re.findall('([a-z_]+)="([^"]*)"', header))
-                error = {"error": "insufficient_scope"} if status == 403 else {}
-                assert answer[0] == status and challenge == {
-                    "resource_metadata": f"https://api.example{place}/outside/mcp",
-                    "scope": scope,
-                    **error,
-                }
+                found, headers, body = web.post(call_tool("who"), Authorization=given)
+                assert (found, headers["WWW-Authenticate"]) == (status, challenge)
+                if status == 200:
+                    assert text_of(body["result"]) == given[7:]
+            for method in ("GET", "DELETE"):
+                assert web.send(method)[0] == 401
+            # For anybody, at the root, and at the path inside and outside.
             for path in (place, place + "/mcp", place + "/outside/mcp"):
                 assert web.send("GET", path=path)[::2] == (200, metadata)
-                assert web.send("POST", path=path)[0] == 405
-            for path in (place + "/other", place + "s"):
-                assert web.send("GET", path=path)[0] == 404
+            assert web.send("GET", path=place + "/other")[0] == 404
+        with server.start_http(verify={"t-ada": {"sub": "ada"}}) as http:
+            for token, status in (("t-ada", 200), ("t-ad", 401), ("T-ADA", 401)):
+                web = Web(http, Authorization=f"Bearer {token}")
+                assert web.post(call_tool("who"))[0] == status
 
-    @pytest.mark.parametrize(
-        "change, said",
-        [
-            ({"resource": None}, "resource"),
-            ({"resource": "api.example/mcp"}, "resource"),
-            ({"authorization_servers": None}, "authorization_servers"),
-            ({"authorization_servers": []}, "authorization_servers"),
-        ],
-    )
-    def test_metadata_that_no_client_could_use(self, server, change, said):
-        """They are an error at the start, over sockets and WSGI."""
-        metadata = {
-            "resource": "https://api.example/mcp",
-            "authorization_servers": ["https://auth.example"],
-            **change,
-        }
-        for serve in (server.start_http, server.wsgi_app):
-            with pytest.raises(
-                ValueError, match=f"resource_metadata: {said}: expected"
-            ):
-                serve(resource_metadata=metadata)
-
-    @pytest.mark.parametrize(
-        "claims", [None, False, True, 1, "ann", [], {}, ["sub"], (("sub", "ann"),)]
-    )
+    @pytest.mark.parametrize("claims", [None, False, True, 1, "ann", {}, ["sub"]])
     def test_only_claims_let_in(self, server, claims):
-        """Whatever else verify= returns is a no, and no token is not asked about."""
+        """Only a dict with claims is a yes, and no token is not asked about."""
         asked = []
 
         def verify(token):
@@ -8677,82 +8153,33 @@ class TestHttpServer:
             return claims
 
         with server.start_http(verify=verify) as http:
-            for given in ("Bearer x", "Bearer", "Bearer ", "Bearer    ", "x", None):
+            for given in ("Bearer x", "Bearer", "Bearer   ", "x", None):
                 message = call_tool("add", a=1)
-                status, headers, _ = Web(http).post(message, Authorization=given)
-                assert status == 401
-                told = "invalid_token" in headers["WWW-Authenticate"]
-                assert told == (given == "Bearer x")
+                assert Web(http).post(message, Authorization=given)[0] == 401
         assert asked == ["x"]
 
-    def test_verify_without_its_database(self, server, caplog):
-        """An OSError is 500. Its text goes to the log alone."""
-        for error in (
+    @pytest.mark.parametrize(
+        "error",
+        [
             ConnectionRefusedError("10.0.0.7 refused"),
             PermissionError(13, "Permission denied", "/etc/tokens"),
-            TimeoutError(),
-        ):
-
-            def verify(token, error=error):
-                raise error
-
-            with caplog.at_level("ERROR", "mcp_lite"):
-                with server.start_http(verify=verify) as http:
-                    web = Web(http, Authorization="Bearer x")
-                    status, headers, body = web.post(call_tool("add", a=1))
-                    assert status == 500
-                    told = str(headers.items()) + str(body)
-                    assert "refused" not in told
-                    assert "/etc" not in told
-                eventually(lambda error=error: type(error).__name__ in caplog.text)
-
-    @pytest.mark.parametrize(
-        "text, scope",
-        [
-            ("files:read files:write", "files:read files:write"),
-            ('a", realm="evil', "a , realm= evil"),
-            ("a\r\nSet-Cookie: b=c", "a Set-Cookie: b=c"),
-            ("\\\xe9\u20ac", None),
-            ("", None),
+            ZeroDivisionError("/etc"),
         ],
     )
-    def test_a_scope_stays_in_its_quotes(self, server, text, scope):
-        """What PermissionError says becomes a scope, of the characters that one has."""
+    def test_a_broken_verify_lets_nobody_in(self, server, caplog, error):
+        """What verify raises is 500; its text goes to the log alone."""
 
         def verify(token):
-            raise PermissionError(text)
+            raise error
 
-        with server.start_http(verify=verify) as http:
-            web = Web(http, Authorization="Bearer x")
-            status, headers, _ = web.post(call_tool("add", a=1))
-        assert status == 403
-        assert "Set-Cookie" not in headers
-        expected = 'Bearer error="insufficient_scope"'
-        if scope is not None:
-            expected += f', scope="{scope}"'
-        assert headers["WWW-Authenticate"] == expected
-
-    def test_no_header_begins_another_line(self):
-        """Wherever its text is from."""
-        told = {}
-
-        class Told(mcp_lite.Exchange):
-            def start(self, status, headers, body):
-                told.update(headers)
-
-        exchange = Told("GET", "/", {})
-        exchange.extra["X-Good"] = "yes"
-        exchange.extra["X-Bad"] = "no\r\nSet-Cookie: a=b"
-        exchange.send(200, {"X-Worse": "no\nX: y"})
-        assert told == {"X-Good": "yes", "Content-Length": "0"}
-
-    def test_a_broken_verify_lets_nobody_in(self, server):
-        """What verify raises is 500, and told to the log alone."""
-        with server.start_http(verify=lambda token: 1 / 0) as http:
-            status, _, body = Web(http, Authorization="Bearer x").post(
-                call_tool("add", a=1)
-            )
-            assert status == 500 and b"Zero" not in body
+        with caplog.at_level("ERROR", "mcp_lite"):
+            with server.start_http(verify=verify) as http:
+                web = Web(http, Authorization="Bearer x")
+                status, headers, body = web.post(call_tool("add", a=1))
+        told = str(headers.items()) + str(body)
+        assert status == 500
+        assert "refused" not in told and "/etc" not in told
+        assert type(error).__name__ in caplog.text
 
     def test_others_cannot_use_what_is_mine(self, server):
         """Sessions and requestState belong to the principal
@@ -8808,24 +8235,21 @@ class TestHttpServer:
     # The end
 
     def test_close_frees_the_port(self, server):
-        """Twenty times on the same port,
-        with clients that listen, or have sent half a request.
-        """
+        """Again and again, with clients that listen, or have sent half a request."""
         port = 0
-        for _ in range(20):
+        for _ in range(3):
             with server.start_http(port=port) as http:
                 port = http.port
+                place = ("127.0.0.1", port)
                 with Web(http).stream("POST", LISTEN) as response, Web(
                     http
-                ).open().stream(), socket.create_connection(
-                    ("127.0.0.1", port), SECONDS
-                ) as half:
+                ).open().stream(), socket.create_connection(place, SECONDS) as half:
                     half.sendall(b"POST /mcp HTTP/1.1\r\nHost:")
                     next_message(response)
                     http.close()
                     http.close()
                 with pytest.raises(ConnectionRefusedError):
-                    socket.create_connection(("127.0.0.1", port), SECONDS)
+                    socket.create_connection(place, SECONDS)
 
     def test_close_from_a_handler(self, server):
         """It returns: it does not wait for itself."""
@@ -8869,56 +8293,49 @@ class TestHttpServer:
             thread.join(SECONDS)
         assert b"finished" in answers[0]
 
-    def test_close_cancels_what_takes_too_long(self, server, monkeypatch):
-        """After half of DRAIN_SECONDS."""
-        monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.4)
-        begun = threading.Event()
+    @pytest.mark.parametrize("call", [call_tool, call_legacy])
+    def test_close_cancels_what_takes_too_long(self, server, call):
+        """Behind its grace. A handler that hears nothing is left behind, but its client
+        is not: its response ends."""
+        release = threading.Event()
+        begun = threading.Semaphore(0)
         cancelled = threading.Event()
 
         @server.tool
         def endless(ctx: Context) -> str:
             ctx.on_cancel(cancelled.set)
-            begun.set()
+            begun.release()
             ctx.sleep(600)
-            return "never"
 
-        for message in (call_tool("endless"), call_legacy("endless")):
-            begun.clear()
-            cancelled.clear()
-            with server.start_http() as http:
-                web = Web(http) if "_meta" in message["params"] else Web(http).open()
-                caller = threading.Thread(
-                    target=lambda w=web, m=message: w.connect("POST", m)[0].close()
-                )
-                caller.start()
-                assert begun.wait(SECONDS)
-            caller.join(SECONDS)
+        @server.tool
+        def deaf() -> str:
+            begun.release()
+            return str(release.wait(SECONDS))
+
+        site = server.start_http()
+        answers = []
+
+        def post(web, name):
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                web.post(call(name))
+            answers.append(name)
+
+        callers = []
+        for name in ("endless", "deaf"):
+            web = Web(site)
+            if call is call_legacy:
+                web.open()
+            callers.append(threading.Thread(target=post, args=(web, name)))
+            callers[-1].start()
+            assert begun.acquire(timeout=SECONDS)
+        try:
+            site.close(0.1)
             assert cancelled.wait(SECONDS)
-
-    def test_close_leaves_the_deaf(self, server, monkeypatch):
-        """A handler that hears nothing is left behind,
-        but its client is not: its response ends.
-        """
-        monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.4)
-        release = threading.Event()
-        server.add_tool(
-            lambda: str(release.wait(SECONDS)), name="deaf", description="x"
-        )
-        http = server.start_http()
-        with contextlib.closing(http), socket.create_connection(
-            ("127.0.0.1", http.port), SECONDS
-        ) as sock:
-            try:
-                sock.sendall(head_of(call_tool("deaf"), "Mcp-Name: deaf"))
-                eventually(lambda: http.endpoint._serving)
-                http.close()
-                found = b""
-                while not found.endswith(b"0\r\n\r\n"):
-                    piece = sock.recv(65536)
-                    assert piece and not release.is_set()
-                    found += piece
-            finally:
-                release.set()
+            for caller in callers:
+                caller.join(SECONDS)
+            assert sorted(answers) == ["deaf", "endless"] and not release.is_set()
+        finally:
+            release.set()
 
     @pytest.mark.parametrize(
         "options, said",
@@ -8926,13 +8343,16 @@ class TestHttpServer:
             ({"verify": "secret"}, "verify: expected a function, or a dict"),
             ({"verify": {}}, "verify: expected a function, or a dict"),
             ({"allowed_hosts": "vm"}, 'allowed_hosts: expected a list, got "vm"'),
-            ({"allowed_hosts": ""}, "allowed_hosts: expected a list"),
-            ({"path": "mcp"}, 'path: expected a path, got "mcp"'),
-            ({"path": "/mcp?x"}, "path: expected"),
-            ({"path": "/m cp"}, "path: expected"),
-            ({"path": b"/mcp"}, "path: expected"),
-            ({"health": "health"}, "health: expected a path"),
-            ({"health": True}, "health: expected a path, got true"),
+            ({"path": "mcp"}, 'expected a path, got "mcp"'),
+            ({"health": "health"}, "expected a path"),
+            (
+                {"resource_metadata": {"resource": "https://api.example/mcp"}},
+                "resource_metadata: expected",
+            ),
+            (
+                {"resource_metadata": {"authorization_servers": ["https://a.example"]}},
+                "resource_metadata: expected",
+            ),
         ],
     )
     def test_wrong_options_are_told_at_once(self, server, options, said):
@@ -8950,156 +8370,28 @@ class TestHttpServer:
         said = f'host "127.0.0.1", port {http.port}: '
         assert caught.value.strerror.startswith(said)
 
-    def test_contexts_that_choose(self, server, certificate):
-        """One with a certificate serves, whatever ciphers it has; so may one that has
-        none until it knows which name a client wants."""
-        theirs, _ = certificate
-        choosy = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-
-        def choose(sock, name, context):
-            sock.context = theirs
-
-        choosy.sni_callback = choose
-        with server.start_http(ssl_context=choosy) as http:
-            trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            trusting.check_hostname = False
-            trusting.verify_mode = ssl.CERT_NONE
-            with socket.create_connection(
-                ("127.0.0.1", http.port), SECONDS
-            ) as sock, trusting.wrap_socket(sock, server_hostname="localhost") as tls:
-                tls.sendall(head_of(call_tool("add", a=1), "Mcp-Name: add"))
-                assert tls.recv(100).startswith(b"HTTP/1.1 200 OK")
-
-    def test_a_handshake_that_drips(self, server, certificate, monkeypatch):
-        """It has the deadline of a head; a byte now and then does not prolong it."""
-        theirs, ours = certificate
-        monkeypatch.setattr(mcp_lite, "REQUEST_SECONDS", 0.3)
-        outgoing = ssl.MemoryBIO()
-        with contextlib.suppress(ssl.SSLWantReadError):
-            ours.wrap_bio(
-                ssl.MemoryBIO(), outgoing, server_hostname="localhost"
-            ).do_handshake()
-        hello = outgoing.read()
-        with server.start_http(ssl_context=theirs) as http, socket.create_connection(
-            ("127.0.0.1", http.port), SECONDS
-        ) as sock:
-            sock.settimeout(0.05)
-            found = None
-            sent = 0
-            while found != b"" and sent < len(hello) - 1:
-                with contextlib.suppress(socket.timeout):
-                    try:
-                        sock.sendall(hello[sent : sent + 1])
-                        sent += 1
-                        found = sock.recv(65536)
-                    except ConnectionError:
-                        found = b""
-            assert found == b""
-            assert sent < len(hello) - 1
-            eventually(lambda: not http.connections)
-            with Client(http.url, ssl_context=ours) as client:
-                assert client.call("greet", name="Bo") == "hello Bo"
-
-    def test_nothing_ends_the_accepting(self, server, certificate, monkeypatch):
-        """Whatever one connection does, and whatever fails as it is accepted, the next
-        one is served."""
-        theirs, ours = certificate
-
-        class Moody(ssl.SSLContext):
-            failures = [AttributeError("a"), ValueError("b"), OSError("c"), KeyError()]
-
-            def wrap_socket(self, *args, **options):
-                if self.failures:
-                    raise self.failures.pop()
-                return super().wrap_socket(*args, **options)
-
-        theirs.__class__ = Moody
-        try:
-            with server.start_http(ssl_context=theirs) as http:
-                for _ in range(4):
-                    assert raw_http(http.port, b"") == b""
-                assert not Moody.failures
-                with Client(http.url, ssl_context=ours) as client:
-                    assert client.call("greet", name="Bo") == "hello Bo"
-        finally:
-            theirs.__class__ = ssl.SSLContext
-
     # Health
 
     @pytest.mark.parametrize("path", ["/health", "/"])
     def test_health(self, server, path, caplog):
-        """Whoever asks gets a 200, without a body, whatever Host or token; and nothing
+        """Any client gets a 200, without a body, whatever its Host or token; and nothing
         of it is logged."""
         with caplog.at_level("DEBUG"), server.start_http(
             health=path, verify={"good": {"sub": "ada"}}
         ) as http:
             web = Web(http)
             for method in ("GET", "HEAD"):
-                for headers in (
-                    {},
-                    {"Host": "10.0.0.7:8000"},
-                    {"Host": "evil.example", "Origin": "https://evil.example"},
-                    {"Authorization": "Bearer bad"},
-                ):
+                for headers in ({}, {"Host": "evil.example"}, {"Authorization": "x"}):
                     status, sent, body = web.send(method, path=path, **headers)
                     assert (status, body) == (200, b"")
-                    assert sent["Content-Length"] == "0"
                     assert sent["Cache-Control"] == "no-store"
-                    assert sent["Mcp-Session-Id"] is None
-            assert not http.endpoint._sessions
             status, sent, _ = web.send("POST", call_tool("add", a=1), path=path)
             assert (status, sent["Allow"]) == (405, "GET, HEAD")
-            assert (
-                web.post(call_tool("add", a=1), Authorization="Bearer good")[0] == 200
-            )
-        lines = [each.getMessage() for each in caplog.records if "GET" in each.msg]
-        assert lines == []
+            ours = Web(http, Authorization="Bearer good")
+            assert ours.post(call_tool("add", a=1))[0] == 200
         assert "HEAD" not in caplog.text and "GET" not in caplog.text
 
     # Tokens in a dict
-
-    def test_a_dict_of_tokens(self, server):
-        """verify= may be tokens and their claims; bytes out of ASCII are a 401, and a
-        handler cannot change the claims for others."""
-
-        @server.tool
-        def whoami(ctx: Context) -> str:
-            name = ctx.auth["sub"]
-            ctx.auth["sub"] = "root"
-            return name
-
-        tokens = {"t-ada": {"sub": "ada"}, "t-bob": {"sub": "bob"}}
-        with server.start_http(verify=tokens) as http:
-            web = Web(http)
-            for _ in range(2):
-                for token, name in (("t-ada", "ada"), ("t-bob", "bob")):
-                    status, _, body = web.post(
-                        call_tool("whoami"), Authorization=f"Bearer {token}"
-                    )
-                    assert status == 200
-                    assert body["result"]["content"][0]["text"] == name
-            for given in ("t-ad", "t-adaa", "T-ADA", "x", "t-ada t-bob"):
-                status, headers, _ = web.post(
-                    call_tool("whoami"), Authorization=f"Bearer {given}"
-                )
-                assert status == 401
-                assert 'error="invalid_token"' in headers["WWW-Authenticate"]
-
-    @pytest.mark.parametrize("kind", ["a dict", "a function"])
-    @pytest.mark.parametrize("token", [b"t\xe9st", b"\xff", b"\xc3\xa9", b"a\tb"])
-    def test_a_token_out_of_ascii(self, server, kind, token):
-        """It is a 401, and no function is asked about it: compare_digest() would fail."""
-        asked = []
-        verify = {"good": {"sub": "ada"}} if kind == "a dict" else asked.append
-        with server.start_http(verify=verify) as http:
-            head, _, body = head_of(call_tool("add", a=1), "Mcp-Name: add").partition(
-                b"\r\n\r\n"
-            )
-            data = head + b"\r\nAuthorization: Bearer " + token + b"\r\n\r\n" + body
-            answer = raw_http(http.port, data, b"invalid_token")
-        assert answer.startswith(b"HTTP/1.1 401 ")
-        assert b'error="invalid_token"' in answer
-        assert asked == []
 
     def test_what_a_trace_is_told(self):
         """Each message, and of HTTP itself the requests and statuses."""
@@ -9201,74 +8493,28 @@ class TestHttpServer:
     def test_refusals_in_the_access_log(self, server):
         """They are warnings, with the reason if it is in the head: nothing of a body,
         and of what is no head, is told."""
-        with self.access_log(server, "WARNING", verify={"s3cret": {"sub": "ada"}}) as (
-            http,
-            read,
-        ):
+        verify = {"s3cret": {"sub": "ada"}}
+        with self.access_log(server, "WARNING", verify=verify) as (http, read):
             web = Web(http, Authorization="Bearer s3cret")
             assert web.post(call_tool("greet", name="Bo"))[0] == 200
             web.send("GET", path="/wp-login.php?x=s3cret", Host="evil.example")
-            web.send("GET", path="/wp-login.php?x=s3cret")
             web.post(call_tool("greet"), Authorization="Bearer s3cret-not")
-            web.post(request("ping"), Mcp_Session_Id="1234567890-s3cret")
             web.post(b'{"s3cret')
             web.post(call_tool("greet", name="s3cret"), Mcp_Name="other")
-            raw_http(http.port, b"POST /mcp?s3cret\r\n\r\n")
             raw_http(http.port, b"POST /mcp HTTP/1.1\r\nAuthorization s3cret\r\n\r\n")
-            found = read(8)
+            found = read(5)
         assert {each[0] for each in found} == {"WARNING"}
         assert "s3cret" not in str(found)
+        host = 'host "evil.example" is not allowed; see allowed_hosts'
         expected = [
-            (
-                *("GET", "/wp-login.php", "403", "-", "-"),
-                'host "evil.example" is not allowed; see allowed_hosts',
-            ),
-            (
-                *("GET", "/wp-login.php", "404", "-", "-"),
-                'nothing at "/wp-login.php"',
-            ),
-            (
-                *("POST", "/mcp", "401", "-", "-"),
-                "a bearer token is needed",
-            ),
-            (
-                *("POST", "/mcp", "404", "ping", "-"),
-                None,
-            ),
+            ("GET", "/wp-login.php", "403", "-", "-", host),
+            ("POST", "/mcp", "401", "-", "-", "a bearer token is needed"),
             ("POST", "/mcp", "400", "-", "-", None),
             ("POST", "/mcp", "400", "tools/call", "greet", None),
-            ("-", "-", "400", "-", "-", None),
             ("-", "-", "400", "-", "-", None),
         ]
         told = [each[2:] for each in found]
         assert sorted(told, key=str) == sorted(expected, key=str)
-
-    def test_who_left_in_the_access_log(self, server):
-        """There is no status for a client that has hung up before it was answered."""
-        begun = threading.Event()
-
-        @server.tool
-        def endless(ctx: Context) -> str:
-            begun.set()
-            ctx.sleep(600)
-            return "never"
-
-        with self.access_log(server) as (http, read):
-            with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
-                sock.sendall(head_of(call_tool("endless"), "Mcp-Name: endless"))
-                assert begun.wait(SECONDS)
-            (line,) = read(1)
-            assert line[2:7] == ("POST", "/mcp", "-", "tools/call", "endless")
-
-    def test_a_stream_in_the_access_log(self, server):
-        """Its line comes at its end, once: then it is known how long it was."""
-        with self.access_log(server) as (http, read):
-            with Web(http).stream("POST", LISTEN) as response:
-                next_message(response)
-                assert Web(http).post(call_tool("add", a=1))[0] == 200
-                assert [each[5] for each in read(1)] == ["tools/call"]
-            (line,) = read(1)
-            assert line[4:6] == ("200", "subscriptions/listen")
 
     @pytest.mark.parametrize(
         "environ, expected",
@@ -9304,26 +8550,20 @@ class TestHttpServer:
 
     def test_nobody_imports_logging_for_the_access_log(self, tmp_path):
         """Nor does anything reach a stderr that nobody has asked to have it."""
-        script = tmp_path / "server.py"
-        script.write_text(
-            f"import sys; sys.path.insert(0, {HERE!r})\n"
-            + textwrap.dedent("""
+        command = program(
+            tmp_path,
+            """
             import http.client
-            from mcp_lite import Server
             with Server("quiet").start_http() as http_server:
-                for path, expected in (("/nothing", 404), ("/mcp", 401 - 1)):
-                    web = http.client.HTTPConnection("127.0.0.1", http_server.port)
-                    web.request("GET", path)
-                    assert web.getresponse().status == expected
-                    web.close()
+                web = http.client.HTTPConnection("127.0.0.1", http_server.port)
+                web.request("GET", "/nothing")
+                assert web.getresponse().status == 404
+                web.close()
             print("logging" in sys.modules)
-        """)
+            """,
         )
         run = subprocess.run(
-            [sys.executable, str(script)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS
         )
         assert (run.stdout.split(), run.stderr) == ([b"False"], b"")
 
@@ -9338,21 +8578,6 @@ class TestHttpServer:
                 with Client(http.url) as client:
                     assert client.call("greet", name="Bo") == "hello Bo"
             assert sock.fileno() == -1
-
-    def test_two_servers_at_one_socket(self, server):
-        """Who finds that another process was faster goes on with its watch."""
-        first = socket.create_server(("127.0.0.1", 0))
-        with server.start_http(sock=first.dup()) as one, server.start_http(
-            sock=first
-        ) as other:
-            for _ in range(20):
-                assert Web(one).post(call_tool("add", a=1))[0] == 200
-            assert other.port == one.port
-            for http in (one, other):
-                # What it sees of this is by a step of its watch.
-                seen = threading.Event()
-                http.service_actions = seen.set
-                assert seen.wait(SECONDS)
 
     @pytest.mark.skipif(
         not socket.has_dualstack_ipv6(), reason="wants sockets of IPv6 and IPv4"
@@ -9373,21 +8598,19 @@ class TestHttpServer:
 
     @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="wants Unix sockets")
     def test_a_unix_socket(self, server, tmp_path):
-        """It has no port; its url is what nginx calls it. Its file stays."""
+        """It has no port, and its file stays."""
         path = str(tmp_path / "mcp.sock")
         sock = socket.socket(socket.AF_UNIX)
         sock.bind(path)
         sock.listen()
-        with self.access_log(server, sock=sock, health="/health") as (http, read):
-            assert (http.port, http.url) == (0, f"http://unix:{path}:/mcp")
-            for target, status in (("/mcp", b"200"), ("/other", b"404")):
-                with socket.socket(socket.AF_UNIX) as client:
-                    client.settimeout(SECONDS)
-                    client.connect(path)
-                    data = head_of(call_tool("add", a=1), "Mcp-Name: add")
-                    client.sendall(data.replace(b"/mcp", target.encode()))
-                    assert client.recv(100).split()[1] == status
-            assert [each[1] for each in read(2)] == ["-", "-"]
+        with self.access_log(server, sock=sock) as (http, read):
+            assert http.port == 0
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(SECONDS)
+                client.connect(path)
+                client.sendall(head_of(call_tool("add", a=1), "Mcp-Name: add"))
+                assert client.recv(100).split()[1] == b"200"
+            assert read(1)[0][1] == "-"
         assert os.path.exists(path)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="wants fork")
@@ -9413,49 +8636,9 @@ class TestHttpServer:
                 os.close(gate)
                 os.waitpid(child, 0)
 
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-    def test_run_serves_until_ctrl_c(self, tmp_path):
-        """server.run("http") blocks; one Ctrl-C ends it, quietly."""
-        script = tmp_path / "server.py"
-        script.write_text(
-            f"import sys; sys.path.insert(0, {HERE!r})\n"
-            + textwrap.dedent("""
-            import socket, test_mcp_lite
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
-            print(port, flush=True)
-            test_mcp_lite.build_server().run("http", port=port)
-        """)
-        )
-        with subprocess.Popen(
-            [sys.executable, str(script)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as process:
-            try:
-                port = int(process.stdout.readline())
-
-                def is_open():
-                    with contextlib.suppress(OSError), socket.create_connection(
-                        ("127.0.0.1", port), SECONDS
-                    ):
-                        return True
-
-                eventually(is_open)
-                with Client(f"http://127.0.0.1:{port}/mcp") as client:
-                    assert client.call("greet", name="Bo") == "hello Bo"
-                process.send_signal(signal.SIGINT)
-                out, err = process.communicate(timeout=SECONDS)
-                url = f"http://127.0.0.1:{port}/mcp"
-                assert err.decode() == f"everything: {url} (Ctrl-C ends it)\n"
-                assert (out, process.returncode) == (b"", 0)
-            finally:
-                process.kill()
-
     @staticmethod
     @contextlib.contextmanager
-    def at_work(tmp_path, setting, options, *, module=False):
+    def at_work(tmp_path, options, *, module=False):
         """A server process on HTTP, and what is at work there: a function that calls
         `work`, until the file `go` is there, or `deaf`; and one that waits for the end.
         """
@@ -9464,7 +8647,6 @@ class TestHttpServer:
         command = program(
             folder,
             f"""
-            {setting}
             server = Server("s")
             @server.tool
             def work(name: str, ctx: Context) -> str:
@@ -9532,7 +8714,7 @@ class TestHttpServer:
         """
         options = "grace=600.0"
         with self.at_work(
-            tmp_path, "pass", options, module=True
+            tmp_path, options, module=True
         ) as site, contextlib.ExitStack() as stack:
             enter = stack.enter_context
             session = Web(site).open(capabilities={"elicitation": {}})
@@ -9576,37 +8758,26 @@ class TestHttpServer:
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     @pytest.mark.parametrize(
-        "numbers, seconds, options",
-        [
-            (["SIGINT"], 600.0, "grace=600.0"),
-            (["SIGTERM"], 600.0, "grace=0.1"),
-            (["SIGTERM", "SIGTERM"], 600.0, "grace=600.0"),
-            (["SIGTERM", "SIGINT"], 600.0, "grace=0.1"),
-            (["SIGTERM"], 0.2, "grace=0.1"),
-        ],
+        "numbers, grace",
+        [(["SIGINT"], 600.0), (["SIGTERM"], 0.1), (["SIGTERM", "SIGTERM"], 600.0)],
     )
-    def test_signals_cancel_handlers(self, tmp_path, numbers, seconds, options):
-        """Ctrl-C at once, SIGTERM when its grace is over; who is deaf to that is left
-        after a while, and a second signal ends all waiting.
-        """
-        setting = f"mcp_lite.DRAIN_SECONDS = {seconds}"
-        names = ["modern", "legacy"]
-        with self.at_work(tmp_path, setting, options) as site:
-            if len(numbers) > 1 or seconds < 600:
-                names.append("deaf")
+    def test_signals_cancel_handlers(self, tmp_path, numbers, grace):
+        """Ctrl-C at once, SIGTERM when its grace is over; a handler that is deaf to that
+        is left after a while, and a second signal ends all waiting."""
+        with self.at_work(tmp_path, f"grace={grace}") as site:
             session = Web(site).open()
-            messages = [call_tool("work", name="modern")]
-            messages.append(call_legacy("work", name="legacy"))
-            messages.append(call_tool("deaf", name="deaf"))
-
-            def send(web, message):
-                with contextlib.suppress(OSError, http.client.HTTPException):
-                    web.post(message)
-
             callers = []
-            for name, message in zip(names, messages):
-                web = session if name == "legacy" else Web(site)
-                callers.append(threading.Thread(target=send, args=(web, message)))
+            for name, web, call in (
+                ("modern", Web(site), call_tool("work", name="modern")),
+                ("legacy", session, call_legacy("work", name="legacy")),
+                ("deaf", Web(site), call_tool("deaf", name="deaf")),
+            ):
+
+                def send(web=web, call=call):
+                    with contextlib.suppress(OSError, http.client.HTTPException):
+                        web.post(call)
+
+                callers.append(threading.Thread(target=send))
                 callers[-1].start()
                 eventually((site.folder / name).exists, name)
             for number in numbers:
@@ -9771,40 +8942,20 @@ class TestWsgi:
         send(body + b" " * 50_000, **{"wsgi.input_terminated": True})
         assert told == ["200", "200", "413"]
 
-    class Broken:
-        """A body whose client has hung up, as some servers tell it."""
-
-        def __init__(self, error):
-            self.error = error
-
-        def read(self, size):
-            raise self.error
-
     @pytest.mark.parametrize(
         "change, expected",
         [
             ({"CONTENT_LENGTH": "x"}, 400),
             ({"CONTENT_LENGTH": "-5"}, 400),
-            ({"CONTENT_LENGTH": "+5"}, 400),
-            ({"CONTENT_LENGTH": " 5"}, 400),
-            ({"CONTENT_LENGTH": "9" * 20}, 400),
-            ({"CONTENT_LENGTH": "\u0665"}, 400),
             ({"CONTENT_LENGTH": "100000"}, 400),
             ({"CONTENT_LENGTH": None}, 400),
             ({"CONTENT_LENGTH": "x", "HTTP_HOST": "evil.example"}, 403),
-            ({"wsgi.input": Broken(OSError("gone")), "HTTP_HOST": "evil"}, 403),
             ({"REQUEST_METHOD": "P\nQ"}, 405),
-            ({"REQUEST_METHOD": None}, 405),
-            ({"HTTP_ACCEPT": 5}, 406),
             ({"CONTENT_TYPE": None}, 415),
             ({"PATH_INFO": None}, 404),
-            ({"PATH_INFO": ""}, 404),
-            ({"PATH_INFO": "mcp"}, 404),
             ({"PATH_INFO": "/mcp?x"}, 404),
-            ({"PATH_INFO": "/\ud800"}, 404),
-            ({"PATH_INFO": "/m\r\ncp"}, 404),
+            ({"PATH_INFO": "/m\r\ncp\ud800"}, 404),
             ({"REMOTE_ADDR": None, "QUERY_STRING": None}, 200),
-            ({"REMOTE_ADDR": "x:y:z", "CONTENT_LENGTH": 0}, 400),
         ],
     )
     def test_odd_environments(self, server, change, expected):
@@ -9821,25 +8972,12 @@ class TestWsgi:
             "wsgi.input": io.BytesIO(body),
             "REMOTE_ADDR": "127.0.0.1",
             "QUERY_STRING": "",
+            **change,
         }
-        app = server.wsgi_app(path="/mcp")
         told = []
-        app({**environ, **change}, lambda status, headers: told.append(status[:3]))
-        for name in change:
-            environ.pop(name, None)
+        app = server.wsgi_app(path="/mcp")
         app(environ, lambda status, headers: told.append(status[:3]))
-        assert told[0] == str(expected)
-        assert told[1][0] in "24"
-
-    def test_health(self, server):
-        """As elsewhere: for any Host, without a token, whatever else is served there."""
-        app = server.wsgi_app(health="/health", verify={"good": {"sub": "ada"}})
-        with self.serve(app) as (_, web):
-            for method in ("GET", "HEAD"):
-                found = web.send(method, path="/health", Host="10.0.0.7")
-                assert (found[0], found[2]) == (200, b"")
-            assert web.send("GET", path="/mcp", Host="10.0.0.7")[0] == 403
-            assert web.send("GET", path="/mcp")[0] == 405
+        assert told == [str(expected)]
 
     def test_one_application(self):
         """`server.wsgi` is made once, and by wsgi_app(),
@@ -16318,7 +15456,9 @@ class TestSoak:
     def test_a_short_soak(self):
         """Some seconds of everything, without a loss, a warning, or a thing left over."""
         code, last, errors = self.run("-X", "dev", "-W", "error", self.SOAK, "0.03")
-        expected = r"ok: \d+ calls, 0 losses, .*, threads 1 -> 1, descriptors (\d+) -> \1"
+        expected = (
+            r"ok: \d+ calls, 0 losses, .*, threads 1 -> 1, descriptors (\d+) -> \1"
+        )
         assert re.fullmatch(expected, last), last
         assert code == 0 and errors == ""
 
