@@ -200,6 +200,8 @@ if TYPE_CHECKING:
     # A trace is a function (direction, line); trace= may be other things, too.
     Trace = Callable[[str, bytes], Any]
     _Trace = Union[Trace, str, "os.PathLike[str]", bool, None]
+    # What Protocol.receive() makes of a message.
+    Event = Union["Request", "Notification", "Answer", "Refusal"]
     # A decorator returns the function that it gets.
     Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -211,7 +213,7 @@ if TYPE_CHECKING:
 else:
     # `typing` would take 2 to 4 ms of every start. These stand for what it would say,
     # so that typing.get_type_hints works on all that is public (from Python 3.10 on).
-    Any = _Trace = RequestId = Callback = Function = Registered = object
+    Any = _Trace = Event = RequestId = Callback = Function = Registered = object
     Socket = SSLContext = TextIO = Verify = object
     Json = dict
     Job = Write = Callable
@@ -688,7 +690,8 @@ TYPE_NAMES: dict[type, str] = {
 def parse_message(data: bytes) -> Any:
     """Decode one message. Raises ParseError, whatever the bytes are; InvalidRequest for
     one that would take too much memory."""
-    if data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
+    is_long = len(data) > MAX_BRACKETS
+    if is_long and data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
         raise InvalidRequest(f"more than {MAX_BRACKETS} arrays and objects")
     try:
         text = data.decode("utf-8").strip(" \t\r\n")
@@ -836,8 +839,9 @@ class LineFramer:
                 lines.append(line)
             self._is_long = False
 
-        self._line += begun
-        self._is_long |= len(self._line) > self.limit
+        if begun:
+            self._line += begun
+            self._is_long |= len(self._line) > self.limit
         if self._is_long:
             self._line = bytearray()
         return lines
@@ -2840,8 +2844,13 @@ def fit_block(block: Json, version: str) -> Json:
     return fit_block(older(block), version)
 
 
+_BLOCKS_UNTIL = max(since for since, _ in BLOCK_SINCE.values())
+
+
 def fit_result(result: Json, version: str) -> Json:
     """The result of a tool, as this revision knows it."""
+    if version >= _BLOCKS_UNTIL:
+        return result
     content = [fit_block(block, version) for block in result["content"]]
     return {**result, "content": content}
 
@@ -3813,26 +3822,18 @@ class Request:
 class Waiter:
     """A place to wait for what becomes of a request of ours.
 
-        new --request(), hold()--> open --its last answer, abandon(), fail()--> over
-                                   ^  |
-                                   '--'  an answer that is not the last one
+        new --request(), hold()--> open --its answer, abandon(), fail()--> over
 
-    `inbox` gets any number of ("progress", params), then one ("answer", Answer); or
-    ("cancelled", None) where the wait is to end.
-
-        goes_on(answer)  says of each answer whether it is not the last one: then this
-                         stays open, and is asked again, under another id, by request()
-        on_end(answer)   is called with the last one, or what stands for it
-    Both run on the reading thread, as a rule, so they must not block.
+    `inbox` gets any number of (params, None), one for each progress notification, then
+    one (None, Answer). on_end(answer) is called before, as a rule on the reading thread,
+    so it must not block.
     """
 
-    # It is open, or over.
-    begun = False
     # The peer's request that ours serves.
     about: Request | None = None
-    # Of the latest request; 0 is nobody's.
+    # Of the request; 0 is nobody's.
     id: RequestId = 0
-    # That request may have left, and is not answered.
+    # A request may have left; else this waits for the end of the connection.
     sent = False
 
     def __init__(
@@ -3840,12 +3841,10 @@ class Waiter:
         method: str,
         wants_progress: bool = False,
         *,
-        goes_on: Callable[[Answer], bool] | None = None,
         on_end: Callback = None,
     ) -> None:
         self.method = method
         self.wants_progress = wants_progress
-        self.goes_on = goes_on
         self.on_end = on_end
         self.inbox: SimpleQueue[Any] = SimpleQueue()
 
@@ -3854,7 +3853,12 @@ class Waiter:
         if self.on_end is not None:
             self.on_end(answer)
         # Without `pending`: no cycle keeps alive what nobody takes.
-        self.inbox.put(("answer", Answer(None, answer.result, answer.error)))
+        self.inbox.put((None, Answer(None, answer.result, answer.error)))
+
+    def cancel(self) -> None:
+        """End the wait: it raises Cancelled."""
+        error = Cancelled("the request was cancelled")
+        self.inbox.put((None, Answer(None, None, error)))
 
 
 def _no_answer(
@@ -3937,7 +3941,7 @@ class Protocol:
         # The URIs of resources/subscribe.
         self.subscribed: dict[str, object] = {}
 
-    def receive(self, message: Any) -> Request | Notification | Answer | Refusal:
+    def receive(self, message: Any) -> Event:
         """Judge one decoded message. A Request that is returned is in flight."""
         try:
             kind = check_envelope(message)
@@ -4120,12 +4124,12 @@ def do_nothing(*ignored: object) -> None:
     """Stand where a function is asked for, and nothing is to be done."""
 
 
-def get_within(inbox: SimpleQueue[Any], seconds: float | None) -> Any:
-    """Block for the next item. Raises Empty after `seconds`; None waits without end.
+def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
+    """Block for the next item. Raises Empty after `seconds`.
 
     The wait is cut into slices, between which Python looks whether a signal has come.
     """
-    until = time.monotonic() + (float("inf") if seconds is None else seconds)
+    until = time.monotonic() + seconds
     while True:
         # Up to Python 3.12, get(timeout=) may hang, unless this went before.
         try:
@@ -4183,8 +4187,11 @@ def is_ready(stream: Any, writing: bool = False) -> bool:
     try:
         if not hasattr(select, "poll"):
             return writing or bool(select.select([stream], [], [], 0)[0])
+        events = select.POLLIN
+        if writing:
+            events = select.POLLOUT
         poll = select.poll()
-        poll.register(stream, select.POLLOUT if writing else select.POLLIN)
+        poll.register(stream, events)
         return bool(poll.poll(0))
     except (OSError, ValueError):
         # It is closed: the next call says so.
@@ -4209,23 +4216,19 @@ def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
     if threading.current_thread() is threading.main_thread():
         import signal
 
+        def take(number: int, frame: object) -> None:
+            inbox.put(signal.Signals(number).name)
+
         for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
             number = getattr(signal, name, None)
             usual = (signal.SIG_DFL, signal.default_int_handler)
             if number is not None and signal.getsignal(number) in usual:
-                take = partial(_take_signal, inbox, name)
                 before[number] = signal.signal(number, take)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _take_signal(
-    inbox: SimpleQueue[Any], name: str, number: int, frame: object
-) -> None:
-    inbox.put(name)
 
 
 class Workers:
@@ -4252,7 +4255,7 @@ class Workers:
         self._lock = threading.Lock()
         self._jobs: deque[Job] = deque()
         self._threads: set[threading.Thread] = set()
-        # The bells of those who wait.
+        # The bells of the idle workers.
         self._idle: list[threading.Lock] = []
         self._is_called = False
         self._closed = False
@@ -4261,90 +4264,68 @@ class Workers:
         """How many jobs wait."""
         return len(self._jobs)
 
-    def submit(self, *jobs: Job) -> bool:
-        """Have them done. Never blocks. After close() they are dropped.
+    def submit(self, job: Job) -> bool:
+        """Have a job done. Never blocks. After close() it is dropped.
 
-        False if no thread can be had: then none of them will be done.
+        False if the system has no thread for it: then it will not be done.
         """
         with self._lock:
-            if not self._closed:
-                self._jobs.extend(jobs)
-            newcomer = self._call_locked()
-        if self._start(newcomer):
-            return True
-        with self._lock:
-            # Those that there are will do them, sooner or later.
-            if self._threads:
+            if self._closed:
                 return True
-            self._jobs.clear()
-            return False
+            self._jobs.append(job)
+            self._call_locked()
+            if not self._threads:
+                self._jobs.clear()
+            return bool(self._threads)
 
-    def _call_locked(self) -> threading.Thread | None:
-        """Wake a worker for what waits; or make one, to be started without the lock."""
+    def _call_locked(self) -> None:
+        """Wake a worker for the jobs that wait, or start another one."""
         if self._is_called or not self._jobs:
-            return None
+            return
         if self._idle:
             self._is_called = True
             self._idle.pop().release()
-            return None
-        if len(self._threads) >= self._limit:
-            return None
-        self._is_called = True
-        # A job may be in input() when Python ends: stdin must not be freed under it.
-        newcomer = threading.Thread(
-            target=self._run, args=(sys.stdin,), name=self._name, daemon=True
-        )
-        self._threads.add(newcomer)
-        return newcomer
-
-    def _start(self, newcomer: threading.Thread | None) -> bool:
-        """Start a worker, if there is one to start. False if that cannot be done."""
-        if newcomer is None:
-            return True
-        try:
-            newcomer.start()
-        except RuntimeError as error:
-            self._threads.discard(newcomer)
-            self._is_called = False
-            log_line(ERROR, f"{self._name}: {error}")
-            return False
-        return True
+        elif len(self._threads) < self._limit:
+            self._is_called = True
+            try:
+                # A job may be in input() when Python ends: stdin must not be freed
+                # under it.
+                worker = start_thread(self._name, self._run, sys.stdin)
+                self._threads.add(worker)
+            except RuntimeError:
+                # The workers that there are will do the jobs, sooner or later.
+                self._is_called = False
 
     def _run(self, kept: object) -> None:
-        # It rings at first: to be started is to be called.
+        # A new worker need not wait for its bell: to be started is to be called.
         bell = threading.Lock()
         while True:
             bell.acquire()
             self._is_called = False
             # Another worker may have left the answer of its job to this one.
-            self._do(self._flush, False)
+            self._flush(False)
             while (job := self._next(bell)) is not None:
-                self._do(job)
+                try:
+                    job()
+                except BaseException as error:
+                    log_line(ERROR, f"{self._name}: a job failed", error)
                 # An idle worker keeps nothing alive.
                 del job
                 if not self._is_called:
-                    self._do(self._flush, True)
+                    self._flush(True)
             if self._closed:
-                self._threads.discard(threading.current_thread())
                 return
 
     def _next(self, bell: threading.Lock) -> Job | None:
         """The next job. None when there is none: this worker is among the idle then."""
         with self._lock:
-            if not self._jobs:
-                if not self._closed:
-                    self._idle.append(bell)
-                return None
-            job = self._jobs.popleft()
-            newcomer = self._call_locked()
-        self._start(newcomer)
-        return job
-
-    def _do(self, job: Callable[..., Any], *arguments: object) -> None:
-        try:
-            job(*arguments)
-        except BaseException as error:
-            log_line(ERROR, f"{self._name}: a job failed", error)
+            if self._jobs:
+                job = self._jobs.popleft()
+                self._call_locked()
+                return job
+            if not self._closed:
+                self._idle.append(bell)
+            return None
 
     def close(self, seconds: float) -> bool:
         """Take no more jobs, and block until those that wait are done, for so long.
@@ -4356,11 +4337,13 @@ class Workers:
             while self._idle:
                 self._idle.pop().release()
             others = self._threads - {threading.current_thread()}
-        return wait_until(lambda: not others & self._threads, seconds)
+        return join_all(others, seconds)
 
 
 # Lines that wait for a slow reader, before whoever writes waits for it, too.
 MAX_LINES = 100
+# For one write: a reader that reads nothing for so long is cut off.
+WRITE_SECONDS = 60.0
 
 
 class Outbox:
@@ -4380,6 +4363,8 @@ class Outbox:
         # True tells the writer thread to flush, False to end.
         self._told: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        # When the write has begun that is not over yet, by time.monotonic().
+        self._begun = float("inf")
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -4387,13 +4372,6 @@ class Outbox:
     def add(self, line: bytes) -> None:
         """Queue a line."""
         self._lines.append(line)
-
-    def is_last(self, line: bytes) -> bool:
-        """Whether the same line waits already, and none behind it."""
-        try:
-            return self._lines[-1] == line
-        except IndexError:
-            return False
 
     def flush(self, is_patient: bool = False) -> None:
         """Write what waits, or leave it to the thread that is writing.
@@ -4407,33 +4385,33 @@ class Outbox:
             is_patient and len(self._lines) > MAX_LINES
         ):
             try:
-                lines = []
-                while self._lines:
-                    lines.append(self._lines.popleft())
+                # No other thread takes lines out.
+                lines = [self._lines.popleft() for _ in range(len(self._lines))]
                 if lines:
+                    self._begun = time.monotonic()
                     self._write(lines)
             finally:
+                self._begun = float("inf")
                 self._writing.release()
 
     def flush_soon(self) -> None:
         """Have it written, without blocking; by this thread, if no other can be had."""
-        # When Python ends, it starts no thread.
-        if sys.is_finalizing():
+        if self._thread is None and not sys.is_finalizing():
+            with suppress(RuntimeError):
+                self._thread = start_thread("mcp-writer", self._run)
+        # When Python ends, it runs no other thread.
+        if self._thread is None or sys.is_finalizing():
             self.flush()
-            return
-        self._told.put(True)
-        if self._thread is not None:
-            return
-        try:
-            self._thread = start_thread("mcp-writer", self._run)
-        except RuntimeError:
-            self.flush()
+        else:
+            self._told.put(True)
 
     def _run(self) -> None:
         while self._told.get():
             self.flush()
-        # Two threads may have started a writer at once: the other one ends, too.
-        self._told.put(False)
+
+    def is_stuck(self) -> bool:
+        """Whether the reader reads nothing, for too long."""
+        return time.monotonic() - self._begun > WRITE_SECONDS
 
     def is_idle(self) -> bool:
         """Whether all is written."""
@@ -4459,8 +4437,7 @@ _PRINTING = threading.Lock()
 
 
 def print_to_stderr(text: str) -> None:
-    """Print lines to stderr. They are dropped if that is full: a stderr that nobody
-    reads must not hold up anybody."""
+    """Print lines to stderr, without blocking: they are dropped if it is full."""
     if sys.stderr is None:
         return
     data = text.encode("utf-8", "backslashreplace")[:MAX_STDERR]
@@ -4495,34 +4472,25 @@ def log_line(
     if not log.isEnabledFor(level):
         return
     text = printable(text)
-    trace: Any = None
-    if error is not None:
-        trace = (type(error), error, _users_frames(error))
     if log.hasHandlers():
-        log.log(level, "%s", text, exc_info=trace)
+        log.log(level, "%s", text, exc_info=error)
     elif level >= WARNING:
-        if trace is not None:
+        if error is not None:
             import traceback
 
-            # The last frames: these say most.
-            text += "\n" + "".join(traceback.format_exception(*trace, limit=-6))
+            # The last frames say most.
+            frames = error.__traceback__
+            lines = traceback.format_exception(type(error), error, frames, limit=-6)
+            text += "\n" + "".join(lines)
         print_to_stderr(text.rstrip())
 
 
-def _users_frames(error: BaseException) -> Any:
-    """Its traceback, from the first frame on that is not of this file."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
-    return frames or error.__traceback__
-
-
 def tracer(trace: _Trace) -> Trace | None:
-    """What trace= stands for: a function (direction, line), or None for no trace.
+    """Make the function (direction, line) that trace= stands for; None for no trace.
 
     None asks the variable MCP_LITE_TRACE. True prints each line to stderr, shortened;
-    a path appends the raw lines to a file. What a user's function raises is logged, and
-    breaks nothing. Raises OSError for a file that cannot be written.
+    a path appends the raw lines to a file. An exception of a user's function is logged,
+    and breaks nothing. Raises OSError for a file that cannot be written.
     """
     if trace is None:
         trace = os.environ.get("MCP_LITE_TRACE")
@@ -4576,13 +4544,13 @@ MAX_BACKLOG = 10_000
 
 
 class Transport:
-    """What carries the bytes of a Connection: each message is a line of them.
+    """Carries the bytes of a Connection: each message is a line of them.
 
     To write another one, derive from this class, and give an instance to Client as its
     target; it carries one conversation (basic/transports.md#custom-transports). Write
     `write`, `close`, and `read` unless it `feeds`. The library calls
-        start(connection)  once, on the thread of connect(), before all else. What it
-                           raises, connect() raises, and nothing else is called
+        start(connection)  once, on the thread of connect(), before all else. If it
+                           raises, so does connect(), and nothing else is called
         read()             to block for the next bytes, any number of them; b"" is the
                            end. One thread of the client's own calls it, in a loop
         write(data)        to send all of it, whole lines; it may block. One thread at a
@@ -4632,7 +4600,7 @@ class Transport:
 
 
 class Endpoint:
-    """What stands behind a Connection, and knows what its messages mean.
+    """Stands behind a Connection, and knows what its messages mean.
 
     A server has one, a client has one. To write another, derive from this class, and
     give an instance to a Connection, with Protocol(role, endpoint.capabilities) before
@@ -4646,9 +4614,9 @@ class Endpoint:
                             all the same, only a handshake is served so
         serve_notification  on the reading thread, in order, so it must not block; not
                             for one about an open request, which the Connection serves
-        output_lost         once, when a write has failed: nobody hears of us any more.
+        output_lost         once, when a write has failed: the other end has gone.
                             On the thread that wrote, so it must not block
-    Whoever reads for the connection calls:
+    The code that reads for the connection calls:
         connected           before the first message
         input_ended         when the other end says no more, but may still listen
         disconnected        at the end; any number of times
@@ -4707,9 +4675,9 @@ class Connection:
                                                   --> respond() --> flush() --> write
         request() --> wait() <-- receive(): the answer
 
-    `trace` is called with each message that passes: see tracer(). Whoever takes a
-    request out of `protocol.in_flight`, or a waiter out of `_waiters`, has ended it, and
-    is the only one who may still speak about it.
+    `trace` is called with each message that passes: see tracer(). The thread that takes
+    a request out of `protocol.in_flight`, or a waiter out of `_waiters`, has ended it,
+    and only that thread may still speak about it.
     """
 
     session_id: str | None = None
@@ -4733,9 +4701,10 @@ class Connection:
         self.transport = transport
         self.trace = trace
         # Directions of a trace: "-->" goes to the server, on both sides.
-        is_client = protocol.role == "client"
-        self._sends = "-->" if is_client else "<--"
-        self._receives = "<--" if is_client else "-->"
+        directions = ("-->", "<--")
+        if protocol.role == "server":
+            directions = ("<--", "-->")
+        self._sends, self._receives = directions
         self._framer = LineFramer(MAX_MESSAGE)
         self._outbox = Outbox(self._write)
         self.workers = Workers(name, max_workers, self.flush)
@@ -4770,8 +4739,8 @@ class Connection:
         return self._act(self.protocol.receive(message))
 
     def _judge_nonsense(self, line: bytes, error: McpError) -> Answer | Refusal:
-        """What to make of a line that is no message. A client may know whose answer it
-        should have been: that request fails, so that nobody waits for it any longer."""
+        """Judge a line that is no message. A client may know whose answer it should
+        have been: then that request fails at once."""
         if self.protocol.role == "server":
             return Refusal(str(error), error_message(None, error))
         told = f"not a message, skipped (does the server print?): {line[:200]!r}"
@@ -4783,38 +4752,40 @@ class Connection:
         error: McpError
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
             error = InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
-        elif self.workers.submit(partial(self._serve_batch, messages)):
-            return []
-        else:
+            return self._act(Refusal(str(error), error_message(None, error)))
+        # They are in flight from now on: the next message may cancel one of them.
+        events = list(map(self.protocol.receive, messages))
+        if not self.workers.submit(partial(self._serve_batch, events)):
             error = InternalError(_NO_THREAD)
-        return self._act(Refusal(str(error), error_message(None, error)))
+            self._act(Refusal(str(error), error_message(None, error)))
+        return []
 
-    def _serve_batch(self, messages: list[Any]) -> None:
-        answer = self.answer_batch(messages, do_nothing)
+    def _serve_batch(self, events: list[Event]) -> None:
+        answer = self.answer_batch(events, do_nothing)
         if answer:
             self._queue(answer)
 
     def answer_batch(
-        self, messages: list[Any], prepare: Callable[[Request], object]
+        self, events: list[Event], prepare: Callable[[Request], object]
     ) -> bytes:
-        """Serve them in order; prepare(request) is called before each request.
+        """Serve what the Protocol has made of a batch, in order; prepare(request) is
+        called before each request.
 
-        Returns their answers, as one array; b"" if there are none.
+        Returns the answers, as one array; b"" if there are none.
         """
         answers: list[bytes] = []
-        for message in messages:
-            event = self.protocol.receive(message)
+        for event in events:
             if isinstance(event, Request):
                 event.answers = answers
                 prepare(event)
-                self.endpoint.serve_request(self, event)
+                self._serve(event)
             elif isinstance(event, Refusal) and event.reply is not None:
                 answers.append(encode_answer(event.reply))
             else:
                 self._act(event)
         return b"[" + b",".join(answers) + b"]" if answers else b""
 
-    def _act(self, event: Request | Notification | Answer | Refusal) -> list[Request]:
+    def _act(self, event: Event) -> list[Request]:
         """Act on what the Protocol made of a message; returns a request to serve."""
         if isinstance(event, Request):
             may_block = self.endpoint.may_block and not event.row.handshake
@@ -4824,7 +4795,7 @@ class Connection:
             self.endpoint.serve_request(self, event)
             self.flush_soon()
         elif isinstance(event, Answer):
-            self._hand_over(event)
+            self.finish(event)
         elif isinstance(event, Notification):
             handler = event.row.handler
             if not handler or not getattr(self, handler)(event):
@@ -4872,7 +4843,7 @@ class Connection:
         waiter = find_by_id(self.protocol.pending, params.get("progressToken"))
         is_number = type(params.get("progress")) in (int, float)
         if waiter is not None and waiter.wants_progress and is_number:
-            put_bounded(waiter.inbox, ("progress", params))
+            put_bounded(waiter.inbox, (params, None))
         return True
 
     # Ending the peer's requests
@@ -4943,56 +4914,50 @@ class Connection:
         method: str,
         params: Json | None,
         request: Request | None = None,
-        *,
-        block: bool = True,
         progress: float | None = None,
-        register: Callable[[], object] | None = None,
     ) -> None:
-        """Send a notification; one about a `request`, only while that is in flight, and
-        if its `progress` increases. Unless `block`, another thread writes it.
-        `register()` is called just before it is queued; it must not block."""
+        """Send a notification: see queue(). A slow reader slows a server's handler."""
+        self.queue(method, params, request, progress)
+        self._flush_own()
+
+    def queue(
+        self,
+        method: str,
+        params: Json | None,
+        request: Request | None = None,
+        progress: float | None = None,
+    ) -> None:
+        """Queue a notification, for a thread that calls flush() or flush_soon() then.
+
+        One about a `request` is sent only while that is in flight, and if its
+        `progress` increases.
+        """
         row = method_row(method)
         if request is not None and not row.is_in(request.version):
             return
         if self.answers_only or self.reason is not None:
             return
         line = encode_message(call_message(method, params))
-        if request is None:
-            if not self._has_room(row, line):
-                return
+        if request is not None:
+            self._queue_about(request, line, progress)
+        elif not row.tells_change or len(self._outbox) < MAX_QUEUED:
+            # A peer that reads nothing is not told of any number of changes.
             self._queue(line)
-        elif not self._queue_about(request, line, progress, register):
-            return
-        self._flush_own(block)
-
-    def _has_room(self, row: Method, line: bytes) -> bool:
-        """Whether a peer that reads nothing is still to be told this."""
-        if row.tells_change and self._outbox.is_last(line):
-            return False
-        return len(self._outbox) < MAX_QUEUED or not (row.droppable or row.tells_change)
 
     def _queue_about(
-        self,
-        request: Request,
-        line: bytes,
-        progress: float | None,
-        register: Callable[[], object] | None,
-    ) -> bool:
+        self, request: Request, line: bytes, progress: float | None
+    ) -> None:
         with self._lock:
             # progress: "MUST stop after completion".
             if self._is_ended(request):
-                return False
+                return
             # "The `progress` value MUST increase with each notification".
-            if progress is not None and not request.advance(progress):
-                return False
-            if register is not None:
-                register()
-            self._queue_locked(line, request)
-        return True
+            if progress is None or request.advance(progress):
+                self._queue_locked(line, request)
 
-    def _flush_own(self, block: bool) -> None:
+    def _flush_own(self) -> None:
         """Write what this side has to say: a server's handler waits for it."""
-        if block and self.protocol.role == "server":
+        if self.protocol.role == "server":
             self.flush(is_patient=True)
         else:
             self.flush_soon()
@@ -5047,15 +5012,12 @@ class Connection:
         waiter.sent = True
         self._queue(line, about)
         # Over HTTP the thread that asks is the one that writes, so it must.
-        self._flush_own(True)
+        self._flush_own()
         return waiter
 
     def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
         """Register who waits for the answer to what is sent in another way; or without
         an id, for nothing but the end. Raises ConnectionClosed, Cancelled."""
-        if waiter.begun and waiter not in self._waiters:
-            raise Cancelled("the request was cancelled")
-        waiter.begun = True
         # It is registered before the looks whether all is over: close(), which ends
         # what is registered, says so before.
         self._waiters[waiter] = None
@@ -5092,7 +5054,7 @@ class Connection:
         except BaseException as error:
             # Ctrl-C, too, or what on_progress raised: it cancels the request. The
             # details of a Timeout are none of the peer's business.
-            reason = error.message if isinstance(error, Timeout) else str(error)
+            reason = getattr(error, "message", str(error))
             self.abandon(waiter, reason or type(error).__name__)
             raise
 
@@ -5101,24 +5063,22 @@ class Connection:
     ) -> Json:
         until = time.monotonic() + seconds
         while True:
-            kind: str = ""
-            item: Any = None
+            answer: Answer | None = None
+            progress: Json | None = None
             with suppress(Empty):
                 left = min(until, deadline) - time.monotonic()
-                kind, item = get_within(waiter.inbox, left)
-            if kind == "answer":
-                if item.error is not None:
-                    raise item.error
-                return item.result or {}
-            if kind == "cancelled":
-                raise Cancelled("the request was cancelled")
+                progress, answer = get_within(waiter.inbox, left)
+            if answer is not None:
+                if answer.error is not None:
+                    raise answer.error
+                return answer.result or {}
 
             is_overdue = time.monotonic() >= deadline
-            if is_overdue or not (kind or self.is_asked_elsewhere()):
+            if is_overdue or (progress is None and not self.is_asked_elsewhere()):
                 details = self.transport.details()
                 raise _no_answer(waiter, seconds, is_overdue, details)
-            if kind and on_progress is not None:
-                on_progress(*map(item.get, ("progress", "total", "message")))
+            if progress is not None and on_progress is not None:
+                on_progress(*map(progress.get, ("progress", "total", "message")))
             until = time.monotonic() + seconds
 
     def is_asked_elsewhere(self) -> bool:
@@ -5141,11 +5101,10 @@ class Connection:
         return True
 
     def _release(self, waiter: Waiter) -> bool:
-        """End a request of ours. Whoever gets True may still speak about it."""
+        """End a request of ours. A caller that gets True may still speak about it."""
         # It is registered with the value None.
         if self._waiters.pop(waiter, waiter) is waiter:
             return False
-        waiter.goes_on = None
         self.protocol.pending.pop(waiter.id, None)
         return True
 
@@ -5156,32 +5115,27 @@ class Connection:
         answer.pending.finish(answer)
         return True
 
-    def _hand_over(self, answer: Answer) -> None:
-        """Give an answer, whose waiter is out of `pending` already, to that waiter."""
-        waiter = answer.pending
-        waiter.sent = False
-        goes_on = waiter.goes_on
-        if goes_on is None or not goes_on(answer):
-            self.finish(answer)
-
     def fail(self, request_id: RequestId | None, error: BaseException) -> bool:
-        """Answer a request of ours with `error`. False if nobody waits for that."""
-        waiter = self.protocol.pending.pop(request_id, None)
-        if waiter is None:
-            return False
-        self._hand_over(Answer(waiter, None, error))
-        return True
+        """Answer a request of ours with `error`. False if it has ended before."""
+        waiter = self.protocol.pending.get(request_id)
+        return waiter is not None and self.finish(Answer(waiter, None, error))
 
     def fail_pending(self, error: BaseException, *, tell: bool = False) -> None:
         """End every request of ours with `error`; if asked to, `tell` the peer."""
         for waiter in list(self._waiters):
-            ended = self.abandon(waiter, str(error)) if tell else self._release(waiter)
-            if ended:
-                waiter.finish(Answer(waiter, None, error))
+            answer = Answer(waiter, None, error)
+            if not tell:
+                self.finish(answer)
+            elif self.abandon(waiter, str(error)):
+                waiter.finish(answer)
 
     # Ending
+    def is_stuck(self) -> bool:
+        """Whether the peer reads nothing, for too long."""
+        return self._outbox.is_stuck()
+
     def is_drained(self) -> bool:
-        """Whether all is answered and written, or nobody is there to hear it."""
+        """Whether all is answered and written, or the peer has gone."""
         is_written = self.reason is not None or self._outbox.is_idle()
         return is_written and not self.protocol.in_flight
 
@@ -5283,8 +5237,9 @@ def check_question(method: str, params: Json) -> None:
 
 def _is_object_of_objects(value: object) -> bool:
     """Whether this is JSON like {"a": {}, "b": {}}."""
-    objects = value.values() if isinstance(value, dict) else [None]
-    return all(isinstance(each, dict) for each in objects)
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(each, dict) for each in value.values())
 
 
 # A form is one of "flat objects with primitive properties only", client/elicitation.md;
@@ -5323,54 +5278,24 @@ def check_form(form: Any) -> None:
         raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
 
 
-# These came later, in a message to the model (client/sampling.md) or in a form.
-_LISTS_SINCE = "2025-11-25"
-_QUESTION_SINCE = {
-    "audio": "2025-03-26",
-    "tool_use": "2025-11-25",
-    "tool_result": "2025-11-25",
-    "a list of content": _LISTS_SINCE,
-    "a list of choices": _LISTS_SINCE,
-}
-
-
-def fit_question(method: str, params: Json, version: str) -> Json:
-    """The parameters of a question, as this revision has them.
-
-    Only the titles of choices are written in another way for an older revision. Raises
-    ValueError for what the revision does not know.
-    """
-    if version >= _LISTS_SINCE or method == "roots/list":
-        return params
-    if method == "sampling/createMessage":
-        for message in params["messages"]:
-            _check_since(_kind_of(message["content"]), version)
+def fit_question(params: Json, version: str) -> Json:
+    """The parameters of a question, as this revision has them: before 2025-11-25, the
+    titles of choices in a form are written in another way."""
+    if version >= "2025-11-25" or "requestedSchema" not in params:
         return params
     form = params["requestedSchema"]
     fields = form["properties"].items()
-    fitted = {name: _fit_field(field, version) for name, field in fields}
+    fitted = {name: _fit_field(field) for name, field in fields}
     return {**params, "requestedSchema": {**form, "properties": fitted}}
 
 
-def _kind_of(content: Any) -> str:
-    return "a list of content" if isinstance(content, list) else str(content["type"])
-
-
-def _fit_field(field: Json, version: str) -> Json:
-    if field["type"] == "array":
-        _check_since("a list of choices", version)
+def _fit_field(field: Json) -> Json:
     fitted = dict(field)
     choices = fitted.pop("oneOf", None)
     if choices is not None:
         fitted["enum"] = [choice["const"] for choice in choices]
         fitted["enumNames"] = [choice["title"] for choice in choices]
     return fitted
-
-
-def _check_since(what: str, version: str) -> None:
-    since = _QUESTION_SINCE.get(what, OLDEST)
-    if since > version:
-        raise ValueError(f"{what} is since {since}; this client speaks {version}")
 
 
 # "Supported formats": client/elicitation.md. Other text is text.
@@ -5573,15 +5498,21 @@ class Context:
 
     The methods that ask the client (elicit, elicit_url, sample, roots, ask) block, in a
     legacy session. They raise MissingCapability if the client did not declare that it
-    answers such questions, ValueError for a question that its revision does not know,
-    InvalidParams if the answer is wrong, McpError if it is an error, Cancelled if the
-    request is cancelled or over, and Timeout after ten minutes without an answer.
+    answers such questions, InvalidParams if the answer is wrong, McpError if it is an
+    error, Cancelled if the request is cancelled or over, and Timeout after ten minutes
+    without an answer.
 
     BEWARE: in the modern era a handler runs again from its top for every answer, so
     what stands before a question happens again. Ask first and act afterwards, or wrap
     the act in `once`. Questions without a `key` are told apart by their order, so that
     must be the same in each run.
     """
+
+    # The answers that came with the request were taken: see load_answers.
+    _has_loaded = False
+    # Where progress and questions go once detach() was called.
+    _on_progress: Callback = None
+    _on_ask: Callback = None
 
     def __init__(
         self, connection: Connection, request: Request, signer: Signer
@@ -5596,15 +5527,10 @@ class Context:
         self._connection = connection
         self._request = request
         self._signer = signer
-        # The answers that came with the request were taken: see load_answers.
-        self._has_loaded = False
         # The modern era's record. Key -> [fingerprint of the question, its answer].
         self._recorded: Json = {}
         # Key -> value of once().
         self._once: Json = {}
-        # Where progress and questions go once detach() was called.
-        self._on_progress: Callback = None
-        self._on_ask: Callback = None
         # Numbers the questions without a key.
         self._next_number = itertools.count(1).__next__
 
@@ -5629,9 +5555,7 @@ class Context:
         add_given(params, total=total)
         if request.version >= "2025-03-26":
             add_given(params, message=message)
-        self._connection.notify(
-            "notifications/progress", params, request, progress=done
-        )
+        self._connection.notify("notifications/progress", params, request, done)
 
     def log(self, level: str, data: object, logger: str | None = None) -> None:
         """Log to the client, if it wants this level: server/utilities/logging.md.
@@ -5759,8 +5683,7 @@ class Context:
 
         message: what the user is told
         schema: the form: a flat JSON Schema, a dataclass or a TypedDict; ValueError for
-            what elicitation does not allow, such as a list of choices to a client of a
-            revision before 2025-11-25
+            what elicitation does not allow
         key: what the answer is known by if the handler runs again
 
         Returns {"action": "accept", "decline" or "cancel", "content"}. The content is
@@ -5804,9 +5727,8 @@ class Context:
     ) -> Json:
         """Have the client's model answer: client/sampling.md.
 
-        messages: text, a Message, or a list of those; ValueError for what the client's
-            revision does not know: audio is since 2025-03-26, tools and lists of
-            content are since 2025-11-25
+        messages: text, a Message, or a list of those; audio is since 2025-03-26, tools
+            and lists of content are since 2025-11-25
         max_tokens: the most that the answer may have
         key: what the answer is known by if the handler runs again
         params: the wire's others: system_prompt= becomes systemPrompt, and so on
@@ -5834,7 +5756,7 @@ class Context:
 
         questions: {key: (method, params)}, as the wire has them, of the methods
             "elicitation/create", "sampling/createMessage" and "roots/list"; ValueError
-            for others, and as elicit, elicit_url and sample say
+            for others, and as elicit and elicit_url say
 
         Returns {key: result}, each checked. In a legacy session all the answers have
         ten minutes, from now on.
@@ -5850,8 +5772,10 @@ class Context:
         for key, (method, params) in questions.items():
             check_question(method, params)
             self._require_capability(method, params)
-            fitted[key] = method, fit_question(method, params, self.protocol_version)
-        ask = self._ask_modern if self._request.modern else self._ask_legacy
+            fitted[key] = method, fit_question(params, self.protocol_version)
+        ask = self._ask_legacy
+        if self._request.modern:
+            ask = self._ask_modern
         answers = ask(fitted)
         return {
             key: check_answer(key, method, params, answers[key])
@@ -5910,7 +5834,7 @@ class Context:
 
         def end_waits() -> None:
             for waiter in waiters.values():
-                waiter.inbox.put(("cancelled", None))
+                waiter.cancel()
 
         with self.when_cancelled(end_waits):
             try:
@@ -6025,14 +5949,9 @@ class Hosted:
         self._calls.clear()
         self._outcome.put((None, error))
 
-    def value(self, seconds: float | None = None) -> Any:
-        """Block for what the call returns, and raise what it raises. Raises Timeout
-        unless it has begun after so many seconds."""
-        try:
-            value, error = get_within(self._outcome, seconds)
-        except Empty:
-            self.run(Timeout(f"the main thread did not come to it in {seconds:g} s"))
-            value, error = get_within(self._outcome, None)
+    def value(self) -> Any:
+        """Block for what the call returns, and raise what it raises."""
+        value, error = get_within(self._outcome)
         if error is not None:
             raise error
         return value
@@ -6070,19 +5989,18 @@ class MainThread:
         if self._closed:
             self.close()
 
-    def call(self, fn: Job, timeout: float | None = None) -> Any:
+    def call(self, fn: Job) -> Any:
         """Have the main thread call fn(), and block for what it returns.
 
         fn: a part of a longer work; its server has no run_on then, so that the rest of
             it holds up nothing
-        timeout: seconds until the main thread must have come to it; None: no such limit
 
-        Raises what fn raises, Timeout, and ConnectionClosed where there is no main
-        thread any more.
+        Raises what fn raises, and ConnectionClosed where there is no main thread any
+        more.
         """
         hosted = Hosted(fn)
         self(hosted.run)
-        return hosted.value(timeout)
+        return hosted.value()
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
         """Run what waits, on this thread, and return how many jobs that were.
@@ -6128,11 +6046,7 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
     hosted = Hosted(partial(call_function, ctx, job))
     cancelled = Cancelled("the request was cancelled")
     with ctx.when_cancelled(partial(hosted.drop, cancelled)):
-        future = run_on(hosted.run)
-        # An executor's submit() returns a Future, and may cancel that later on.
-        if hasattr(future, "add_done_callback"):
-            dropped = ConnectionClosed("the host program has dropped the call")
-            future.add_done_callback(lambda future: hosted.run(dropped))
+        run_on(hosted.run)
         return hosted.value()
 
 
@@ -6207,11 +6121,12 @@ class StreamTransport(Transport):
         return self._read(CHUNK) or b""
 
     def write(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            # A stream that is no file may return None: it has taken all of it.
+        left: Any = data
+        count = self._writer.write(left)
+        # A stream that is no file may return None: it has taken all of it.
+        while count is not None and count < len(left):
+            left = memoryview(left)[count:]
             count = self._writer.write(left)
-            left = left[count or len(left) :]
         self._writer.flush()
 
     def close(self) -> None:
@@ -6249,6 +6164,7 @@ class Pump:
     PARKING_LOOKS = 40
     SERVING = "serving"
     INPUT_ENDED = "the input has ended"
+    OUTPUT_STUCK = "the client reads nothing"
 
     def __init__(self, connection: Connection, signals: SimpleQueue[str]) -> None:
         self._connection = connection
@@ -6265,7 +6181,8 @@ class Pump:
         """Serve until the input ends, or a signal comes; then end what is in flight.
 
         At the end of the input, work has DRAIN_SECONDS before it is cancelled; after a
-        signal, none. Then it has TIDY_SECONDS. A second signal ends all waiting.
+        signal, none, nor if the client reads nothing. Then it has TIDY_SECONDS. A second
+        signal ends all waiting.
         """
         connection = self._connection
         closed = ConnectionClosed("the client closed the connection")
@@ -6293,6 +6210,7 @@ class Pump:
 
     def _look_after_readers(self) -> str:
         """Start a reader whenever one is needed. Returns the signal that ends that."""
+        connection = self._connection
         quiet_looks = 0
         served_before: list[Request] = []
         signal = self.SERVING
@@ -6305,13 +6223,18 @@ class Pump:
                     start_thread("mcp-reader", self._read_and_serve)
             served_before = serving
 
-            quiet_looks = quiet_looks + 1 if self._reading.locked() else 0
+            quiet_looks += 1
+            if not self._reading.locked():
+                quiet_looks = 0
             self._is_parked = quiet_looks > self.PARKING_LOOKS
+            pause = self.TICK
             # And once more: a reader that let go before it could know will not signal.
-            may_park = self._is_parked and self._reading.locked()
-            pause = WAIT_SLICE if may_park else self.TICK
+            if self._is_parked and self._reading.locked():
+                pause = WAIT_SLICE
             with suppress(Empty):
                 signal = get_within(self._signals, pause)
+            if connection.is_stuck():
+                signal = self.OUTPUT_STUCK
         return signal
 
     def _read_and_serve(self) -> None:
@@ -6445,10 +6368,10 @@ _SCRIPT = r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$"
 def label_of(command: list[str]) -> str:
     """The mark on the lines of a child: its script, module, or program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
-    scripts = [word for word in words[1:] if re.search(_SCRIPT, word)]
-    if "-m" in words[1:-1]:
-        scripts.append(words[words.index("-m", 1) + 1])
-    return (scripts or words)[0]
+    for option, word in zip(words, words[1:]):
+        if option == "-m" or re.search(_SCRIPT, word):
+            return word
+    return words[0]
 
 
 def startable(command: list[str], path: str | None) -> list[str] | str:
@@ -7364,8 +7287,9 @@ class HttpConnection(Connection):
         if any(told_version(each) is not None for each in messages):
             raise InvalidRequest(f"a batch: {NEWEST} has none")
         stream = self._begin(exchange, False)
+        events = list(map(self.protocol.receive, messages))
         answer = self.answer_batch(
-            messages, lambda request: self._prepare(request, exchange, stream)
+            events, lambda request: self._prepare(request, exchange, stream)
         )
         target = stream or self.listening
         if answer and target is not None:
@@ -8186,7 +8110,7 @@ class HttpServer(ThreadingTCPServer):
         """Block until a signal comes; then close, and wait for handlers."""
         signal = "SIGINT"
         with suppress(KeyboardInterrupt):
-            signal = get_within(stop, None)
+            signal = get_within(stop)
         if signal == "SIGINT":
             grace = 0.0
         self.close(grace, stop)
@@ -9997,18 +9921,16 @@ class Subscription:
         granted = self.granted.get(change.member, ())
         return bool(granted) if uri is None else uri in granted
 
-    def tell(
-        self,
-        method: str,
-        params: Json | None = None,
-        register: Callable[[], Any] | None = None,
-    ) -> None:
-        """Send a notification, and `register` in the same step what it tells of."""
+    def tell(self, method: str, params: Json | None = None) -> None:
+        """Send a notification. Never blocks."""
+        self.queue(method, params)
+        self.connection.flush_soon()
+
+    def queue(self, method: str, params: Json | None = None) -> None:
+        """Queue a notification."""
         if self.request is not None:
             params = {**(params or {}), "_meta": {META_SUBSCRIPTION: self.request.id}}
-        self.connection.notify(
-            method, params, self.request, block=False, register=register
-        )
+        self.connection.queue(method, params, self.request)
 
 
 class ServerEndpoint(Endpoint):
@@ -10379,14 +10301,12 @@ class ServerEndpoint(Endpoint):
             raise InvalidRequest(f"{MAX_LISTENERS} streams are open")
         granted = self._grant(ctx, params["notifications"])
         subscription = Subscription(connection, ctx._request, granted)
-        # Both happen in one step. "MUST NOT send any notification on the subscription
-        # before it": a thread that finds it registered queues behind the
-        # acknowledgement.
-        subscription.tell(
-            "notifications/subscriptions/acknowledged",
-            {"notifications": granted},
-            partial(self._subscriptions.setdefault, subscription, True),
+        # "MUST NOT send any notification on the subscription before" it. It is written
+        # when this returns, so no change is missed that comes behind it.
+        subscription.queue(
+            "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
+        self._subscriptions[subscription] = True
 
     def _grant(self, ctx: Context, wanted: Json) -> Json:
         """Return the part of a client's filter that this server can serve to it."""
@@ -11225,7 +11145,7 @@ class Call:
         """
         self._is_cancelled = True
         if self._connection.abandon(self._waiter, reason):
-            self._waiter.inbox.put(("cancelled", None))
+            self._waiter.cancel()
 
     def done(self) -> bool:
         """Whether the server has answered: result() does not wait for it any longer,
@@ -11322,7 +11242,7 @@ class Listening:
         return self
 
     def __next__(self) -> Json:
-        event = get_within(self._events, None)
+        event = get_within(self._events)
         if isinstance(event, dict):
             return event
         # Put back for the next call: it is over for that one, too.

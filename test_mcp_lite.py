@@ -2737,250 +2737,135 @@ class TestSeams:
         assert clerk.heard == ["output_lost"]
 
 
+def cancelled(id, **more):
+    """The notification that cancels a request."""
+    params = {"requestId": id, **more}
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
 class TestServerOnTheWire:
     """Connection, stdio and Server, seen from the other end of a pipe."""
 
-    def test_a_session_and_its_end(self):
-        """Handshake, a call, end of input: exit code 0."""
-        with Wire() as wire:
-            found = wire.open("2025-03-26")
-            assert found["protocolVersion"] == "2025-03-26"
-            info = found["serverInfo"]
-            assert (info["name"], info["version"]) == ("everything", "1.2")
-            assert wire.ask(
-                "tools/call", {"name": "greet", "arguments": {"name": "Bo"}}
-            ) == {
-                "jsonrpc": "2.0",
-                "id": 1,
-                "result": {"content": [{"type": "text", "text": "hello Bo"}]},
-            }
-            assert wire.ask("ping") == {"jsonrpc": "2.0", "id": 1, "result": {}}
-            assert wire.end() == ([], 0)
+    @pytest.fixture
+    def wire(self, server):
+        with LocalWire(server) as wire:
+            yield wire
+
+    # Messages
 
     def test_pipelined_requests_are_all_answered(self):
-        """What came before the end of the input is answered;
+        """What came before the end of the input is answered, then the exit code is 0;
         `initialized` counts; no last line break.
         """
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}}
         with Wire() as wire:
             wire.send(
-                request(
-                    "initialize",
-                    {
-                        "protocolVersion": "2025-06-18",
-                        "capabilities": {},
-                        "clientInfo": {},
-                    },
-                    "a",
-                ),
+                request("initialize", hello, "a"),
                 {"jsonrpc": "2.0", "method": "initialized"},
-                *[
-                    request("tools/call", {"name": "add", "arguments": {"a": n}}, n)
-                    for n in range(50)
-                ],
+                *[call_legacy("add", n, a=n) for n in range(50)],
                 json.dumps(request("ping", id="z")).encode(),
             )
             rest, code = wire.end()
-            assert code == 0 and rest[0]["id"] == "a" and len(rest) == 52
-            assert {
-                m["id"]: m["result"]["structuredContent"]["result"]
-                for m in rest
-                if isinstance(m["id"], int)
-            } == {n: n + 1 for n in range(50)}
+        assert code == 0 and rest[0]["id"] == "a" and len(rest) == 52
+        results = {each["id"]: each["result"] for each in rest}
+        for n in range(50):
+            assert results[n]["structuredContent"] == {"result": n + 1}
 
-    def test_both_eras_in_one_process(self):
-        """Legacy and modern requests, interleaved."""
-        with Wire() as wire:
-            found = wire.ask("server/discover", modern())["result"]
-            assert found["supportedVersions"] == list(mcp_lite.MODERN_VERSIONS)
-            assert found["resultType"] == "complete"
-            assert found["_meta"][META_SERVER_INFO]["title"] == "Everything"
-            assert found["ttlMs"] == 0
-            assert found["instructions"] == "Call anything."
-            wire.open()
-            add = {"name": "add", "arguments": {"a": 1}}
-            result = wire.ask("tools/call", modern(**add))["result"]
-            assert result["resultType"] == "complete"
-            assert result["structuredContent"] == {"result": 2}
-            assert "resultType" not in wire.ask("tools/call", add)["result"]
-            result = wire.ask("resources/read", modern(uri="x://note"))["result"]
-            assert result["cacheScope"] == "private"
+    @pytest.mark.parametrize(
+        "broken, code",
+        [
+            (b"{", -32700),
+            (b"\xff", -32700),
+            (b"{} {}", -32700),
+            (b"[" * 100_000, -32700),
+            (b"[" * 600_000, -32600),
+            (b"1", -32600),
+            (b"[]", -32600),
+            (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+            (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+            (b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', -32600),
+            (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', None),
+            (b"x" * (mcp_lite.MAX_MESSAGE + 1), -32600),
+        ],
+        ids=lambda value: str(value)[:30],
+    )
+    def test_a_broken_message_does_not_end_the_server(self, wire, broken, code):
+        """It gets its error, and the next request its answer."""
+        wire.send(broken + b"\n")
+        error = wire.read()["error"]
+        assert code is None or error["code"] == code
+        wire.send(b'\r\n\n{"jsonrpc":"2.0",', b'"id":5,"method":"ping"}\r\n')
+        assert wire.read() == {"jsonrpc": "2.0", "id": 5, "result": {}}
 
-    def test_broken_messages_do_not_end_the_server(self):
-        """Each gets its error, and the next request its answer."""
-        with Wire() as wire:
-            for broken, code in (
-                (b"{\n", -32700),
-                (b"\xff\n", -32700),
-                (b"[" * 100_000 + b"\n", -32700),
-                (b"1\n", -32600),
-                (b"[]\n", -32600),
-                (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', -32600),
-                (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', -32600),
-            ):
-                wire.send(broken)
-                found = wire.read()
-                assert found["error"]["code"] == code and "id" not in found
-            wire.send(b'\r\n\n{"jsonrpc":"2.0",', b'"id":5,"method":"ping"}\r\n')
-            assert wire.read() == {"jsonrpc": "2.0", "id": 5, "result": {}}
-
-    def test_a_message_over_the_limit_is_skipped(self):
-        """An error, and the rest is not kept."""
-        with Wire() as wire:
-            wire.send(b"x" * (mcp_lite.MAX_MESSAGE + 1) + b"\n")
-            told = wire.read()["error"]["message"]
-            assert f"more than {mcp_lite.MAX_MESSAGE} bytes" in told
-            assert wire.ask("ping")["result"] == {}
-
-    def test_batches_of_2025_03_26(self):
-        """Answered in one array;
-        notifications have no answer; only in that revision.
-        """
-        with Wire() as wire:
-            wire.open("2025-03-26")
-            wire.send(
-                json.dumps(
-                    [
-                        request("ping", id=1),
-                        {"jsonrpc": "2.0", "method": "notifications/x"},
-                        request(
-                            "tools/call", {"name": "add", "arguments": {"a": 1}}, 2
-                        ),
-                        7,
-                        request("no", id=3),
-                    ]
-                ).encode()
-                + b"\n"
-            )
-            found = wire.read()
-            assert {m.get("id"): m.get("error", {}).get("code") for m in found} == {
-                1: None,
-                2: None,
-                None: -32600,
-                3: -32601,
-            }
-            wire.send(b'[{"jsonrpc":"2.0","method":"notifications/x"}]\n')
-            assert wire.ask("ping", id=9)["id"] == 9
-
-    def test_a_cancelled_member_of_a_batch_is_left_out(self):
-        """The array comes without it."""
-        with Wire() as wire:
-            wire.open("2025-03-26")
-            wire.send(
-                json.dumps(
-                    [request("tools/call", {"name": "wait"}, 1), request("ping", id=2)]
-                ).encode()
-                + b"\n"
-            )
-            wire.send(
-                {
-                    "jsonrpc": "2.0",
-                    "method": "notifications/cancelled",
-                    "params": {"requestId": 1},
-                }
-            )
-            assert [m["id"] for m in wire.read()] == [2]
-
-    def test_nothing_but_protocol_on_stdout(self):
-        """print, os.write and children go to stderr; input() finds nothing."""
-        with Wire() as wire:
-            wire.open()
-            found = wire.ask("tools/call", {"name": "noise"})
-            assert found["result"]["content"][0]["text"] == "input: nothing"
-            assert wire.end() == ([], 0)
-
-    def test_cancellation_has_no_answer(self):
-        """The handler sees it, its callback runs, and nothing is sent for it."""
-        with Wire() as wire:
-            wire.open()
-            wire.send(
-                request("tools/call", {"name": "wait"}, 7),
-                request("tools/call", {"name": "is_waiting"}, 6),
-            )
-            assert wire.read()["id"] == 6
-            wire.send(
-                {
-                    "jsonrpc": "2.0",
-                    "method": "notifications/cancelled",
-                    "params": {"requestId": 7, "reason": "x"},
-                },
-            )
-            found = wire.ask("tools/call", {"name": "waited"}, 8)
-            assert found["id"] == 8
-            assert found["result"]["structuredContent"] == {
-                "result": ["callback", "cancelled"]
-            }
-            assert wire.end() == ([], 0)
-
-    def test_the_other_way_to_cancel_is_answered(self):
-        """`$/cancelRequest` gets -32800."""
-        with Wire() as wire:
-            wire.open()
-            wire.send(request("tools/call", {"name": "wait"}, 7))
-            wire.send(request("tools/call", {"name": "is_waiting"}, 6))
-            assert wire.read()["id"] == 6
-            wire.send(
-                {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}}
-            )
-            assert wire.read() == {
-                "jsonrpc": "2.0",
-                "id": 7,
-                "error": {"code": -32800, "message": "request cancelled"},
-            }
-            result = wire.ask("tools/call", {"name": "waited"})["result"]
-            assert result["structuredContent"]["result"]
+    def test_batches_of_2025_03_26(self, wire):
+        """They are answered in one array, without notifications and without a request
+        that was cancelled."""
+        wire.open("2025-03-26")
+        batch = [
+            request("ping", id=1),
+            {"jsonrpc": "2.0", "method": "notifications/x"},
+            call_legacy("wait", 2),
+            7,
+            request("no", id=3),
+        ]
+        wire.send(json.dumps(batch).encode() + b"\n", cancelled(2))
+        codes = {
+            each.get("id"): each.get("error", {}).get("code") for each in wire.read()
+        }
+        assert codes == {1: None, None: -32600, 3: -32601}
+        wire.send(b'[{"jsonrpc":"2.0","method":"notifications/x"}]\n')
+        assert wire.ask("ping", id=9)["id"] == 9
 
     @pytest.mark.parametrize("kind", ["nan", "surrogate", "object"])
-    def test_results_that_json_cannot_say_become_errors(self, kind):
+    def test_results_that_json_cannot_say_become_errors(self, wire, kind):
         """Never invalid JSON on the wire."""
-        with Wire() as wire:
-            wire.open()
-            found = wire.ask("tools/call", {"name": "bad", "arguments": {"kind": kind}})
-            assert found["id"] == 1 and (found["error"]["code"] == -32603)
+        wire.send(call_tool("bad", kind=kind))
+        answer = wire.read()
+        assert answer["id"] == 1 and answer["error"]["code"] == -32603
 
-    def test_an_id_with_a_lone_surrogate_cannot_hurt(self):
-        """It gets an error, and the next request its answer."""
-        with Wire() as wire:
-            wire.send(b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}\n')
-            assert "error" in wire.read()
-            assert wire.ask("ping")["result"] == {}
+    # Cancelling
 
-    def test_progress_increases_and_stops_at_the_answer(self):
+    def test_cancellation_has_no_answer(self, wire):
+        """The handler sees it, its callback runs, and nothing is sent for it."""
+        wire.send(call_tool("wait", 7), call_tool("is_waiting", 6))
+        assert wire.read()["id"] == 6
+        wire.send(cancelled(7, reason="x"), call_tool("waited", 8))
+        answer = wire.read()
+        assert answer["id"] == 8
+        assert unwrap(answer["result"]) == ["callback", "cancelled"]
+
+    def test_the_other_way_to_cancel_is_answered(self, wire):
+        """`$/cancelRequest` gets -32800."""
+        wire.send(call_tool("wait", 7), call_tool("is_waiting", 6))
+        assert wire.read()["id"] == 6
+        wire.send({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": 7}})
+        answer = wire.read()
+        assert (answer["id"], answer["error"]["code"]) == (7, -32800)
+
+    # Telling
+
+    def test_progress_increases_and_stops_at_the_answer(self, wire):
         """Strictly increasing, with the token, none after; without a token, none."""
-        with Wire() as wire:
-            wire.open()
-            wire.send(
-                request(
-                    "tools/call",
-                    {
-                        "name": "count",
-                        "arguments": {"to": 3},
-                        "_meta": {"progressToken": "t"},
-                    },
-                )
-            )
-            found = [wire.read() for _ in range(4)]
-            assert [m["params"] for m in found[:3]] == [
-                {
-                    "progressToken": "t",
-                    "progress": n,
-                    "total": 3,
-                    "message": f"step {n}",
-                }
-                for n in (1, 2, 3)
-            ]
-            assert found[3]["id"] == 1
-            count = {"name": "count", "arguments": {"to": 3}}
-            assert wire.ask("tools/call", count, 2)["id"] == 2
+        wire.open()
+        wire.send(call_legacy("count", 1, {"progressToken": "t"}, to=3))
+        told = [wire.read() for _ in range(4)]
+        for n, message in enumerate(told[:3], 1):
+            assert message["params"] == {
+                "progressToken": "t",
+                "progress": n,
+                "total": 3,
+                "message": f"step {n}",
+            }
+        assert told[3]["id"] == 1
+        wire.send(call_legacy("count", 2, to=3))
+        assert wire.read()["id"] == 2
 
-    @pytest.mark.parametrize("eager", [True, False])
-    def test_progress_of_many_threads_increases(self, eager):
+    def test_progress_of_many_threads_increases(self, server, wire):
         """Whichever thread tells it, on the wire each value is above the one before."""
-        server = Server("s")
-        total = 4000
 
         @server.tool
-        def count(ctx: Context) -> str:
-            numbers = iter(range(1, total + 1))
+        def race(ctx: Context) -> str:
+            numbers = iter(range(1, 2000))
 
             def tell():
                 for number in numbers:
@@ -2991,22 +2876,13 @@ class TestServerOnTheWire:
                 thread.start()
             for thread in threads:
                 thread.join()
-            return "counted"
+            return "over"
 
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-6 if eager else interval)
-        try:
-            with LocalWire(server) as wire:
-                meta = {"progressToken": "p"}
-                wire.send(request("tools/call", modern(name="count", _meta=meta)))
-                told = []
-                while True:
-                    message = wire.read()
-                    if "id" in message:
-                        break
-                    told.append(message["params"]["progress"])
-        finally:
-            sys.setswitchinterval(interval)
+        wire.send(call_tool("race", meta={"progressToken": "p"}))
+        messages = []
+        while not messages or "id" not in messages[-1]:
+            messages.append(wire.read())
+        told = [each["params"]["progress"] for each in messages[:-1]]
         assert told and told == sorted(set(told))
 
     def test_progress_that_json_cannot_say(self, server):
@@ -3023,84 +2899,64 @@ class TestServerOnTheWire:
         with Client(server, on_progress=lambda *told: heard.append(told[0])) as client:
             assert client.call("runs") == "done" and heard == [1]
 
-    def test_log_levels_of_both_eras(self):
+    def test_log_levels_of_both_eras(self, wire):
         """Legacy: logging/setLevel; modern: per request, and nothing without it."""
-        with Wire() as wire:
-            assert wire.ask("tools/call", modern(name="logs"))["id"] == 1
-            wire.send(
-                request(
-                    "tools/call",
-                    modern(name="logs", _meta={mcp_lite.META_LOG_LEVEL: "alert"}),
-                    2,
-                )
-            )
-            assert [wire.read()["params"]["level"] for _ in range(2)] == [
-                "alert",
-                "emergency",
-            ]
-            assert wire.read()["id"] == 2
-            wire.open()
-            assert (
-                wire.ask("logging/setLevel", {"level": "loud"})["error"]["code"]
-                == -32602
-            )
-            assert wire.ask("logging/setLevel", {"level": "error"})["result"] == {}
-            wire.send(request("tools/call", {"name": "logs"}, 3))
-            assert [wire.read()["params"]["level"] for _ in range(4)] == [
-                "error",
-                "critical",
-                "alert",
-                "emergency",
-            ]
-            assert wire.read()["id"] == 3
+        levels = mcp_lite.LOG_LEVELS
 
-    def test_pagination(self):
+        def logged(message):
+            wire.send(message)
+            told = []
+            while "id" not in (answer := wire.read()):
+                told.append(answer["params"]["level"])
+            return told
+
+        assert logged(call_tool("logs")) == []
+        loud = {mcp_lite.META_LOG_LEVEL: "alert"}
+        assert logged(call_tool("logs", meta=loud)) == ["alert", "emergency"]
+        wire.open()
+        answer = wire.ask("logging/setLevel", {"level": "loud"})
+        assert answer["error"]["code"] == -32602
+        assert wire.ask("logging/setLevel", {"level": "error"})["result"] == {}
+        assert logged(call_legacy("logs")) == list(levels[levels.index("error") :])
+
+    # Lists and revisions
+
+    def test_pagination(self, wire):
         """Pages, stateless cursors, and -32602 for a cursor that is not ours."""
-        with Wire() as wire:
-            wire.open()
-            names = []
-            cursor = None
-            while True:
-                params = {"cursor": cursor} if cursor else {}
-                result = wire.ask("tools/list", params)["result"]
-                assert len(result["tools"]) <= 3
-                names += [tool["name"] for tool in result["tools"]]
-                cursor = result.get("nextCursor")
-                if cursor is None:
-                    break
-            assert len(names) == len(set(names)) > 10
-            other = wire.ask("resources/list", {})["result"]
-            assert "nextCursor" not in other and len(other["resources"]) == 3
-            assert wire.ask("tools/list", {"cursor": "tools/list:3"})["result"]["tools"]
-            for bad in (
-                "x",
-                "",
-                ":3",
-                5,
-                "tools/list:-1",
-                "tools/list:\u0663",
-                "resources/list:3",
-                "tools/list:" + "9" * 5000,
-                "é",
-            ):
-                assert (
-                    wire.ask("tools/list", {"cursor": bad})["error"]["code"] == -32602
-                ), bad
-
-    def test_not_found_as_each_revision_codes_it(self):
-        """A resource -32002 in a session, -32602 modern; a tool and a prompt -32602."""
-        with Wire() as wire:
-            assert wire.ask("resources/read", modern(uri="x://no"))["error"] == {
-                "code": -32602,
-                "message": "Resource not found: x://no",
-                "data": {"uri": "x://no"},
-            }
-            wire.open()
-            assert (
-                wire.ask("resources/read", {"uri": "x://no"})["error"]["code"] == -32002
+        wire.open()
+        names = []
+        params = {}
+        while params is not None:
+            result = wire.ask("tools/list", params)["result"]
+            assert len(result["tools"]) <= 3
+            names += [tool["name"] for tool in result["tools"]]
+            params = (
+                {"cursor": result["nextCursor"]} if "nextCursor" in result else None
             )
-            assert wire.ask("tools/call", {"name": "no"})["error"]["code"] == -32602
-            assert wire.ask("prompts/get", {"name": "no"})["error"]["code"] == -32602
+        assert len(names) == len(set(names)) > 10
+        assert "nextCursor" not in wire.ask("resources/list")["result"]
+        for bad in ["x", "", ":3", 5, "tools/list:-1", "tools/list:\u0663"] + [
+            "resources/list:3",
+            "tools/list:" + "9" * 5000,
+            "é",
+        ]:
+            answer = wire.ask("tools/list", {"cursor": bad})
+            assert answer["error"]["code"] == -32602, bad
+
+    def test_not_found_as_each_revision_codes_it(self, wire):
+        """A resource -32002 in a session, -32602 modern; a tool and a prompt -32602."""
+        assert wire.ask("resources/read", modern(uri="x://no"))["error"] == {
+            "code": -32602,
+            "message": "Resource not found: x://no",
+            "data": {"uri": "x://no"},
+        }
+        wire.open()
+        for method, params, code in (
+            ("resources/read", {"uri": "x://no"}, -32002),
+            ("tools/call", {"name": "no"}, -32602),
+            ("prompts/get", {"name": "no"}, -32602),
+        ):
+            assert wire.ask(method, params)["error"]["code"] == code
 
     @pytest.mark.skipif(
         not os.path.isdir(os.path.join(HERE, "..", "shared", "spec")),
@@ -3109,29 +2965,19 @@ class TestServerOnTheWire:
     @pytest.mark.parametrize("version", EVERY)
     def test_members_are_those_of_their_revision(self, version):
         """Each object that is sent is one by its revision's schema."""
-        server = Server(
-            "s",
-            title="S",
-            description="d",
-            website_url="https://example.com",
-            icons=[{"src": "data:,"}],
-        )
+        icons = [{"src": "data:,"}]
+        url = "https://example.com"
+        server = Server("s", title="S", description="d", website_url=url, icons=icons)
         notes = {"audience": ["user"], "lastModified": "2026-01-01T00:00:00Z"}
-        more = {"title": "T", "meta": {"x": 1}, "icons": [{"src": "data:,"}]}
+        both = {"annotations": notes, "meta": {"x": 1}}
+        more = {"title": "T", "meta": {"x": 1}, "icons": icons}
 
         def media() -> list:
             return [
-                Image(PNG, annotations=notes, meta={"x": 1}),
-                Audio(WAV, annotations=notes, meta={"x": 1}),
-                EmbeddedResource("x://y", "in", annotations=notes, meta={"x": 1}),
-                ResourceLink(
-                    "x://z",
-                    "link",
-                    annotations=notes,
-                    meta={"x": 1},
-                    icons=[{"src": "data:,"}],
-                    title="T",
-                ),
+                Image(PNG, **both),
+                Audio(WAV, **both),
+                EmbeddedResource("x://y", "in", **both),
+                ResourceLink("x://z", "link", **both, icons=icons, title="T"),
             ]
 
         server.add_tool(media, annotations={"readOnlyHint": True}, **more)
@@ -3139,9 +2985,7 @@ class TestServerOnTheWire:
         server.add_resource("x://y", lambda: "x", annotations=notes, **more)
         server.add_resource("x://{y}", lambda y: "x", annotations=notes, **more)
         server.add_prompt(media, **more)
-        server.add_prompt(
-            lambda: [Message(media(), role="assistant"), "x"], name="lists"
-        )
+        server.add_prompt(lambda: [Message(media()), "x"], name="lists")
         sent = []
         frame = dict if version in LEGACY else modern
         with LocalWire(server) as wire:
@@ -3153,19 +2997,18 @@ class TestServerOnTheWire:
                 ("resources/templates/list", "resourceTemplates", "ResourceTemplate"),
                 ("prompts/list", "prompts", "Prompt"),
             ):
-                for each in wire.ask(method, frame())["result"][member]:
-                    sent.append((kind, each))
+                listed = wire.ask(method, frame())["result"][member]
+                sent += [(kind, each) for each in listed]
             blocks = []
             for tool in ("media", "data"):
                 result = wire.ask("tools/call", frame(name=tool))["result"]
                 sent.append(("CallToolResult", result))
                 blocks += result["content"]
-            for prompt in ("media", "lists"):
-                found = wire.ask("prompts/get", frame(name=prompt))["result"]
-                assert len(found["messages"]) == (4 if prompt == "media" else 5)
-                for message in found["messages"]:
-                    sent.append(("PromptMessage", message))
-                    blocks.append(message["content"])
+            for prompt, count in (("media", 4), ("lists", 5)):
+                result = wire.ask("prompts/get", frame(name=prompt))["result"]
+                assert len(result["messages"]) == count
+                sent += [("PromptMessage", each) for each in result["messages"]]
+                blocks += [each["content"] for each in result["messages"]]
         kinds = {
             "text": "TextContent",
             "image": "ImageContent",
@@ -3174,10 +3017,8 @@ class TestServerOnTheWire:
             "resource_link": "ResourceLink",
         }
         sent += [(kinds[block["type"]], block) for block in blocks]
-        with open(
-            os.path.join(HERE, "..", "shared", "spec", version, "schema.json"),
-            encoding="utf-8",
-        ) as file:
+        path = os.path.join(HERE, "..", "shared", "spec", version, "schema.json")
+        with open(path, encoding="utf-8") as file:
             schema = json.load(file)
         place = "$defs" if "$defs" in schema else "definitions"
         for kind, each in sent:
@@ -3185,7 +3026,7 @@ class TestServerOnTheWire:
         # And what a revision has is not taken away.
         for kind in ("Resource", "ResourceTemplate", "ImageContent"):
             kept = [each["annotations"] for name, each in sent if name == kind]
-            assert all(each["audience"] == ["user"] for each in kept) and kept
+            assert kept and all(each["audience"] == ["user"] for each in kept)
 
     @pytest.mark.parametrize("version", EVERY)
     def test_no_code_leaves_that_the_revision_forbids(self, version):
@@ -3198,135 +3039,190 @@ class TestServerOnTheWire:
         def fail(code: str) -> str:
             raise McpError(json.loads(code), "no", {"why": 1})
 
-        @server.prompt
-        def cancel() -> str:
-            raise Cancelled("a call to elsewhere")
-
         legacy = version in LEGACY
-        is_asked_by_url = version == "2025-11-25"
+        frame = dict if legacy else modern
+        own = [-32700, -32600, -32601, -32602, -32603, 1, 0, -31999, -32769, 2**53 - 1]
+        own += [-32000, -32001, -32019, -32021]
+        expected = {json.dumps(code): code for code in own}
+        for other in (
+            -32020,
+            -32022,
+            -32100,
+            -32768,
+            -32699,
+            1.0,
+            True,
+            None,
+            "1",
+            [1],
+        ):
+            expected[json.dumps(other)] = -32603
+        expected["-32002"] = -32002 if legacy else -32602
+        expected["-32042"] = -32042 if version == "2025-11-25" else -32603
+        for code in (-32023, -32099):
+            expected[str(code)] = code if legacy else -32603
+        with LocalWire(server) as wire:
+            if legacy:
+                wire.open(version)
+            for code, told in expected.items():
+                params = frame(name="fail", arguments={"code": code})
+                error = wire.ask("prompts/get", params)["error"]
+                assert error == {"code": told, "message": "no", "data": {"why": 1}}
+
+    def test_content_is_fitted_to_old_revisions(self, wire):
+        """Audio as a blob, a link as text."""
+        wire.open("2024-11-05")
+        content = wire.ask("tools/call", {"name": "media"})["result"]["content"]
+        kinds = [block["type"] for block in content]
+        assert kinds == ["text", "image", "resource", "resource", "text"]
+
+    @pytest.mark.parametrize("version", EVERY)
+    def test_a_capability_is_a_promise(self, version):
+        """When the last tool, resource or prompt has gone, its list is empty;
+        what was there is unknown, not the method.
+        """
+        server = Server("s")
+        server.add_tool(lambda: "x", name="tool")
+        server.add_resource("x://fixed", lambda: "x")
+        server.add_prompt(lambda: "x", name="prompt")
+        legacy = version in LEGACY
         frame = dict if legacy else modern
         with LocalWire(server) as wire:
             if legacy:
                 wire.open(version)
+                wire.ask("ping")
+            server.remove_tool("tool")
+            server.remove_resource("x://fixed")
+            server.remove_prompt("prompt")
+            changed = []
+            for method, member in (
+                ("tools/list", "tools"),
+                ("resources/list", "resources"),
+                ("resources/templates/list", "resourceTemplates"),
+                ("prompts/list", "prompts"),
+            ):
+                wire.send(request(method, frame()))
+                while "method" in (answer := wire.read()):
+                    changed.append(answer["method"])
+                assert answer["result"][member] == []
+            assert len(changed) == (3 if legacy else 0)
+            for method, named, code in (
+                ("tools/call", {"name": "tool"}, -32602),
+                ("resources/read", {"uri": "x://fixed"}, -32002 if legacy else -32602),
+                ("prompts/get", {"name": "prompt"}, -32602),
+            ):
+                assert wire.ask(method, frame(**named))["error"]["code"] == code
 
-            def leaves_as(code):
-                params = frame(name="fail", arguments={"code": json.dumps(code)})
-                error = wire.ask("prompts/get", params)["error"]
-                assert (error["message"], error["data"]) == ("no", {"why": 1})
-                return error["code"]
+    def test_only_declared_lists_are_told_of(self):
+        """A session, and a listener, hear of no list that was not declared to them."""
+        server = Server("s")
+        server.add_prompt(lambda: "x", name="one")
+        wanted = {"toolsListChanged": True, "promptsListChanged": True}
+        listen = request("subscriptions/listen", modern(notifications=wanted), "s")
+        with LocalWire(server) as session, LocalWire(server) as listener:
+            assert "tools" not in session.open()["capabilities"]
+            session.ask("ping")
+            listener.send(listen)
+            granted = listener.read()["params"]["notifications"]
+            assert granted == {"promptsListChanged": True}
+            server.add_tool(lambda: "x", name="tool")
+            server.add_prompt(lambda: "x", name="two")
+            for wire in (session, listener):
+                assert wire.read()["method"] == "notifications/prompts/list_changed"
 
-            for code in (-32700, -32600, -32601, -32602, -32603, 1, 0, -1, -31999):
-                assert leaves_as(code) == code
-            for code in (-32769, 2**53 - 1, -(2**53) + 1, -32000, -32001, -32019):
-                assert leaves_as(code) == code
-            for code in (-32020, -32022, -32100, -32768, -32604, -32699):
-                assert leaves_as(code) == -32603
-            for code in (1.0, True, None, "1", [1]):
-                assert leaves_as(code) == -32603
-            assert leaves_as(-32002) == (-32002 if legacy else -32602)
-            assert leaves_as(-32021) == -32021
-            assert leaves_as(-32042) == (-32042 if is_asked_by_url else -32603)
-            for code in (-32023, -32050, -32099):
-                assert leaves_as(code) == (code if legacy else -32603)
-            found = wire.ask("prompts/get", frame(name="cancel"))
-            assert found["error"]["code"] == -32603
-
-    def test_content_is_fitted_to_old_revisions(self):
-        """Audio as a blob, a link as text."""
-        with Wire() as wire:
-            wire.open("2024-11-05")
-            result = wire.ask("tools/call", {"name": "media"})["result"]
-            assert [block["type"] for block in result["content"]] == [
-                "text",
-                "image",
-                "resource",
-                "resource",
-                "text",
-            ]
-
-    def test_a_block_is_fitted_step_by_step(self, monkeypatch):
-        """What stands for a later kind may be of a later kind, too."""
-
-        def as_link(block):
-            return ResourceLink("x://y", "y")
-
-        row = {"video": ("2025-11-25", as_link)}
-        monkeypatch.setattr(mcp_lite, "BLOCK_SINCE", {**mcp_lite.BLOCK_SINCE, **row})
-        video = {"type": "video", "_meta": {"x": 1}}
-        link = {"type": "resource_link", "uri": "x://y", "name": "y"}
-        text = {"type": "text", "text": "x://y"}
-        for version, fitted in (
-            ("2024-11-05", text),
-            ("2025-03-26", text),
-            ("2025-06-18", link),
-            ("2025-11-25", video),
-        ):
-            assert mcp_lite.fit_block(video, version) == fitted
+    # Listening
 
     def test_listening_on_the_wire(self):
         """The acknowledgement first, each notification with the id, a graceful end."""
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["x://note"]}
+        about = {mcp_lite.META_SUBSCRIPTION: "s"}
+        filters = modern(notifications={**wanted, "unknown": True})
         with Wire() as wire:
-            wire.send(
-                request(
-                    "subscriptions/listen",
-                    modern(
-                        notifications={
-                            "toolsListChanged": True,
-                            "resourceSubscriptions": ["x://note"],
-                            "unknown": True,
-                        }
-                    ),
-                    "s",
-                )
-            )
-            assert wire.read() == {
-                "jsonrpc": "2.0",
-                "method": "notifications/subscriptions/acknowledged",
-                "params": {
-                    "notifications": {
-                        "toolsListChanged": True,
-                        "resourceSubscriptions": ["x://note"],
-                    },
-                    "_meta": {META_SUBSCRIPTION: "s"},
-                },
-            }
-            wire.send(request("tools/call", modern(name="change"), 2))
-            found = [wire.read()]
-            while "id" not in found[-1]:
-                found.append(wire.read())
-            events = [m for m in found if "method" in m]
-            # Two changes are told as one if the first was still waiting.
-            assert list(dict.fromkeys(m["method"] for m in events)) == [
+            wire.send(request("subscriptions/listen", filters, "s"))
+            acknowledged = wire.read()
+            assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+            assert acknowledged["params"] == {"notifications": wanted, "_meta": about}
+            wire.send(call_tool("change", 2))
+            told = []
+            while "id" not in (answer := wire.read()):
+                assert answer["params"]["_meta"] == about
+                told.append(answer["method"])
+            assert list(dict.fromkeys(told)) == [
                 "notifications/tools/list_changed",
                 "notifications/resources/updated",
             ]
-            assert all(m["params"]["_meta"] == {META_SUBSCRIPTION: "s"} for m in events)
-            # It is torn down by the server: that is told, and ends it gracefully.
-            rest, _ = wire.end()
-            about = {META_SUBSCRIPTION: "s"}
-            assert rest[0] == {
-                "jsonrpc": "2.0",
-                "method": "notifications/cancelled",
-                "params": {"requestId": "s", "_meta": about},
-            }
-            assert [m.get("id") for m in rest] == [None, "s"]
-            assert rest[1]["result"]["_meta"].items() >= about.items()
+            # The server tears it down: that is told, and ends it gracefully.
+            (ended, last), code = wire.end()
+        assert code == 0 and ended == cancelled("s", _meta=about)
+        assert last["id"] == "s" and last["result"]["_meta"].items() >= about.items()
 
-    def test_sessions_that_are_told_of_a_change_need_no_threads(self, server):
-        """Where a write cannot block, who changes something does it for all of them."""
-        with contextlib.ExitStack() as stack:
-            wires = [stack.enter_context(LocalWire(server)) for _ in range(8)]
-            for wire in wires:
-                wire.open()
-                wire.ask("ping")
-            before = set(threading.enumerate())
-            server.add_tool(lambda: "x", name="extra", description="x")
-            begun = set(threading.enumerate()) - before
-            for wire in wires:
-                changed = wire.read()
-                assert changed["method"] == "notifications/tools/list_changed"
-        assert not begun
-        assert not any("helper" in thread.name for thread in before)
+    def test_a_cancelled_subscription_is_silent(self, wire):
+        """No notification after the client's cancellation."""
+        params = modern(notifications={"toolsListChanged": True})
+        wire.send(request("subscriptions/listen", params, "s"))
+        wire.read()
+        wire.send(cancelled("s"), call_tool("change", 2), call_tool("add", 3, a=1))
+        assert {wire.read()["id"], wire.read()["id"]} == {2, 3}
+
+    # Asking
+
+    def test_request_state_is_bound_and_signed(self, wire):
+        """Tampered, moved to other arguments, or forged answers do not pass.
+
+        The right ones do.
+        """
+
+        def call(name="steps", **more):
+            params = modern({"elicitation": {}}, name=name, **more)
+            return wire.ask("tools/call", params)
+
+        first = call()["result"]
+        assert first["resultType"] == "input_required"
+        assert list(first["inputRequests"]) == ["elicit-1"]
+        good = {"elicit-1": {"action": "accept", "content": {"name": "A"}}}
+        state = first["requestState"]
+        tampered = [state + "x", "x" + state, state[:-1], state.replace(".", "")]
+        for bad in [*tampered, "", "a.b", 5, "é"]:
+            answer = call(requestState=bad, inputResponses=good)
+            assert answer["error"]["code"] == -32602, bad
+        moved = call("form", requestState=state, inputResponses=good)
+        assert moved["error"]["code"] == -32602
+        for forged in (
+            5,
+            {"action": "maybe"},
+            {"action": "accept", "content": {"name": 1}},
+        ):
+            answer = call(requestState=state, inputResponses={"elicit-1": forged})
+            assert answer["error"]["code"] == -32602
+        ignored = call(requestState=state, inputResponses={"wrong": {}})["result"]
+        assert list(ignored["inputRequests"]) == ["elicit-1"]
+        second = call(requestState=state, inputResponses=good)["result"]
+        assert list(second["inputRequests"]) == ["elicit-2"]
+        assert second["requestState"] != state
+        # The first answer travels in the state; only the second is fresh.
+        fresh = {"elicit-2": {"action": "accept", "content": {"name": "B"}}}
+        last = call(requestState=second["requestState"], inputResponses=fresh)
+        assert unwrap(last["result"]) == [1, "A", "B"]
+
+    @pytest.mark.parametrize(
+        "tool, needed",
+        [
+            ("form", {"elicitation": {}}),
+            ("think", {"sampling": {}}),
+            ("where", {"roots": {}}),
+            ("visit", {"elicitation": {"url": {}}}),
+        ],
+    )
+    def test_a_question_needs_its_capability(self, wire, tool, needed):
+        """-32021 with what is missing, in both eras."""
+        wire.open()
+        declared = {"elicitation": {}} if tool == "visit" else {}
+        for params in ({"name": tool}, modern(declared, name=tool)):
+            error = wire.ask("tools/call", params)["error"]
+            assert error["code"] == -32021
+            assert error["data"] == {"requiredCapabilities": needed}
+
+    # Threads, logs, traces
 
     def test_a_request_whose_thread_cannot_be_started(self, server, monkeypatch):
         """It is answered with an error, and the next one is served again."""
@@ -3339,33 +3235,30 @@ class TestServerOnTheWire:
             start(thread)
 
         monkeypatch.setattr(threading.Thread, "start", start_some)
-        add = {"name": "add", "arguments": {"a": 1}}
+        calls = [call_tool("add", n, a=1) for n in range(20)]
         with LocalWire(server) as wire:
-            wire.send(*(request("tools/call", modern(**add), i) for i in range(20)))
+            wire.send(*calls)
             told = [wire.read() for _ in range(20)]
             assert sorted(each["id"] for each in told) == list(range(20))
             codes = {each["error"]["code"] for each in told if "error" in each}
             assert codes <= {-32603}
             lacks_threads = False
-            wire.send(*(request("tools/call", modern(**add), i) for i in range(20)))
+            wire.send(*calls)
             assert all("result" in wire.read() for _ in range(20))
 
     @pytest.mark.skipif(os.name == "nt", reason="there a full pipe is not seen")
-    def test_log_lines_for_a_stderr_that_is_full(self):
+    def test_log_lines_for_a_stderr_that_is_full(self, tmp_path):
         """They are dropped, and no call waits for them."""
-        script = (
-            f"import sys; sys.path.insert(0, {HERE!r}); from mcp_lite import Server\n"
-            "server = Server('s')\n"
-            "@server.tool\n"
-            "def fail(length: int): raise ValueError('x' * length)\n"
-            "server.run()"
-        )
-        with Wire([sys.executable, "-c", script]) as wire:
-            for number in range(1000):
-                fail = {"name": "fail", "arguments": {"length": number * 7}}
-                wire.send(request("tools/call", modern(**fail), number))
-            told = {wire.read()["id"] for _ in range(1000)}
-            assert told == set(range(1000))
+        script = """
+            server = Server('s')
+            @server.tool
+            def fail(length: int): raise ValueError('x' * length)
+            server.run()
+        """
+        with Wire(program(tmp_path, script), stderr=subprocess.PIPE) as wire:
+            wire.send(*[call_tool("fail", n, length=n * 30) for n in range(200)])
+            assert {wire.read()["id"] for _ in range(200)} == set(range(200))
+            wire.process.stderr.close()
 
     def test_a_trace(self, tmp_path, monkeypatch, capsys):
         """A function gets each message of both directions, a path their lines, True
@@ -3391,298 +3284,27 @@ class TestServerOnTheWire:
         assert any("tools/call" in each and "bytes)" in each for each in printed)
         assert max(map(len, printed)) < 200
 
-    def test_who_changes_something_does_not_wait_for_readers(self, server):
-        """A client may read nothing: what changes often is kept once for it, and is
-        there as soon as it reads again."""
-        with LocalWire(server) as wire:
-            wire.open()
-            wire.ask("resources/subscribe", {"uri": "x://note"})
-            wire.ask("resources/subscribe", {"uri": "x://data"})
-            count = 30_000
-            for _ in range(count):
-                server.resource_updated("x://note")
-            server.resource_updated("x://data")
-            told = [wire.read()["params"]["uri"]]
-            while told[-1] != "x://data":
-                told.append(wire.read()["params"]["uri"])
-            assert len(told) < count
+    # The process
 
-    @pytest.fixture
-    def at_once(self, server):
-        """What another thread does, given the subscription, when it is registered."""
-        jobs = []
-
-        class Watched(dict):
-            def setdefault(self, subscription, value):
-                found = super().setdefault(subscription, value)
-                for job in jobs:
-                    thread = threading.Thread(target=job, args=(subscription,))
-                    thread.start()
-                    # It may have to wait until all of the step is done.
-                    thread.join(0.05)
-                return found
-
-        server._endpoint._subscriptions = Watched()
-        return jobs.append
-
-    def test_the_acknowledgement_comes_first(self, server, at_once):
-        """However fast another thread changes something: that comes behind it."""
-
-        def change(subscription):
-            server.add_tool(lambda: "x", name="extra", description="x")
-            server.resource_updated("x://note")
-
-        at_once(change)
-        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["x://note"]}
-        listen = request("subscriptions/listen", modern(notifications=wanted), "s")
-        expected = [
-            ("notifications/subscriptions/acknowledged", None),
-            ("notifications/tools/list_changed", None),
-            ("notifications/resources/updated", "x://note"),
-            ("notifications/tools/list_changed", None),
-        ]
-        with LocalWire(server) as wire:
-            wire.send(listen)
-            told = [wire.read() for _ in range(3)]
-            server.remove_tool("extra")
-            told.append(wire.read())
-        found = [(each["method"], each["params"].get("uri")) for each in told]
-        assert found == expected
-        with server.start_http() as http, Web(http).stream("POST", listen) as response:
-            told = [next_message(response) for _ in range(3)]
-            server.remove_tool("extra")
-            told.append(next_message(response))
-        found = [(each["method"], each["params"].get("uri")) for each in told]
-        assert found == expected
-
-    def test_an_end_comes_behind_the_acknowledgement(self, server, at_once):
-        """Also one that comes from another thread as soon as there is something to end."""
-
-        def end(subscription):
-            connection = subscription.connection
-            server._endpoint.input_ended(connection)
-            connection.flush_soon()
-
-        at_once(end)
-        listen = request("subscriptions/listen", modern(notifications={}), "s")
-        with LocalWire(server) as wire:
-            wire.send(listen)
-            told = [wire.read() for _ in range(3)]
-        assert [each.get("method") for each in told] == [
-            "notifications/subscriptions/acknowledged",
-            "notifications/cancelled",
-            None,
-        ]
-        assert told[2]["id"] == "s" and "result" in told[2]
-
-    @pytest.mark.parametrize("version", EVERY)
-    def test_a_capability_is_a_promise(self, version):
-        """When the last tool, resource or prompt has gone, its list is empty;
-        what was there is unknown, not the method.
-        """
-        server = Server("s")
-        server.add_tool(lambda: "x", name="tool")
-        server.add_resource("x://fixed", lambda: "x")
-        server.add_resource("x://{step}", lambda step: "x")
-        server.add_prompt(lambda: "x", name="prompt")
-        with LocalWire(server) as wire:
-            if version in LEGACY:
-                declared = wire.open(version)["capabilities"]
-                wire.ask("ping")
-                frame = dict
-            else:
-                frame = modern
-                found = wire.ask("server/discover", modern())
-                declared = found["result"]["capabilities"]
-            assert ("completions" in declared) == (version != LEGACY[0])
-            server.remove_tool("tool")
-            server.remove_resource("x://fixed")
-            server.remove_resource("x://{step}")
-            server.remove_prompt("prompt")
-            changed = []
-            for method, member in (
-                ("tools/list", "tools"),
-                ("resources/list", "resources"),
-                ("resources/templates/list", "resourceTemplates"),
-                ("prompts/list", "prompts"),
-            ):
-                wire.send(request(method, frame()))
-                found = wire.read()
-                while "method" in found:
-                    changed.append(found["method"])
-                    found = wire.read()
-                assert found["result"][member] == []
-            # A change that repeats while it waits is told once.
-            assert len(set(changed)) == (3 if version in LEGACY else 0)
-            for method, named, code in (
-                ("tools/call", {"name": "tool"}, -32602),
-                ("resources/read", {"uri": "x://fixed"}, None),
-                ("prompts/get", {"name": "prompt"}, -32602),
-            ):
-                code = code or (-32002 if version in LEGACY else -32602)
-                assert wire.ask(method, frame(**named))["error"]["code"] == code
-
-    def test_only_declared_lists_are_told_of(self):
-        """A session, and a listener, hear of no list that was not declared to them."""
-        server = Server("s")
-        server.add_prompt(lambda: "x", name="one")
-        wanted = {"toolsListChanged": True, "promptsListChanged": True}
-        listen = request("subscriptions/listen", modern(notifications=wanted), "s")
-        with LocalWire(server) as session, LocalWire(server) as listener:
-            assert "tools" not in session.open()["capabilities"]
-            session.ask("ping")
-            listener.send(listen)
-            granted = listener.read()["params"]["notifications"]
-            assert granted == {"promptsListChanged": True}
-            server.add_tool(lambda: "x", name="tool")
-            server.add_prompt(lambda: "x", name="two")
-            for wire in (session, listener):
-                assert wire.read()["method"] == "notifications/prompts/list_changed"
-            # But who asks all the same is answered.
-            [tool] = session.ask("tools/list")["result"]["tools"]
-            assert tool["name"] == "tool"
-        with LocalWire(server) as later:
-            assert "tools" in later.open()["capabilities"]
-
-    def test_a_cancelled_subscription_is_silent(self):
-        """No notification after the client's cancellation."""
+    def test_nothing_but_protocol_on_stdout(self):
+        """print, os.write and children go to stderr; input() finds nothing."""
         with Wire() as wire:
-            wire.send(
-                request(
-                    "subscriptions/listen",
-                    modern(notifications={"toolsListChanged": True}),
-                    "s",
-                )
-            )
-            wire.read()
-            wire.send(
-                {
-                    "jsonrpc": "2.0",
-                    "method": "notifications/cancelled",
-                    "params": {"requestId": "s"},
-                }
-            )
-            assert wire.ask("tools/call", modern(name="change"), 2)["id"] == 2
-            assert wire.end()[0] == []
-
-    def test_request_state_is_bound_and_signed(self):
-        """Tampered, moved to other arguments, or forged answers do not pass.
-
-        The right ones do.
-        """
-        caps = {"elicitation": {}}
-        with Wire() as wire:
-            first = wire.ask("tools/call", modern(caps, name="steps"))["result"]
-            assert first["resultType"] == "input_required"
-            assert list(first["inputRequests"]) == ["elicit-1"]
-            good = {"elicit-1": {"action": "accept", "content": {"name": "A"}}}
-            state = first["requestState"]
-
-            def again(name="steps", state=state, answers=good):
-                return wire.ask(
-                    "tools/call",
-                    modern(caps, name=name, requestState=state, inputResponses=answers),
-                )
-
-            for bad in (
-                state + "x",
-                "x" + state,
-                state[:-1],
-                "",
-                "a.b",
-                5,
-                "é",
-                state.replace(".", ""),
-            ):
-                assert again(state=bad)["error"]["code"] == -32602, bad
-            assert again(name="form")["error"]["code"] == -32602
-            assert again(answers={"elicit-1": 5})["error"]["code"] == -32602
-            assert (
-                again(answers={"elicit-1": {"action": "maybe"}})["error"]["code"]
-                == -32602
-            )
-            assert (
-                again(
-                    answers={"elicit-1": {"action": "accept", "content": {"name": 1}}}
-                )["error"]["code"]
-                == -32602
-            )
-            assert list(again(answers={"wrong": {}})["result"]["inputRequests"]) == [
-                "elicit-1"
-            ]
-            second = again()["result"]
-            assert list(second["inputRequests"]) == ["elicit-2"]
-            assert second["requestState"] != state
-            # The first answer travels in the state; only the second is fresh.
-            last = again(
-                state=second["requestState"],
-                answers={"elicit-2": {"action": "accept", "content": {"name": "B"}}},
-            )
-            assert last["result"]["structuredContent"] == {"result": [1, "A", "B"]}
-
-    def test_a_question_needs_its_capability(self):
-        """-32021 with what is missing, in both eras."""
-        with Wire() as wire:
-            wire.open()
-            for params, capabilities in (
-                ({"name": "form"}, {"elicitation": {}}),
-                ({"name": "think"}, {"sampling": {}}),
-                ({"name": "where"}, {"roots": {}}),
-                ({"name": "visit"}, {"elicitation": {"url": {}}}),
-            ):
-                for each in (
-                    params,
-                    modern(
-                        {"elicitation": {}} if "url" in str(capabilities) else {},
-                        **params,
-                    ),
-                ):
-                    found = wire.ask("tools/call", each)
-                    assert found["error"]["code"] == -32021
-                    assert found["error"]["data"] == {
-                        "requiredCapabilities": capabilities
-                    }
+            wire.send(call_tool("noise"))
+            assert text_of(wire.read()["result"]) == "input: nothing"
+            assert wire.end() == ([], 0)
 
     def test_end_of_input_cancels_what_hangs(self, tmp_path):
-        """A deaf handler does not keep the server alive.
-
-        One that listens is cancelled.
-        """
-        script = tmp_path / "deaf.py"
-        script.write_text(
-            textwrap.dedent(f"""
-            import sys, time; sys.path.insert(0, {HERE!r})
-            import mcp_lite
-            mcp_lite.DRAIN_SECONDS = 0.2
-            server = mcp_lite.Server("deaf")
+        """A deaf handler does not keep the server alive."""
+        script = """
+            server = Server("deaf")
             @server.tool
             def deaf() -> str:
                 time.sleep(600)
             server.run()
-            """)
-        )
-        with Wire([sys.executable, str(script)]) as wire:
-            wire.send(request("tools/call", modern(name="deaf")))
-            assert wire.end() == ([], 0)
-
-    def test_a_closed_output_is_quiet(self):
-        """The client closes its end: handlers are cancelled,
-        and at the end of the input the code is 0.
         """
-        with Wire() as wire:
-            wire.send(request("ping"))
-            wire.read()
-            wire.out.close()
-            wire.send(
-                request(
-                    "tools/call",
-                    modern(
-                        name="count", arguments={"to": 3}, _meta={"progressToken": 1}
-                    ),
-                )
-            )
-            wire.process.stdin.close()
-            assert wire.process.wait(SECONDS) == 0
+        with Wire(program(tmp_path, script)) as wire:
+            wire.send(call_tool("deaf"))
+            assert wire.end() == ([], 0)
 
     @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
     def test_one_ctrl_c_is_enough(self):
@@ -3692,80 +3314,63 @@ class TestServerOnTheWire:
             wire.process.send_signal(signal.SIGINT)
             assert wire.process.wait(SECONDS) == 0
 
+    def test_a_closed_output_is_quiet(self):
+        """The client closes its end: handlers are cancelled,
+        and at the end of the input the code is 0.
+        """
+        with Wire() as wire:
+            wire.ask("ping")
+            wire.out.close()
+            wire.send(call_tool("count", meta={"progressToken": 1}, to=3))
+            wire.process.stdin.close()
+            assert wire.process.wait(SECONDS) == 0
+
+    @pytest.mark.skipif(os.name == "nt", reason="POSIX shells")
+    @pytest.mark.parametrize("closed", ["<&-", ">&-"])
+    def test_a_process_without_a_wire(self, tmp_path, closed):
+        """Where stdin or stdout is closed, run() says so."""
+        command = shlex.join(program(tmp_path, "Server('s').run()"))
+        run = subprocess.run(
+            ["sh", "-c", f"{command} {closed}"], stderr=subprocess.PIPE, timeout=SECONDS
+        )
+        assert run.returncode == 1
+        assert b"stdin or stdout is closed: there is no wire" in run.stderr
+
     def test_the_descriptors_are_restored(self, tmp_path):
         """After run(), print() reaches stdout again."""
-        script = tmp_path / "after.py"
-        script.write_text(
-            f"import sys; sys.path.insert(0, {HERE!r}); import mcp_lite\n"
-            "print('before')\nmcp_lite.Server('s').run()\nprint('after')\n"
-        )
+        script = "print('before')\nServer('s').run()\nprint('after')\n"
+        environment = dict(os.environ)
+        environment.pop("PYTHONUNBUFFERED", None)
         run = subprocess.run(
-            [sys.executable, str(script)],
-            input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+            program(tmp_path, script),
+            input=json.dumps(request("ping")).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             timeout=SECONDS,
-            env={
-                name: value
-                for name, value in os.environ.items()
-                if name != "PYTHONUNBUFFERED"
-            },
+            env=environment,
         )
-        assert (
-            run.stdout.replace(b"\r", b"")
-            == b'{"jsonrpc":"2.0","id":1,"result":{}}\nafter\n'
-        )
-        assert b"before" in run.stderr
+        answer, after = run.stdout.splitlines()
+        assert json.loads(answer) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+        assert after == b"after" and b"before" in run.stderr
 
-    @pytest.mark.parametrize("family", ["tcp", "unix"])
-    def test_any_pair_of_streams(self, family, tmp_path):
-        """serve() over a TCP and a Unix socket; a Client at the other end."""
-        if family == "unix" and not hasattr(socket, "AF_UNIX"):
-            pytest.skip("no Unix sockets here")
-        listening = socket.socket(
-            socket.AF_UNIX if family == "unix" else socket.AF_INET
-        )
-        listening.bind(str(tmp_path / "s") if family == "unix" else ("127.0.0.1", 0))
-        listening.listen(1)
-        server = build_server()
+    # Without a wire
 
-        def accept():
-            sock, _ = listening.accept()
-            with sock, sock.makefile("rb") as reader, sock.makefile("wb") as writer:
-                server.serve(reader, writer)
-
-        thread = threading.Thread(target=accept)
-        thread.start()
-        with socket.socket(listening.family) as sock:
-            sock.connect(listening.getsockname())
-            with sock.makefile("rb") as reader, sock.makefile("wb") as writer, Client(
-                (reader, writer)
-            ) as client:
-                assert client.call("add", a=2) == 3
-                assert client.call("echo", value="x" * 300_000) == "x" * 300_000
-        thread.join(SECONDS)
-        listening.close()
-        assert not thread.is_alive()
-
-    def test_handle_answers_one_message(self):
+    def test_handle_answers_one_message(self, server):
         """A modern message in, an answer out;
         a notification has none; legacy and listening are refused.
         """
-        server = build_server()
-        assert server.handle(
-            request("tools/call", modern(name="add", arguments={"a": 1}))
-        )["result"]["structuredContent"] == {"result": 2}
+        assert unwrap(server.handle(call_tool("add", a=1))["result"]) == 2
         assert server.handle({"jsonrpc": "2.0", "method": "notifications/x"}) is None
-        assert server.handle(request("tools/list"))["error"]["code"] == -32600
         listen = request("subscriptions/listen", modern(notifications={}))
-        assert server.handle(listen)["error"]["code"] == -32601
-        assert server.handle({"x": 1})["error"]["code"] == -32600
-        late = server.handle(request("tools/call", modern(name="slow")))
-        assert "timed out" in late["result"]["content"][0]["text"]
-        broken = server.handle(
-            request("tools/call", modern(name="bad", arguments={"kind": "surrogate"}))
-        )
-        assert broken["error"]["code"] == -32603
+        for message, code in (
+            (request("tools/list"), -32600),
+            (listen, -32601),
+            ({"x": 1}, -32600),
+            (call_tool("bad", kind="surrogate"), -32603),
+        ):
+            assert server.handle(message)["error"]["code"] == code
+        late = server.handle(call_tool("slow"))
+        assert "timed out" in text_of(late["result"])
 
 
 class TestEverywhere:
@@ -12388,78 +11993,62 @@ class TestInsideHosts:
     streams and a main loop of its own.
     """
 
+    @pytest.fixture
+    def main(self):
+        return MainThread()
+
     # The main thread
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    @pytest.mark.parametrize("kind", ["memory", "streams", "http"])
-    def test_all_that_is_registered_runs_there(self, kind, version):
-        """Tools, resources, templates, prompts and completions, in every transport."""
-        main = MainThread()
-        seen = []
+    @pytest.mark.parametrize("kind", ["memory", "http"])
+    def test_all_that_is_registered_runs_there(self, main, kind, version):
+        """Tools, resources, templates, prompts and completions, and async functions
+        with a loop of their own."""
+        seen = set()
         server = Server("host", run_on=main)
 
         def note(what):
-            seen.append((what, threading.current_thread()))
+            seen.add(threading.current_thread())
             return what
 
+        async def later() -> str:
+            return note("later")
+
         server.add_tool(lambda: note("tool"), name="tool")
+        server.add_tool(later)
         server.resource("x://fixed")(lambda: note("resource"))
         server.resource("x://some/{name}")(lambda name: note("template"))
         server.prompt(lambda code: note("prompt"), name="prompt")
         server.completion("prompt", "code")(
             lambda value: (note("completion") + str(n) for n in range(2))
         )
-        server.completion("x://some/{name}", "name")(
-            lambda value, context: [note("of " + context["a"])]
-        )
-
-        def prompted(client):
-            prompt = client.get_prompt("prompt", {"code": "c"})
-            return prompt["messages"][0]["content"]["text"]
 
         def visit(target):
             with Client(target, version=version) as client:
+                prompt = client.get_prompt("prompt", {"code": "c"})
                 return [
                     client.call("tool"),
+                    client.call("later"),
                     client.read("x://fixed"),
                     client.read("x://some/a"),
-                    prompted(client),
-                    client.complete("prompt", "code", "c"),
-                    client.complete("x://some/{name}", "name", "c", {"a": "b"}),
+                    prompt["messages"][0]["content"]["text"],
+                    *client.complete("prompt", "code", "c"),
                 ]
 
-        with contextlib.ExitStack() as stack:
-            target = server
-            if kind == "streams":
-                target = stack.enter_context(served(server))
-            elif kind == "http":
-                target = stack.enter_context(server.start_http()).url
-            assert hosted(main, lambda: visit(target)) == [
-                "tool",
-                "resource",
-                "template",
-                "prompt",
-                ["completion0", "completion1"],
-                ["of b"],
-            ]
-        whats = [
-            "tool",
-            "resource",
-            "template",
-            "prompt",
-            "completion",
-            "completion",
-            "of b",
-        ]
-        assert seen == [(what, threading.current_thread()) for what in whats]
+        with server.start_http() as http:
+            target = http.url if kind == "http" else server
+            told = hosted(main, lambda: visit(target))
+        assert " ".join(told) == (
+            "tool later resource template prompt completion0 completion1"
+        )
+        assert seen == {threading.current_thread()}
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_questions_from_there(self, version):
+    def test_questions_from_there(self, main, version):
         """A function on the main thread may ask.
 
         In the modern era it is there again for the answer.
         """
-        main = MainThread()
         seen = []
         server = Server("host", run_on=main)
 
@@ -12470,21 +12059,7 @@ class TestInsideHosts:
 
         with Client(server, version=version, **CALLBACKS) as client:
             assert hosted(main, lambda: client.call("ask")) == "who?"
-        assert seen == [threading.current_thread()] * (
-            2 if version >= mcp_lite.FIRST_MODERN else 1
-        )
-
-    def test_async_handlers_run_there(self):
-        """With an event loop of their own, on the host's thread."""
-        main = MainThread()
-        server = Server("host", run_on=main)
-
-        @server.tool
-        async def where() -> bool:
-            return threading.current_thread() is threading.main_thread()
-
-        with Client(server) as client:
-            assert hosted(main, lambda: client.call("where"))
+        assert seen == [threading.current_thread()] * (1 if version in LEGACY else 2)
 
     def test_an_executor_of_one_thread(self):
         """run_on=executor.submit: everything on that thread, as SQLite wants it."""
@@ -12501,7 +12076,7 @@ class TestInsideHosts:
             async def count() -> int:
                 return opened.execute("select count(*) from names").fetchone()[0]
 
-            with server.start_http() as http, Client(http.url) as client:
+            with Client(server) as client:
                 client.call("run", statement="create table names (name)")
                 calls = [
                     client.start_call(
@@ -12509,58 +12084,20 @@ class TestInsideHosts:
                     )
                     for n in range(20)
                 ]
-                assert not [call for call in calls if call.result().get("isError")]
+                assert [call.value() for call in calls] == [[]] * 20
                 assert client.call("count") == 20
                 with pytest.raises(ToolError, match="run: OperationalError: near"):
                     client.call("run", statement="selekt")
             executor.submit(opened.close).result(SECONDS)
 
-    def test_an_executor_that_drops_a_call(self):
-        """Who waits for it hears of that: of a Future that is cancelled, and of what is
-        not taken any more.
-        """
-        executor = concurrent.futures.ThreadPoolExecutor(1)
-        futures = []
-        submitted = threading.Event()
-
-        def run_on(job):
-            futures.append(executor.submit(job))
-            submitted.set()
-            return futures[-1]
-
-        busy = threading.Event()
-        executor.submit(busy.wait, SECONDS)
-        server = Server("host", run_on=run_on)
-        server.add_tool(lambda: "x", name="tool")
-        with Client(server) as client:
-            call = client.start_call("tool")
-            assert submitted.wait(SECONDS) and futures[0].cancel()
-            text = "tool: ConnectionClosed: the host program has dropped the call"
-            assert text_of(call.result(SECONDS)) == text
-            busy.set()
-            assert client.call("tool") == "x"
-            executor.shutdown()
-            with pytest.raises(ToolError, match="tool: RuntimeError: cannot schedule"):
-                client.call("tool")
-
-    @pytest.mark.parametrize("times", [1, 2])
-    @pytest.mark.parametrize("waits", [True, False])
-    def test_hosts_that_lose_what_a_job_says(self, waits, times):
+    def test_a_host_that_loses_what_a_job_says(self):
         """Values and exceptions travel in a slot of the library's own:
-        the host returns what it likes.
+        the host returns what it likes, and may call a job twice.
         """
         ran = []
-        threads = []
 
         def run_on(job):
-            def swallow():
-                for _ in range(times):
-                    ran.append(job())
-
-            threads.append(threading.Thread(target=swallow))
-            threads[-1].start()
-            if waits:
-                threads[-1].join(SECONDS)
+            ran.extend([job(), job()])
             return -1
 
         server = Server("host", run_on=run_on)
@@ -12583,10 +12120,8 @@ class TestInsideHosts:
             assert caught.value.code == 1050
             with pytest.raises(InternalError):
                 client.read("x://broken")
-        for thread in threads:
-            thread.join(SECONDS)
         # And nothing escapes into the host.
-        assert ran == [None] * 4 * times
+        assert ran == [None] * 8
 
     def test_a_host_that_refuses_a_job(self):
         """What run_on raises is the answer."""
@@ -12604,78 +12139,39 @@ class TestInsideHosts:
                 client.get_prompt("prompt")
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    @pytest.mark.parametrize("kind", ["memory", "streams", "http"])
-    def test_a_host_that_never_comes(self, kind, version, monkeypatch):
-        """Jobs that nobody runs hang nobody:
-        timeouts, cancelling, closing end the calls and the workers.
+    def test_a_host_that_never_comes(self, version):
+        """Timeouts, cancelling and closing end the calls of jobs that are not run; a
+        host that comes late runs nothing.
         """
-        monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.2)
         lost = []
-        server = Server("host", run_on=lost.append)
-        server.add_tool(lambda: "x", name="tool")
-        with contextlib.ExitStack() as stack:
-            target = server
-            if kind == "streams":
-                target = stack.enter_context(served(server))
-            elif kind == "http":
-                target = stack.enter_context(server.start_http()).url
-            with Client(target, version=version) as client:
-                with pytest.raises(Timeout):
-                    client.call_tool("tool", timeout=0.05)
-                call = client.start_call("tool")
-                eventually(lambda: len(lost) == 2, "the second job")
-                call.cancel()
-                with pytest.raises(Cancelled):
-                    call.result()
-                call = client.start_call("tool")
-                eventually(lambda: len(lost) == 3, "the third job")
-            with pytest.raises(ConnectionClosed):
-                call.result()
-        # That no worker is left in run_on, the fixture sees.
-        # A host that comes late runs nothing.
         ran = []
+        server = Server("host", run_on=lost.append)
         server.add_tool(lambda: ran.append(1), name="tool")
+        with Client(server, version=version) as client:
+            with pytest.raises(Timeout):
+                client.call_tool("tool", timeout=0.05)
+            call = client.start_call("tool")
+            eventually(lambda: len(lost) == 2, "the second job")
+            call.cancel()
+            with pytest.raises(Cancelled):
+                call.result()
+            call = client.start_call("tool")
+            eventually(lambda: len(lost) == 3, "the third job")
+        with pytest.raises(ConnectionClosed):
+            call.result()
         assert [job() for job in lost] == [None] * 3 and ran == []
 
-    def test_what_was_cancelled_in_the_queue_is_not_run(self):
-        """The client gave up before the host came by."""
-        main = MainThread()
-        ran = []
-        run_on, arrived = counted(main)
-        server = Server("host", run_on=run_on)
-        server.add_tool(lambda: ran.append(1), name="tool")
-        gone = threading.Event()
-
-        @server.middleware
-        def watch(ctx, method, params, call_next):
-            ctx.on_cancel(gone.set)
-            return call_next()
-
-        with Client(server) as client:
-            call = client.start_call("tool")
-            eventually(lambda: arrived, "the job")
-            call.cancel()
-            assert gone.wait(SECONDS)
-            assert main.run_pending() == 1 and ran == []
-
-    def test_a_timeout_starts_with_the_tool(self):
+    def test_a_timeout_starts_with_the_tool(self, main):
         """While it is queued no clock runs.
 
         Once it runs, its time is up though the main thread is busy.
         """
-        main = MainThread()
         release = threading.Event()
-        run_on, arrived = counted(main)
-        server = Server("host", run_on=run_on)
+        server = Server("host", run_on=main)
 
-        def timers():
-            return [
-                thread for thread in threading.enumerate() if thread.name == "mcp-timer"
-            ]
-
-        @server.tool(timeout=SECONDS)
-        def quick() -> int:
-            return len(timers())
+        @server.tool(timeout=0.05)
+        def quick() -> str:
+            return "in time"
 
         @server.tool(timeout=0.05)
         def slow() -> str:
@@ -12684,10 +12180,10 @@ class TestInsideHosts:
 
         with Client(server) as client:
             call = client.start_call("quick")
-            eventually(lambda: arrived, "the job")
-            assert timers() == []
+            assert not call.done()
+            time.sleep(0.1)
             pump(main, call.done)
-            assert unwrap(call.result()) == 1
+            assert call.value() == "in time"
             answers = []
             call = client.start_call("slow")
             waiter = threading.Thread(
@@ -12696,15 +12192,12 @@ class TestInsideHosts:
             # It has its answer before the main thread is back.
             waiter.start()
             pump(main, lambda: not waiter.is_alive())
-            assert answers[0]["isError"]
-            assert "timed out after 0.05 seconds" in text_of(answers[0])
+        assert answers[0]["isError"]
+        assert "timed out after 0.05 seconds" in text_of(answers[0])
 
-    def test_it_wakes_for_a_job(self):
-        """run_pending(wait=) blocks for the first job.
-
-        Without, or at its end, it returns 0.
-        """
-        main = MainThread()
+    def test_run_pending(self, main):
+        """It blocks for the first job, `wait` seconds; begins none after `max_seconds`,
+        which start with the first one; and returns how many it has run."""
         ran = []
         assert main.run_pending() == 0 == main.run_pending(wait=0.01)
         thread = threading.Thread(
@@ -12712,13 +12205,36 @@ class TestInsideHosts:
         )
         thread.start()
         assert main.run_pending(wait=SECONDS) == 1
-        assert ran == [threading.current_thread()]
         thread.join(SECONDS)
+        assert ran == [threading.current_thread()]
 
-    def test_a_part_of_a_longer_work(self):
+        thread = threading.Thread(
+            target=lambda: [main(functools.partial(ran.append, n)) for n in range(3)]
+        )
+        thread.start()
+        thread.join(SECONDS)
+        assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran[1:] == [0]
+        assert main.run_pending(max_seconds=SECONDS) == 2 and ran[1:] == [0, 1, 2]
+
+    def test_one_at_a_time(self, main):
+        """A job that runs the host's loop again, by a dialog say, gets 0.
+
+        So does a second thread.
+        """
+        told = []
+
+        def job():
+            told.append(main.run_pending())
+            thread = threading.Thread(target=lambda: told.append(main.run_pending()))
+            thread.start()
+            thread.join(SECONDS)
+
+        main(job)
+        assert main.run_pending(SECONDS) == 1 and told == [0, 0]
+
+    def test_a_part_of_a_longer_work(self, main):
         """call() has the main thread do it, and gives what comes of it; a tool that
         takes long holds up nobody, as its server has no run_on."""
-        main = MainThread()
         server = Server("host")
 
         @server.tool
@@ -12735,121 +12251,57 @@ class TestInsideHosts:
         assert here == threading.current_thread().name != worker
         assert main.call(lambda: "at once") == "at once"
 
-    def test_a_main_thread_that_does_not_come(self):
-        """call() gives up after its timeout, or when it is closed; then it is not run."""
-        main = MainThread()
+    def test_a_main_thread_that_does_not_come(self, main):
+        """call() ends when it is closed; then the part is not run."""
         ran = []
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            waiting = executor.submit(main.call, lambda: ran.append(1))
+            main.close()
+            with pytest.raises(ConnectionClosed):
+                waiting.result(SECONDS)
+        assert main.run_pending() == 0 and ran == []
 
-        def ask(timeout):
-            with pytest.raises((Timeout, ConnectionClosed)) as caught:
-                main.call(lambda: ran.append(1), timeout)
-            told.append(caught.value)
-
-        told = []
-        for timeout in (0.01, None):
-            thread = threading.Thread(target=ask, args=(timeout,))
-            thread.start()
-            if timeout is None:
-                eventually(lambda: main._jobs.qsize() == 1)
-                main.close()
-            thread.join(SECONDS)
-            assert main.run_pending() == (timeout is not None)
-        assert [type(each) for each in told] == [Timeout, ConnectionClosed]
-        assert "did not come to it in 0.01 s" in str(told[0])
-        assert ran == []
-
-    def test_it_goes_back_to_the_host(self):
-        """After `max_seconds`, which start with the first job,
-        the rest waits for the next time.
-        """
-        main = MainThread()
-        ran = []
-        for n in range(3):
-            main(lambda n=n: ran.append(n))
-        assert main.run_pending(max_seconds=0.0, wait=SECONDS) == 1 and ran == [0]
-        assert main.run_pending(max_seconds=SECONDS) == 2 and ran == [0, 1, 2]
-
-    def test_one_at_a_time(self):
-        """A job that runs the host's loop again, by a dialog say, gets 0.
-
-        So does a second thread.
-        """
-        main = MainThread()
-        found = []
-
-        def job():
-            found.append(main.run_pending())
-            thread = threading.Thread(target=lambda: found.append(main.run_pending()))
-            thread.start()
-            thread.join(SECONDS)
-
-        main(job)
-        main(job)
-        assert main.run_pending(SECONDS) == 2 and found == [0] * 4
-
-    def test_close_fails_what_waits(self):
-        """Every queued call, from whichever connection, and every later one;
-        also from within a job.
-        """
-        main = MainThread()
+    def test_close_fails_what_waits(self, main):
+        """Every queued call, and every later one; also from within a job."""
         run_on, arrived = counted(main)
         server = Server("host", run_on=run_on)
-        server.add_tool(lambda: main.close(), name="quit")
+        server.add_tool(main.close, name="quit")
         server.add_tool(lambda: "x", name="tool")
-        with server.start_http() as http, Client(http.url) as far, Client(
-            server
-        ) as near:
-            last = near.start_call("quit")
+        with Client(server) as client:
+            last = client.start_call("quit")
             eventually(lambda: len(arrived) == 1, "the first job")
-            calls = [
-                client.start_call("tool") for client in (far, near) for _ in range(8)
-            ]
-            eventually(lambda: len(arrived) == 17, "the jobs")
+            calls = [client.start_call("tool") for _ in range(8)]
+            eventually(lambda: len(arrived) == 9, "the jobs")
             pump(main, last.done)
             assert not last.result().get("isError")
-            for call in calls + [near.start_call("tool"), far.start_call("tool")]:
-                result = call.result()
-                assert result["isError"] and "main loop is closed" in text_of(result)
-            # It does not wait.
-            assert main.run_pending(wait=SECONDS) == 0
-            main.close()
+            for call in [*calls, client.start_call("tool")]:
+                with pytest.raises(ToolError, match="main loop is closed"):
+                    call.value()
+        # It does not wait.
+        assert main.run_pending(wait=SECONDS) == 0
+        main.close()
 
-    def test_the_http_server_is_closed_from_there(self, monkeypatch):
-        """By the host, or by a function that it runs; while calls wait for it.
-        All of them end.
-        """
-        monkeypatch.setattr(mcp_lite, "DRAIN_SECONDS", 0.2)
-        for from_a_job in (False, True):
-            main = MainThread()
-            closed = []
-            run_on, arrived = counted(main)
-            server = Server("host", run_on=run_on)
-            http = server.start_http()
+    def test_the_http_server_is_closed_from_there(self, main):
+        """By a function that it runs, while calls wait for it: all of them end."""
+        run_on, arrived = counted(main)
+        server = Server("host", run_on=run_on)
+        http = server.start_http()
+        closed = []
+        server.add_tool(lambda: closed.append(http.close()), name="quit")
+        with contextlib.closing(http), Client(http.url, timeout=SECONDS) as client:
+            calls = [client.start_call("quit") for _ in range(3)]
+            eventually(lambda: len(arrived) == 3, "the jobs")
+            assert main.run_pending(max_seconds=0.0) == 1 and closed == [None]
+            # They are cut off by the server.
+            for call in calls:
+                with pytest.raises(HttpFailure):
+                    call.result()
+            assert main.run_pending(SECONDS) == 2 and closed == [None]
 
-            @server.tool
-            def quit(http=http, closed=closed) -> str:
-                closed.append(http.close())
-                return "quit"
-
-            with contextlib.closing(http), Client(http.url, timeout=SECONDS) as client:
-                calls = [client.start_call("quit") for _ in range(3)]
-                eventually(lambda arrived=arrived: len(arrived) == 3, "the jobs")
-                if from_a_job:
-                    assert main.run_pending(max_seconds=0.0) == 1 and closed == [None]
-                else:
-                    http.close()
-                # They are cut off, by the server or by its end.
-                for call in calls:
-                    with pytest.raises(HttpFailure):
-                        call.result()
-                assert main.run_pending(SECONDS) == 3 - from_a_job
-                assert closed == [None] * from_a_job
-
-    def test_ctrl_c_reaches_the_host(self):
+    def test_ctrl_c_reaches_the_host(self, main):
         """In a function on the main thread it ends that,
         and then whatever the host wants it to end.
         """
-        main = MainThread()
         server = Server("host", run_on=main)
 
         @server.tool
@@ -12863,128 +12315,55 @@ class TestInsideHosts:
                 call = client.start_call("interrupted")
                 with pytest.raises(KeyboardInterrupt):
                     pump(main, lambda: False)
-                assert text_of(call.result()).startswith(
-                    "interrupted: KeyboardInterrupt"
-                )
+                with pytest.raises(ToolError, match="interrupted: KeyboardInterrupt"):
+                    call.value()
                 server.add_tool(lambda: "again", name="tool")
                 assert hosted(main, lambda: client.call("tool")) == "again"
         finally:
             signal.signal(signal.SIGINT, before)
 
-    @pytest.mark.skipif(PYPY, reason="its queues are Python, and stay locked then")
-    @pytest.mark.skipif(os.name == "nt", reason="it has no timer that interrupts")
-    @pytest.mark.parametrize("over", ["memory", "stdio", "http"])
-    @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-    def test_interrupts_that_a_program_survives(self, tmp_path, over, revision):
-        """Wherever Ctrl-C comes, and a second one in the midst of the first: whoever
-        goes on can call.
-        """
-        script = """
-            import random, signal
-
-            coming = 0
-            def interrupt(*ignored):
-                global coming
-                coming -= 1
-                seconds = random.uniform(1e-5, 3e-4) if coming else 0
-                signal.setitimer(signal.ITIMER_REAL, seconds)
-                raise KeyboardInterrupt
-            def begin_and_call():
-                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 2e-3))
-                call_until_interrupted()
-            def call_until_interrupted():
-                while coming:
-                    client.call("add", a=1)
-            def survive(job):
-                while coming:
-                    try:
-                        job()
-                    except KeyboardInterrupt:
-                        job = call_until_interrupted
-
-            over, revision = sys.argv[1:]
-            server = make()
-            http = server.start_http() if over == "http" else None
-            target = {"memory": server, "stdio": SERVE, "http": http and http.url}[over]
-            signal.signal(signal.SIGALRM, interrupt)
-            for _ in range(10):
-                with Client(target, version=revision, timeout=20) as client:
-                    for number in range(30):
-                        coming = random.choice([1, 1, 2])
-                        job = begin_and_call
-                        while coming:
-                            try:
-                                survive(job)
-                            except KeyboardInterrupt:
-                                job = call_until_interrupted
-                        assert client.call("add", a=number) == number + 1
-            if http:
-                http.close()
-            print("survived")
-        """
-        path = write_program(tmp_path, PROGRAM, script)
-        run = subprocess.run(
-            [sys.executable, str(path), over, revision],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS * 4,
-        )
-        # Python tells on stderr of those that came where nothing may be raised.
-        assert run.stdout == b"survived\n", run.stderr.decode()[-3000:]
-
-    def test_handle_on_the_main_thread(self):
+    def test_handle_on_the_main_thread(self, main):
         """It waits for no one: there it runs at once, in a job of the host's, too."""
-        main = MainThread()
         server = Server("host", run_on=main)
-        server.add_tool(lambda: threading.current_thread().name, name="where")
-        question = call_tool("where")
-        found = []
+        server.add_tool(lambda: "x", name="tool")
+        answers = []
 
-        def host():
-            main(lambda: found.append(server.handle(question)))
-            main.run_pending()
-            found.append(server.handle(question))
+        def answer():
+            answers.append(server.handle(call_tool("tool")))
 
-        thread = threading.Thread(target=host, name="the main thread", daemon=True)
-        thread.start()
-        thread.join(SECONDS)
-        assert [text_of(each["result"]) for each in found] == ["the main thread"] * 2
+        main(answer)
+        assert main.run_pending() == 1
+        answer()
+        assert [text_of(each["result"]) for each in answers] == ["x", "x"]
 
-    def test_several_servers_share_it(self):
-        """Eight servers on free ports and in memory,
-        one main thread: each answers for itself.
-        """
-        main = MainThread()
-        servers = [Server(f"s{n}", run_on=main) for n in range(8)]
+    def test_several_servers_share_it(self, main):
+        """Servers on free ports and in memory, one main thread: each answers for itself;
+        one that is closed takes no other with it."""
+        servers = [Server(f"s{n}", run_on=main) for n in range(4)]
         for server in servers:
             server.add_tool(
                 lambda name=server.name: name,
                 name="who",
                 input_schema={"type": "object"},
             )
+        names = [server.name for server in servers] * 2
         with contextlib.ExitStack() as stack:
             https = [stack.enter_context(server.start_http()) for server in servers]
-            assert len({http.port for http in https}) == 8
-            targets = [http.url for http in https] + servers
-            clients = hosted(
-                main,
-                lambda: [stack.enter_context(Client(target)) for target in targets],
-            )
-            names = [server.name for server in servers] * 2
-            assert (
-                hosted(main, lambda: [client.call("who") for client in clients])
-                == names
-            )
+            clients = [
+                stack.enter_context(Client(target))
+                for target in [http.url for http in https] + servers
+            ]
+
+            def ask(clients):
+                return hosted(main, lambda: [each.call("who") for each in clients])
+
+            assert ask(clients) == names
             https[0].close()
             with pytest.raises(HttpFailure):
-                hosted(main, lambda: clients[0].call("who"))
-            assert (
-                hosted(main, lambda: [client.call("who") for client in clients[1:]])
-                == names[1:]
-            )
+                ask(clients[:1])
+            assert ask(clients[1:]) == names[1:]
 
-    # Event loops
+    # Event loops, and other hosts
 
     def test_inside_asyncio(self):
         """Functions run in the loop's thread, a client's calls in its executor.
@@ -13001,27 +12380,18 @@ class TestInsideHosts:
 
             @server.tool
             def where(n: int) -> int:
-                assert asyncio.get_running_loop() is loop
                 seen.append(threading.current_thread())
                 return n
 
-            with server.start_http() as http:
-                client = await loop.run_in_executor(None, Client(http.url).connect)
-                try:
-                    found = await asyncio.gather(
-                        *[
-                            loop.run_in_executor(
-                                None, lambda n=n: client.call("where", n=n)
-                            )
-                            for n in range(4)
-                        ]
-                    )
-                finally:
-                    await loop.run_in_executor(None, client.close)
-            return server, found
+            def call(n):
+                with Client(server) as client:
+                    return client.call("where", n=n)
 
-        server, found = asyncio.run(program())
-        assert found == [0, 1, 2, 3] and seen == [threading.current_thread()] * 4
+            calls = [loop.run_in_executor(None, call, n) for n in range(4)]
+            return server, await asyncio.gather(*calls)
+
+        server, told = asyncio.run(program())
+        assert told == [0, 1, 2, 3] and seen == [threading.current_thread()] * 4
         with Client(server) as client, pytest.raises(ToolError, match="loop is closed"):
             client.call("where", n=1)
 
@@ -13123,62 +12493,27 @@ class TestInsideHosts:
             import uuid, warnings
 
             def logger_state(log):
-                lists = (list(log.handlers), list(log.filters))
-                return (log.level, log.propagate, log.disabled, lists)
-
-            def descriptors():
-                if os.path.isdir("/proc/self/fd"):
-                    return sorted(os.listdir("/proc/self/fd"))
+                return log.level, log.propagate, list(log.handlers), list(log.filters)
 
             def state():
                 gc.collect()
-                mine = logging.getLogger("mcp_lite")
-                fds = descriptors()
+                fds = "/proc/self/fd"
                 return {
                     "signals": {n: signal.getsignal(n) for n in signal.valid_signals()},
-                    "wakeup": signal.set_wakeup_fd(-1) if os.name == "posix" else None,
                     "logging": (
                         logger_state(logging.getLogger()),
-                        logger_state(mine),
-                        logging.raiseExceptions,
+                        logger_state(logging.getLogger("mcp_lite")),
                         logging.lastResort,
-                        mine.manager.disable,
                     ),
                     "atexit": atexit._ncallbacks(),
                     "threads": sorted(t.name for t in threading.enumerate()),
-                    "hooks": (
-                        sys.excepthook,
-                        threading.excepthook,
-                        sys.unraisablehook,
-                        sys.displayhook,
-                        sys.gettrace(),
-                        sys.getprofile(),
-                        threading._trace_hook,
-                    ),
+                    "hooks": (sys.excepthook, threading.excepthook, sys.unraisablehook),
                     "streams": (sys.stdin, sys.stdout, sys.stderr),
-                    "limits": (
-                        sys.getrecursionlimit(),
-                        sys.getswitchinterval(),
-                        threading.stack_size(),
-                        socket.getdefaulttimeout(),
-                        gc.isenabled(),
-                        getattr(gc, "get_threshold", int)(),  # PyPy has none
-                    ),
-                    "place": (
-                        os.getcwd(),
-                        dict(os.environ),
-                        list(sys.path),
-                        list(sys.meta_path),
-                        sys.argv,
-                    ),
+                    "limits": (sys.getrecursionlimit(), socket.getdefaulttimeout()),
+                    "place": (os.getcwd(), dict(os.environ), list(sys.path)),
                     "warnings": list(warnings.filters),
-                    "classes": (
-                        socketserver.TCPServer.allow_reuse_address,
-                        subprocess.Popen,
-                        socket.socket,
-                    ),
                     "locale": locale.setlocale(locale.LC_ALL),
-                    "fds": fds,
+                    "fds": sorted(os.listdir(fds)) if os.path.isdir(fds) else None,
                     "children": subprocess._active[:],
                 }
 
@@ -13187,9 +12522,6 @@ class TestInsideHosts:
         after = """
             imported = state()
 
-            def ignore(*line):
-                pass
-
             def visit(target, **options):
                 with Client(target, **options) as client:
                     assert client.call("add", a=2) == 3
@@ -13197,31 +12529,18 @@ class TestInsideHosts:
 
             def live():
                 server = make()
-                options = {"on_log": print, "trace": ignore}
+                options = {"on_log": print, "trace": lambda *line: None}
                 with server.start_http() as http:
                     for target in (server, SERVE, http.url):
                         visit(target, version="2025-11-25", **options)
                         visit(target, version="2026-07-28", **options)
                     sse = http.url.replace("/mcp", "/sse")
                     visit(sse, version="2025-11-25", **options)
-                ours, theirs = socket.socketpair()
-                their_files = (theirs.makefile("rb"), theirs.makefile("wb"))
-                our_files = (ours.makefile("rb"), ours.makefile("wb"))
-                thread = threading.Thread(target=server.serve, args=their_files)
-                thread.start()
-                visit(our_files)
-                thread.join()
-                for each in (*our_files, *their_files, ours, theirs):
-                    each.close()
 
             logging.getLogger("mcp_lite").setLevel(60)
             live()
-            deadline = time.monotonic() + 30
-            # The last lines may still be on their way to the logger.
-            while "mcp-log" in [each.name for each in threading.enumerate()]:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
             logging.getLogger("mcp_lite").setLevel(0)
+            deadline = time.monotonic() + 30
             while state() != before and time.monotonic() < deadline:
                 time.sleep(0.01)
             for after in (imported, state()):
@@ -13230,10 +12549,8 @@ class TestInsideHosts:
             os.write(1, b"untouched")
         """
         for options in ([], ["-X", "dev", "-W", "error"]):
-            assert (
-                run_program(tmp_path, code, PROGRAM, after, options=options)
-                == "untouched"
-            )
+            said = run_program(tmp_path, code, PROGRAM, after, options=options)
+            assert said == "untouched"
 
     @pytest.mark.parametrize("closed", [False, True])
     def test_without_standard_streams(self, closed, tmp_path):
@@ -13244,64 +12561,38 @@ class TestInsideHosts:
             sys.stdin = sys.stdout = sys.stderr = None
             if "closed" in sys.argv and "--serve" not in sys.argv:
                 os.closerange(0, 3)
-            import warnings
-            warnings.simplefilter("always")
             server = make()
             with server.start_http() as http:
-                sse = http.url.replace("/mcp", "/sse")
-                for target in (server, SERVE, http.url, sse, pair(server)):
+                for target in (server, SERVE, http.url):
                     with Client(target, trace=True) as client:
                         assert client.call("add", a=2) == 3
                         assert client.call_tool("fail")["isError"]
-            # The pair's sockets are left to the end of the process.
-            warnings.simplefilter("ignore")
-            with open("found", "w") as file:
-                file.write("served")
+            with open("served", "w"):
+                pass
         """
         run_program(tmp_path, PROGRAM, code, args=["closed"] if closed else [])
-        assert (tmp_path / "found").read_text() == "served"
+        assert (tmp_path / "served").exists()
 
     def test_two_copies_in_one_process(self):
         """Two plug-ins with a copy each: servers of one, clients of the other.
 
         A foreign Server is told.
         """
-        copies = []
-        for name in ("first_copy", "second_copy"):
-            spec = importlib.util.spec_from_file_location(name, mcp_lite.__file__)
-            copies.append(importlib.util.module_from_spec(spec))
-            sys.modules[name] = copies[-1]
-            spec.loader.exec_module(copies[-1])
-
-        def make(copy):
-            server = copy.Server("s")
-
-            @server.tool
-            def fail(ctx: copy.Context) -> str:
-                raise copy.ToolError(ctx.elicit("told", FORM)["content"]["name"])
-
-            return server
-
+        spec = importlib.util.spec_from_file_location("a_copy", mcp_lite.__file__)
+        copy = importlib.util.module_from_spec(spec)
+        sys.modules["a_copy"] = copy
         try:
-            for one, other in (copies, copies[::-1]):
-                server = make(one)
+            spec.loader.exec_module(copy)
+            for one, other in ((copy, mcp_lite), (mcp_lite, copy)):
+                server = one.Server("s")
+
+                @server.tool
+                def fail(ctx: one.Context, one=one) -> str:
+                    raise one.ToolError(ctx.elicit("told", FORM)["content"]["name"])
+
                 with server.start_http() as http, served(server) as streams:
-                    sse = http.url.replace("/mcp", "/sse")
-                    for target, version in (
-                        (http.url, MODERN),
-                        (http.url, "2025-11-25"),
-                        (sse, "2024-11-05"),
-                        (streams, "auto"),
-                    ):
-                        if version == "2024-11-05":  # it knows no questions
-                            with other.Client(target, version=version) as client:
-                                assert [
-                                    tool["name"] for tool in client.list_tools()
-                                ] == ["fail"]
-                            continue
-                        with other.Client(
-                            target, version=version, **CALLBACKS
-                        ) as client:
+                    for target in (http.url, streams):
+                        with other.Client(target, **CALLBACKS) as client:
                             with pytest.raises(other.ToolError, match="told"):
                                 client.call("fail")
                             with pytest.raises(other.NotFound):
@@ -13309,66 +12600,20 @@ class TestInsideHosts:
                 with pytest.raises(TypeError, match="URL, .* got Server"):
                     other.Client(server).connect()
         finally:
-            for name in ("first_copy", "second_copy"):
-                del sys.modules[name]
-
-    def test_reload(self, tmp_path):
-        """What lives goes on: servers, clients, and the call that was in flight.
-
-        The new module is whole.
-        """
-        code = """
-            import importlib, logging
-            logging.disable()
-            server, gate = make(), threading.Event()
-            @server.tool
-            def gated(ctx: Context) -> str:
-                here.set()
-                gate.wait(30)
-                ctx.check_cancelled()
-                return "through"
-            with server.start_http() as http:
-                old, near = [], []
-                for version in ("2025-11-25", "2026-07-28"):
-                    for target in (http.url, SERVE, pair(server), server):
-                        client = Client(target, version=version, timeout=30).connect()
-                        old.append(client)
-                        if target is not SERVE:
-                            near.append(client)
-                calls = [client.start_call("gated") for client in near]
-                assert here.wait(30)
-                importlib.reload(mcp_lite)
-                gate.set()
-                results = [call.result() for call in calls]
-                texts = [result["content"][0]["text"] for result in results]
-                assert texts == ["through"] * 6
-                for client in old:
-                    assert client.call("add", a=2) == 3
-                    assert client.call_tool("fail")["isError"]
-                    try:
-                        client.call_tool("nothing")
-                    except mcp_lite.NotFound as error:
-                        assert "Unknown tool" in str(error)
-                    else:
-                        raise AssertionError("found")
-                new = mcp_lite.Server("new")
-                new.add_tool(lambda: "new", name="tool")
-                for target in (http.url, SERVE, pair(server)):
-                    with mcp_lite.Client(target) as client:
-                        assert client.call("add", a=2) == 3
-                with mcp_lite.Client(new) as client:
-                    assert client.call("tool") == "new"
-                for client in old:
-                    client.close()
-            os.write(1, b"whole")
-        """
-        assert run_program(tmp_path, PROGRAM, code) == "whole"
+            del sys.modules["a_copy"]
 
     # The end
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     @pytest.mark.parametrize(
-        "kind", ["memory", "child", "streams", "http", "main thread"]
+        "kind, version",
+        [
+            ("memory", MODERN),
+            ("child", "2025-11-25"),
+            ("child", MODERN),
+            ("http", "2025-11-25"),
+            ("http", MODERN),
+            ("main thread", MODERN),
+        ],
     )
     def test_the_interpreter_ends_with_all_of_it_open(self, kind, version, tmp_path):
         """Servers, clients, a deaf handler,
@@ -13380,11 +12625,8 @@ class TestInsideHosts:
             if kind == "main thread":
                 server = Server("host", run_on=MainThread())
                 server.add_tool(lambda: "x", name="deaf")
-                here.set()
             http = server.start_http()
-            target = http.url
-            if kind in ("memory", "child", "streams"):
-                target = dict(memory=server, child=SERVE, streams=pair(server))[kind]
+            target = dict(memory=server, child=SERVE).get(kind, http.url)
             client = Client(target, version=version, on_log=print, on_notification=print)
             client.connect()
             listening = client.listen()
@@ -13396,87 +12638,53 @@ class TestInsideHosts:
                 print(client.call("pid"), flush=True)
             print("ended", flush=True)
         """
-        said = run_program(tmp_path, PROGRAM, code).split()
-        assert said.pop() == "ended"
-        for pid in said:
-            eventually(lambda pid=pid: is_gone(int(pid)), "the end of the child")
+        *children, last = run_program(tmp_path, PROGRAM, code).split()
+        assert last == "ended"
+        for pid in children:
+            eventually(lambda pid=pid: not is_alive(int(pid)), "the end of the child")
 
     def test_the_end_while_a_thread_reads_stdin(self, tmp_path):
         """The main thread ends, a server's is inside sys.stdin.buffer:
         no crash, and no byte was lost.
         """
-        path, told = (
-            write_program(
-                tmp_path,
-                PROGRAM,
-                """
+        code = """
             first = sys.stdin.buffer.readline()  # and more, which is read ahead
             server, streams = make(), (sys.stdin.buffer, sys.stdout.buffer)
             server.add_tool(lambda: first.decode(), name="first")
             threading.Thread(target=server.serve, args=streams, daemon=True).start()
             while not os.path.exists("told"):
                 time.sleep(0.01)
-        """,
-            ),
-            tmp_path / "told",
-        )
+        """
+        path = write_program(tmp_path, PROGRAM, code)
         with Wire([sys.executable, str(path)], cwd=str(tmp_path)) as wire:
             wire.send(b"hello\n" + json.dumps(call_tool("first", 1)).encode() + b"\n")
             assert text_of(wire.read()["result"]) == "hello\n"
-            wire.send(
-                *[call_tool("add", n, a=n) for n in range(2, 100)],
-                call_tool("add", 100, a="x" * 200_000),
-            )
-            assert len({wire.read()["id"] for n in range(99)}) == 99
-            told.touch()
+            wire.send(*[call_tool("add", n, a=n) for n in range(2, 100)])
+            assert len({wire.read()["id"] for n in range(98)}) == 98
+            (tmp_path / "told").touch()
             assert wire.process.wait(SECONDS) == 0
 
-    @pytest.mark.skipif(
-        sys.version_info[:2] == (3, 12), reason="3.12 starts no more threads by then"
-    )
-    def test_threads_outlive_the_main_thread(self, tmp_path):
-        """A thread of the program's goes on when its main thread has ended:
-        a server and clients.
-        """
-        code = """
-            def work():
-                threading.main_thread().join()
-                server = make()
-                with server.start_http() as http:
-                    sse = http.url.replace("/mcp", "/sse")
-                    for target in (server, SERVE, http.url, sse, pair(server)):
-                        with Client(target) as client:
-                            assert client.call("add", a=2) == 3
-                print("worked", flush=True)
-            threading.Thread(target=work).start()
-        """
-        assert run_program(tmp_path, PROGRAM, code) == "worked"
-
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
-    @pytest.mark.parametrize("how", ["os._exit(0)", "sys.exit(0)"])
-    def test_a_fork_does_no_harm(self, how, tmp_path):
-        """A child of the host's that ends at once,
-        whether it cleans up or not: all goes on in the parent.
-        """
-        code = f"""
+    def test_a_fork_does_no_harm(self, tmp_path):
+        """A child of the host's that ends at once: all goes on in the parent."""
+        code = """
             server = make()
             http = server.start_http()
-            sse = http.url.replace("/mcp", "/sse")
-            targets = [server, SERVE, http.url, sse, pair(server)]
+            targets = [server, SERVE, http.url, pair(server)]
             clients = [Client(target).connect() for target in targets]
-            for round in range(5):
+            for how in (os._exit, sys.exit):
                 calls = [client.start_call("is_here") for client in clients]
                 child = os.fork()
                 if child == 0:
-                    {how}
+                    how(0)
                 assert os.waitpid(child, 0)[1] == 0
                 here.set()
                 # The child's own event is never set.
                 calls.pop(1).cancel()
                 for call in calls:
-                    assert call.result()["structuredContent"]["result"]
+                    assert call.value()
                 for client in clients:
-                    assert client.call("add", a=round) == round + 1
+                    assert client.call("add", a=2) == 3
                 here.clear()
             for client in clients:
                 client.close()
@@ -13490,13 +12698,36 @@ class TestInsideHosts:
         options = ["-W", "ignore:This process:DeprecationWarning"]
         assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
 
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+    def test_a_fork_that_lives_on(self, tmp_path):
+        """The child of a tool's fork lets go of the wire: the output ends with the
+        server.
+        """
+        script = """
+            server = Server("s")
+            @server.tool
+            def fork() -> int:
+                child = os.fork()
+                while child == 0:
+                    time.sleep(600)
+                return child
+            server.run()
+        """
+        with Wire(program(tmp_path, script)) as wire:
+            wire.send(call_tool("fork"))
+            child = unwrap(wire.read()["result"])
+            try:
+                assert wire.end() == ([], 0)
+                assert not is_gone(child)
+            finally:
+                os.kill(child, signal.SIGKILL)
+
     @pytest.mark.skipif(PYPY, reason="it calls no __del__ as it ends")
-    @pytest.mark.parametrize("call", ["pass", "holder.client.start_call('wait')"])
-    def test_a_client_that_is_closed_as_python_ends(self, tmp_path, call):
+    def test_a_client_that_is_closed_as_python_ends(self, tmp_path):
         """By a __del__, when no thread runs any more: it ends, and so does its child,
         though a call is open.
         """
-        code = f"""
+        code = """
             class Holder:
                 def __init__(self):
                     self.client = Client(SERVE, stderr=None).connect()
@@ -13506,45 +12737,14 @@ class TestInsideHosts:
                     write(1, b"closed")
 
             holder = Holder()
-            child = holder.client._connection.transport._process.pid
-            open({str(tmp_path / "pid")!r}, "w").write(str(child))
-            {call}
+            print(holder.client.call("pid"), flush=True)
+            holder.client.start_call("deaf")
         """
-        assert run_program(tmp_path, PROGRAM, code) == "closed"
-        child = int((tmp_path / "pid").read_text())
+        child, told = run_program(tmp_path, PROGRAM, code).split()
+        assert told == "closed"
         # On Windows, Python may have let go of the child by then: that ends by itself.
-        eventually(lambda: is_gone(child) or os.name != "nt")
-        assert is_gone(child)
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
-    def test_a_fork_that_lives_on(self, tmp_path):
-        """The child of a tool's fork lets go of the wire: the output ends with the
-        server.
-        """
-        command = program(
-            tmp_path,
-            """
-            server = Server("s")
-            @server.tool
-            def fork() -> int:
-                child = os.fork()
-                if child == 0:
-                    while True:
-                        time.sleep(600)
-                return child
-            server.run()
-            """,
-        )
-        with Wire(command) as wire:
-            answer = wire.ask("tools/call", modern(name="fork"))
-            child = unwrap(answer["result"])
-            try:
-                wire.process.stdin.close()
-                assert wire.out.read() == b""
-                assert wire.process.wait(SECONDS) == 0
-                assert not is_gone(child)
-            finally:
-                os.kill(child, signal.SIGKILL)
+        eventually(lambda: is_gone(int(child)) or os.name != "nt")
+        assert is_gone(int(child))
 
 
 # The first seed: another one is another fuzz.
