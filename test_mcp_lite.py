@@ -12641,7 +12641,7 @@ class TestInsideHosts:
         *children, last = run_program(tmp_path, PROGRAM, code).split()
         assert last == "ended"
         for pid in children:
-            eventually(lambda pid=pid: not is_alive(int(pid)), "the end of the child")
+            eventually(lambda pid=pid: is_gone(int(pid)), "the end of the child")
 
     def test_the_end_while_a_thread_reads_stdin(self, tmp_path):
         """The main thread ends, a server's is inside sys.stdin.buffer:
