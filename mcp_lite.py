@@ -8271,7 +8271,6 @@ MAX_REFUSALS = 3  # times that one request is sent again after a 401 or 403
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 
 _PORTS = {"http": 80, "https": 443}
-_URL_CHARACTERS = "!$%&'()*+,/:;=?@[]~"
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
 # The examples of SDKs say this, with status 400, where the specification says 404.
 _NO_SESSION = "(?i)no valid session|server not initialized"
@@ -8279,24 +8278,18 @@ _Proxy = namedtuple("_Proxy", "host port headers")
 
 
 def parse_url(text: str) -> SplitResult:
-    """An HTTP URL as requests have it: encoded, without its fragment. Raises
-    ValueError, which shows nothing of the URL: it may hold secrets."""
-    from urllib.parse import quote, urlsplit
+    """An HTTP URL without its fragment. Raises ValueError, which shows nothing of the
+    URL: it may hold secrets."""
+    from urllib.parse import urlsplit
 
-    try:
+    with suppress(ValueError):
         url = urlsplit(text.strip())
         # To ask for a port is to have it checked.
-        if url.scheme not in _PORTS or not url.hostname or not (url.port or True):
-            raise ValueError
-        netloc = url.netloc.encode("idna").decode("ascii")
-    except ValueError:
-        raise ValueError(
-            "url: expected http:// or https://, a host, and maybe a port and a path"
-        ) from None
-    # A part that is encoded already stays as it is.
-    path = quote(url.path, _URL_CHARACTERS)
-    query = quote(url.query, _URL_CHARACTERS)
-    return url._replace(netloc=netloc, path=path, query=query, fragment="")
+        if url.scheme in _PORTS and url.hostname and (url.port or True):
+            return url._replace(fragment="")
+    raise ValueError(
+        "url: expected http:// or https://, a host, and maybe a port and a path"
+    )
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
@@ -8877,9 +8870,10 @@ class SseTransport(_PostingTransport):
     """Carries messages by HTTP+SSE (basic/transports.md of 2024-11-05): all answers come
     on one stream, whose first event says where to POST."""
 
+    _place: SplitResult | None = None
+
     def __init__(self, caller: HttpCaller) -> None:
         super().__init__(caller)
-        self._place: SplitResult | None = None
         # Set when the place is known, and when the stream has ended.
         self._is_answered = threading.Event()
 
@@ -8930,8 +8924,8 @@ class HttpTransport(_PostingTransport):
 
     In the legacy era, what the server says by itself is the answer to a GET, which is
     sent again as long as the session lasts. A lost session is opened again, once for
-    all threads: judge_session() gets the result of `initialize`, and may raise; then a
-    worker calls on_new_session(). A POST is never sent twice, but for those that the
+    all threads: learn_server() gets the result of `initialize`; then a worker calls
+    on_new_session(). A POST is never sent twice, but for those that the
     server has refused: it may have run the tool.
     """
 
@@ -8940,11 +8934,11 @@ class HttpTransport(_PostingTransport):
     def __init__(
         self,
         caller: HttpCaller,
-        judge_session: Callable[[Json], Any],
+        learn_server: Callable[[Json], Any],
         on_new_session: Job,
     ) -> None:
         super().__init__(caller)
-        self._judge_session = judge_session
+        self._learn_server = learn_server
         self._on_new_session = on_new_session
         self._session = _ClientSession()
         # The latest `initialize`; without one, this is the modern era.
@@ -9027,12 +9021,12 @@ class HttpTransport(_PostingTransport):
         """The exception for a response that refuses a message."""
         status = trip.response.status
         body = trip.response.read(MAX_ERROR)
-        answer: Json = {}
+        answer: Any = None
         with suppress(McpError):
-            answer = object_or_empty(parse_message(body))
-        error = object_or_empty(answer.get("error"))
+            answer = parse_message(body)
+        error = object_or_empty(member_at(answer, ["error"]))
         # An error without our id is about the request that brought the message.
-        is_ours = answer.get("id") == post.request_id or status == 400
+        is_ours = member_at(answer, ["id"]) == post.request_id or status == 400
         if "code" not in error or not is_ours or status in (401, 403):
             return trip.failure(body)
         if self.connection.trace is not None:
@@ -9107,7 +9101,12 @@ class HttpTransport(_PostingTransport):
                 self._post_once(post, session)
             finally:
                 self.connection.abandon(waiter, None)
-            self._judge_session(self.connection.wait(waiter, 0.0))
+            words = self.connection.wait(waiter, 0.0)
+            version = words.get("protocolVersion")
+            if version not in LEGACY_VERSIONS:
+                raise UnsupportedVersion(f"the new session speaks {show(version)}")
+            self.connection.protocol.version = version
+            self._learn_server(words)
             self._session = session
             self.write(encode_message(call_message("notifications/initialized", None)))
             self._caller.workers.submit(self._on_new_session)
