@@ -4364,7 +4364,7 @@ class Outbox:
         self._told: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
         # When the write has begun that is not over yet, by time.monotonic().
-        self._begun = float("inf")
+        self.begun = float("inf")
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -4388,10 +4388,10 @@ class Outbox:
                 # No other thread takes lines out.
                 lines = [self._lines.popleft() for _ in range(len(self._lines))]
                 if lines:
-                    self._begun = time.monotonic()
+                    self.begun = time.monotonic()
                     self._write(lines)
             finally:
-                self._begun = float("inf")
+                self.begun = float("inf")
                 self._writing.release()
 
     def flush_soon(self) -> None:
@@ -4408,10 +4408,6 @@ class Outbox:
     def _run(self) -> None:
         while self._told.get():
             self.flush()
-
-    def is_stuck(self) -> bool:
-        """Whether the reader reads nothing, for too long."""
-        return time.monotonic() - self._begun > WRITE_SECONDS
 
     def is_idle(self) -> bool:
         """Whether all is written."""
@@ -5132,7 +5128,7 @@ class Connection:
     # Ending
     def is_stuck(self) -> bool:
         """Whether the peer reads nothing, for too long."""
-        return self._outbox.is_stuck()
+        return time.monotonic() - self._outbox.begun > WRITE_SECONDS
 
     def is_drained(self) -> bool:
         """Whether all is answered and written, or the peer has gone."""
@@ -5225,14 +5221,11 @@ def check_question(method: str, params: Json) -> None:
     """Raise ValueError or TypeError for a question that must not be asked."""
     if method != "elicitation/create":
         return
-    mode = params.get("mode", "form")
-    if mode == "url":
+    if params.get("mode") == "url":
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
-    elif mode == "form":
-        check_form(params.get("requestedSchema"))
     else:
-        raise ValueError(f"mode: expected form or url, got {show(mode)}")
+        check_form(params.get("requestedSchema"))
 
 
 def _is_object_of_objects(value: object) -> bool:
@@ -6203,7 +6196,7 @@ class Pump:
 
     def _is_tidy(self) -> bool:
         workers = self._connection.workers
-        # What ctx.on_cancel() was given runs on threads of this name.
+        # ctx.on_cancel() runs its functions on threads of this name.
         names = [thread.name for thread in threading.enumerate()]
         is_over = not self._serving and "mcp-on-cancel" not in names
         return (is_over and workers.close(0.0)) or not self._signals.empty()

@@ -41,7 +41,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
@@ -465,6 +464,12 @@ def eventually(condition, what="the condition"):
         time.sleep(0.005)
 
 
+def shut(sock):
+    """Hang up, under a thread that reads from the socket."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
 def descriptors():
     """What this process has open, as far as the system tells: {number: what it is}."""
     if not os.path.isdir("/proc/self/fd"):
@@ -692,7 +697,7 @@ class LocalWire(Wire):
 
     def __exit__(self, *exc):
         for sock in self.socks:
-            mcp_lite.shut(sock)
+            shut(sock)
         self.thread.join(SECONDS)
         for each in (self.process.stdin, self.out, *self.socks):
             each.close()
@@ -748,7 +753,7 @@ def fake_server(script):
         yield reader, writer
     finally:
         for sock in (ours, theirs):
-            mcp_lite.shut(sock)
+            shut(sock)
         thread.join(SECONDS)
         for each in (reader, writer, incoming, ours, theirs):
             with contextlib.suppress(OSError, ValueError):
@@ -2429,15 +2434,23 @@ class TestProtocol:
             assert wire.ask("tools/list", modern())["id"] == 1
 
 
-class UnixTransport(mcp_lite.Transport):
-    """A Unix-domain socket, as the docstring of Transport asks for it."""
+class SocketTransport(mcp_lite.Transport):
+    """A socket to a server of this process, as the docstring of Transport asks for it."""
 
-    def __init__(self, path):
-        self.path = path
-        self.sock = socket.socket(socket.AF_UNIX)
+    def __init__(self, server):
+        self.server = server
+        self.sock, self.theirs = socket.socketpair()
+        self.thread = threading.Thread(target=self.serve)
+
+    def serve(self):
+        # A file that was hung up may still have something to write when it is closed.
+        with contextlib.suppress(OSError), self.theirs as sock, sock.makefile(
+            "rb"
+        ) as reader, sock.makefile("wb") as writer:
+            self.server.serve(reader, writer)
 
     def start(self, connection):
-        self.sock.connect(self.path)
+        self.thread.start()
 
     def read(self):
         return self.sock.recv(1 << 16)
@@ -2446,210 +2459,65 @@ class UnixTransport(mcp_lite.Transport):
         self.sock.sendall(data)
 
     def close(self):
-        mcp_lite.shut(self.sock)
+        shut(self.sock)
         self.sock.close()
 
     def describe_end(self, why):
-        return ConnectionClosed(f"{os.path.basename(self.path)}: {why}")
-
-
-class UnixServer:
-    """Serves a Server at a path, each client on a thread; a context manager."""
-
-    def __init__(self, server, path):
-        self.server = server
-        self.threads = []
-        self.socks = []
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(path)
-        self.listener.listen()
-
-    def __enter__(self):
-        self.start(self.accept)
-        return self
-
-    def start(self, target, *args):
-        thread = threading.Thread(target=target, args=args, daemon=True)
-        self.threads.append(thread)
-        thread.start()
-
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self.listener.accept()
-                self.socks.append(sock)
-                self.start(self.serve, sock)
-
-    def serve(self, sock):
-        # A file that was hung up may still have something to write when it is closed.
-        with contextlib.suppress(OSError), sock, sock.makefile(
-            "rb"
-        ) as reader, sock.makefile("wb") as writer:
-            self.server.serve(reader, writer)
-
-    def hang_up(self):
-        for sock in self.socks:
-            mcp_lite.shut(sock)
-
-    def __exit__(self, *exc_info):
-        mcp_lite.shut(self.listener)
-        self.listener.close()
-        self.hang_up()
-        for thread in self.threads:
-            thread.join(SECONDS)
-            assert not thread.is_alive()
-
-
-class Stuck(mcp_lite.Transport):
-    """To a peer that does not read before the gate opens."""
-
-    def __init__(self):
-        self.gate = threading.Event()
-        self.written = []
-
-    def write(self, data):
-        assert self.gate.wait(SECONDS)
-        self.written.append(data)
-
-    def answers(self):
-        return [json.loads(line) for line in b"".join(self.written).splitlines()]
-
-
-class Half(mcp_lite.Transport):
-    """One direction in memory: it `feeds` the connection at its far end."""
-
-    feeds = True
-
-    def __init__(self, far=None):
-        self.far = far
-        self.broken = False
-
-    def start(self, connection):
-        self.far.transport.far = connection
-
-    def write(self, data):
-        if self.broken:
-            raise OSError("unplugged")
-        self.far.dispatch(self.far.feed(data))
-
-    def close(self):
-        self.far.close(ConnectionClosed("the other end is closed"), SECONDS)
-
-
-class Clerk(mcp_lite.Endpoint):
-    """An endpoint as the docstring of Endpoint asks for it: it answers, and it hears."""
-
-    def __init__(self):
-        self.heard = []
-        self.answer_later = threading.Event()
-
-    def capabilities(self):
-        return {"tools": {}}
-
-    def serve_request(self, connection, request):
-        if request.method == "tools/call" and request.params["name"] == "never":
-            return
-        if request.method == "tools/call":
-            self.answer_late(connection, request)
-            return
-        result = {}
-        if request.method == "initialize":
-            result = {
-                "protocolVersion": request.version,
-                "capabilities": self.capabilities(),
-                "serverInfo": {"name": "clerk", "version": "1"},
-            }
-        connection.respond(request, mcp_lite.result_message(request.id, result))
-
-    def answer_late(self, connection, request):
-        """When the worker is long gone, from another thread."""
-
-        def answer():
-            self.answer_later.wait(SECONDS)
-            result = {"content": [{"type": "text", "text": request.params["name"]}]}
-            connection.respond(request, mcp_lite.result_message(request.id, result))
-            connection.flush()
-
-        threading.Thread(target=answer).start()
-
-    def serve_notification(self, connection, notification):
-        self.heard.append((notification.method, notification.params))
-
-    def output_lost(self, connection):
-        self.heard.append("output_lost")
-
-
-def clerk_behind(transport):
-    """A Clerk, and the connection that it is behind."""
-    clerk = Clerk()
-    connection = mcp_lite.Connection(
-        mcp_lite.Protocol("server", clerk.capabilities),
-        clerk,
-        transport,
-        name="mcp-clerk",
-    )
-    return clerk, connection
+        return ConnectionClosed(f"the socket: {why}")
 
 
 class TestSeams:
-    """A transport and an endpoint of one's own, written from their docstrings alone."""
+    """A transport of one's own, written from its docstring alone."""
 
-    @pytest.fixture
-    def path(self):
-        # A socket's path must be short: tmp_path may not be.
-        with tempfile.TemporaryDirectory() as folder:
-            yield os.path.join(folder, "socket")
-
-    @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no such sockets")
     @pytest.mark.parametrize("era", EVERY)
-    def test_a_transport(self, path, era):
+    def test_a_transport(self, era):
         """Calls, progress, questions, a large message, and the end, over a socket."""
         server = build_server()
 
         @server.tool
-        def count(ctx: Context, text: str) -> str:
+        def measure(ctx: Context, text: str) -> str:
             ctx.progress(1, 2)
             return f"{len(text)} in {ctx.roots()[0]['uri']}"
 
         progress = []
-        with UnixServer(server, path) as served:
-            target = UnixTransport(path)
-            with Client(target, version=era, roots=["file:///y"]) as client:
-                assert client.protocol_version == era
-                result = client.call_tool(
-                    "count",
-                    {"text": "x" * (1 << 20)},
-                    on_progress=lambda *told: progress.append(told[:2]),
-                )
-                assert result["content"][0]["text"] == f"{1 << 20} in file:///y"
-                # In the modern era, a question makes the handler run again.
-                assert set(progress) == {(1, 2)}
-                assert len(client.list_tools()) > 1
-            # The client's end is the end of serve().
-            eventually(lambda: not served.threads[1].is_alive())
+        transport = SocketTransport(server)
+        with Client(transport, version=era, roots=["file:///y"]) as client:
+            assert client.protocol_version == era
+            result = client.call_tool(
+                "measure",
+                {"text": "x" * (1 << 20)},
+                on_progress=lambda *told: progress.append(told[:2]),
+            )
+            assert text_of(result) == f"{1 << 20} in file:///y"
+            # In the modern era, a question makes the handler run again.
+            assert set(progress) == {(1, 2)}
+            assert len(client.list_tools()) > 1
+        # The client's end is the end of serve().
+        transport.thread.join(SECONDS)
+        assert not transport.thread.is_alive()
 
-    @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no such sockets")
-    def test_a_transport_tells_how_it_ended(self, path):
-        """Who waits gets what describe_end() returns."""
+    def test_a_transport_tells_how_it_ended(self):
+        """A call that waits gets what describe_end() returns."""
         server = Server("slow")
         entered = threading.Event()
-        told = threading.Event()
+        over = threading.Event()
 
         @server.tool
         def wait() -> None:
             entered.set()
-            told.wait(SECONDS)
+            over.wait(SECONDS)
 
-        transport = UnixTransport(path)
-        with UnixServer(server, path) as served, Client(transport) as client:
+        transport = SocketTransport(server)
+        with Client(transport) as client:
             call = client.start_call("wait")
             assert entered.wait(SECONDS)
-            served.hang_up()
-            with pytest.raises(ConnectionClosed, match="^socket: the server"):
+            shut(transport.theirs)
+            with pytest.raises(ConnectionClosed, match="^the socket: the server"):
                 call.result()
-            told.set()
+            over.set()
             with pytest.raises(ConnectionClosed):
                 client.ping()
+        transport.thread.join(SECONDS)
 
     def test_a_transport_that_cannot_start(self):
         """What start() raises, connect() raises."""
@@ -2693,48 +2561,13 @@ class TestSeams:
         server.add_tool(lambda: "x", name="extra", description="x")
         changed = written.get(timeout=SECONDS)
         assert changed["method"] == "notifications/tools/list_changed"
-        say(request("tools/call", {"name": "endless"}, 2))
+        say(call_legacy("endless", 2))
         assert written.get(timeout=SECONDS)["params"]["data"] == "begun"
         server.disconnect(connection, SECONDS)
-        assert stopped.is_set()
+        assert stopped.wait(SECONDS)
         server.disconnect(connection)
         server.remove_tool("extra")
         assert written.empty()
-
-    def test_an_endpoint(self):
-        """It answers at once, late or never, and hears what is not about a request."""
-        clerk, connection = clerk_behind(Half())
-        with Client(Half(connection), version="2025-11-25") as client:
-            assert client.server_info["name"] == "clerk"
-            client.ping()
-            call = client.start_call("late")
-            assert not call.done()
-            clerk.answer_later.set()
-            assert call.result()["content"][0]["text"] == "late"
-
-            never = client.start_call("never")
-            eventually(lambda: len(connection.protocol.in_flight) == 1)
-            never.cancel()
-            eventually(lambda: not connection.protocol.in_flight)
-            client.notify("notifications/roots/list_changed")
-            client.notify("notifications/of/our/own", {"x": 1})
-        assert clerk.heard == [
-            ("notifications/initialized", {}),
-            ("notifications/roots/list_changed", {}),
-            ("notifications/of/our/own", {"x": 1}),
-        ]
-
-    def test_an_endpoint_learns_that_nobody_reads(self):
-        """Once, from whichever thread writes."""
-        half = Half()
-        half.broken = True
-        clerk, connection = clerk_behind(half)
-        line = json.dumps(request("ping")).encode() + b"\n"
-        assert connection.feed(line) == []
-        eventually(lambda: clerk.heard == ["output_lost"])
-        assert connection.feed(line) == []
-        connection.close(ConnectionClosed("over"), SECONDS)
-        assert clerk.heard == ["output_lost"]
 
 
 def cancelled(id, **more):
@@ -10890,7 +10723,7 @@ def served(server):
         try:
             yield tuple(files[:2])
         finally:
-            mcp_lite.shut(socks[0])
+            shut(socks[0])
             thread.join(SECONDS)
 
 
