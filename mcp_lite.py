@@ -11049,7 +11049,7 @@ class Call:
             timeout = self.client.timeout
         # Whether a list that is read anew may still tell other headers.
         may_read_list = self.method == "tools/call"
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_ROUNDS + 1):
             try:
                 result = self._connection.wait(
                     self._waiter, timeout, self._on_progress, self._deadline
@@ -11194,6 +11194,13 @@ class Listening:
         """Have a session's server tell of the resources. Raises McpError."""
         for uri in self._uris:
             self._client.request("resources/subscribe", {"uri": uri})
+
+    def renew(self) -> None:
+        """Subscribe again, in a new session; a refusal ends the iteration."""
+        try:
+            self.subscribe()
+        except (McpError, ConnectionError, Timeout) as error:
+            self._connection.finish(Answer(self._waiter, None, error))
 
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
@@ -11815,8 +11822,8 @@ class Client:
         with suppress(McpError, ConnectionError, Timeout):
             if self._endpoint.log_level:
                 self.set_log_level(self._endpoint.log_level)
-            for listening in list(self._endpoint.listenings):
-                listening.subscribe()
+        for listening in list(self._endpoint.listenings):
+            listening.renew()
 
     def _read(self, connection: Connection) -> None:
         """The reading thread: feed the connection until the server ends; end it."""
@@ -12343,11 +12350,11 @@ def _fail(error: BaseException, as_json: bool) -> int:
         text = re.sub(r"(?s)\n(.*\n)?", " ", text)
     if isinstance(error, AuthorizationError):
         text += f" (to log in: {_PROGRAM} login {error.url or 'URL'})"
-    line = f"mcp_lite: {text}"
     if as_json:
         told = {"message": text, "code": getattr(error, "code", None)}
-        line = json.dumps({"error": {**told, "exit": exit_code}})
-    _say(line)
+        _say(json.dumps({"error": {**told, "exit": exit_code}}))
+    else:
+        _say(f"mcp_lite: {text}")
     return exit_code
 
 
@@ -12442,6 +12449,8 @@ def _show_progress(progress: float, total: float | None, message: str | None) ->
 # Questions of the server
 def _answer(params: Json) -> Json:
     """Have the user answer a question. Without a terminal, it is declined."""
+    from urllib.parse import urlsplit
+
     _say(f"The server asks: {params['message']}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say("This is declined, as there is no terminal to ask at.")
@@ -12449,20 +12458,14 @@ def _answer(params: Json) -> Json:
     try:
         answer = {"action": "accept", "content": {}}
         if "url" in params:
-            _show_url(params["url"])
+            _say(f"It asks you to visit {urlsplit(params['url']).hostname}:")
+            _say(f"  {params['url']}")
         else:
             answer["content"] = _ask_form(params["requestedSchema"])
         is_agreed = _ask_line("Agree? [y/N]: ").lower() == "y"
     except EOFError:
         return {"action": "cancel"}
     return answer if is_agreed else {"action": "decline"}
-
-
-def _show_url(url: str) -> None:
-    from urllib.parse import urlsplit
-
-    _say(f"It asks you to visit {urlsplit(url).hostname}:")
-    _say(f"  {url}")
 
 
 def _ask_form(schema: Json) -> Json:
@@ -12473,17 +12476,15 @@ def _ask_form(schema: Json) -> Json:
         question = f"  {about} ({_show_type(field)}): "
         needed = {name}.intersection(schema.get("required", []))
         form = {**schema, "required": list(needed)}
-        answer = _read_answer(name, question, schema)
-        while validate(answer, form):
-            _say(f"  {validate(answer, form)[0]}")
-            answer = _read_answer(name, question, schema)
+        wrong = ["not asked yet"]
+        while wrong:
+            text = _ask_line(question)
+            answer = {name: _coerce(name, text, schema)} if text else {}
+            wrong = validate(answer, form)
+            for each in wrong[:1]:
+                _say(f"  {each}")
         content.update(answer)
     return content
-
-
-def _read_answer(name: str, question: str, schema: Json) -> Json:
-    text = _ask_line(question)
-    return {name: _coerce(name, text, schema)} if text else {}
 
 
 def _ask_line(text: str) -> str:
