@@ -4115,9 +4115,10 @@ class Protocol:
 # 9. Threads ##################################################################
 ###############################################################################
 
-# Waits that end, threads that do jobs, lines that go out, and the ways to stderr: a
-# line of log, a line of trace. This room knows nothing of messages. Each class says
-# what guards its attributes; no lock here is held while a job runs.
+# This room has the waits that end, the threads that do jobs, the queue of lines that go
+# out, and the ways to stderr for a line of log and a line of trace. It knows nothing of
+# messages. Each class says what guards its attributes. No lock here is held while a job
+# runs.
 
 
 def do_nothing(*ignored: object) -> None:
@@ -4143,7 +4144,7 @@ def get_within(inbox: SimpleQueue[Any], seconds: float = float("inf")) -> Any:
 
 
 def wait_until(condition: Callable[[], object], seconds: float) -> bool:
-    """Block until condition() is true, for `seconds` at most. Returns whether it is."""
+    """Block until condition() is true, for `seconds` at most. Return whether it is."""
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= until:
@@ -4176,12 +4177,12 @@ def start_timer(
 
 
 def join_all(threads: Iterable[threading.Thread], seconds: float) -> bool:
-    """Block until these threads have ended, for `seconds` in all. Returns whether."""
+    """Block until these threads have ended, for `seconds` in all. Return whether."""
     return wait_until(lambda: not any(map(threading.Thread.is_alive, threads)), seconds)
 
 
 def is_ready(stream: Any, writing: bool = False) -> bool:
-    """Whether a read would not block; or, except on Windows, a write of 4 KiB."""
+    """Return whether a read would not block; or, but on Windows, a write of 4 KiB."""
     import select
 
     try:
@@ -4261,7 +4262,7 @@ class Workers:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many jobs wait."""
+        """Return how many jobs wait."""
         return len(self._jobs)
 
     def submit(self, job: Job) -> bool:
@@ -4317,7 +4318,7 @@ class Workers:
                 return
 
     def _next(self, bell: threading.Lock) -> Job | None:
-        """The next job. None when there is none: this worker is among the idle then."""
+        """Take the next job. None if there is none: this worker is one of the idle then."""
         with self._lock:
             if self._jobs:
                 job = self._jobs.popleft()
@@ -4340,14 +4341,14 @@ class Workers:
         return join_all(others, seconds)
 
 
-# Lines that wait for a slow reader, before whoever writes waits for it, too.
+# So many lines may wait for a slow reader. Beyond, a thread that writes waits, too.
 MAX_LINES = 100
-# For one write: a reader that reads nothing for so long is cut off.
+# A reader that reads nothing for so long is cut off.
 WRITE_SECONDS = 60.0
 
 
 class Outbox:
-    """Lines that wait to be written. One thread at a time writes all that wait at once.
+    """Keeps lines until they are written. One thread at a time writes all that wait.
 
     A thread that may block calls flush(). Any other calls flush_soon(), which leaves it
     to a writer thread. While one thread writes, others add lines and go: the writing
@@ -4363,7 +4364,7 @@ class Outbox:
         # True tells the writer thread to flush, False to end.
         self._told: SimpleQueue[bool] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        # When the write has begun that is not over yet, by time.monotonic().
+        # By time.monotonic(), when the present write began; infinite between writes.
         self.begun = float("inf")
 
     def __len__(self) -> int:
@@ -4374,13 +4375,13 @@ class Outbox:
         self._lines.append(line)
 
     def flush(self, is_patient: bool = False) -> None:
-        """Write what waits, or leave it to the thread that is writing.
+        """Write the lines that wait, or leave them to the thread that is writing.
 
         is_patient: beyond MAX_LINES, wait for that thread: a handler that has much to
             say is as slow as its reader
         """
-        # A writer releases _writing before it looks for more lines: so what was added
-        # while it wrote is seen by one of the two.
+        # A writer releases _writing before it looks for more lines. So one of the two
+        # threads sees a line that was added during the write.
         while self._lines and self._writing.acquire(
             is_patient and len(self._lines) > MAX_LINES
         ):
@@ -4395,7 +4396,7 @@ class Outbox:
                 self._writing.release()
 
     def flush_soon(self) -> None:
-        """Have it written, without blocking; by this thread, if no other can be had."""
+        """Have the lines written, without blocking; by this thread if there is no other."""
         if self._thread is None and not sys.is_finalizing():
             with suppress(RuntimeError):
                 self._thread = start_thread("mcp-writer", self._run)
@@ -4410,7 +4411,7 @@ class Outbox:
             self.flush()
 
     def is_idle(self) -> bool:
-        """Whether all is written."""
+        """Return whether all is written."""
         return not (self._lines or self._writing.locked())
 
     def close(self) -> None:
@@ -4530,8 +4531,8 @@ def _append_trace(path: str, direction: str, line: bytes) -> None:
 # 10. Connection ##############################################################
 ###############################################################################
 
-# A Protocol with threads around it. Bytes come in by feed(), on whichever thread reads;
-# workers serve the requests; lines go out by an Outbox. There are two seams: a
+# A Connection is a Protocol with threads around it. The thread that reads passes bytes
+# to feed(), workers serve the requests, and an Outbox writes. There are two seams: a
 # Transport carries the bytes, an Endpoint knows what the messages mean. This room
 # opens no file and no socket, and runs no user code but through its Endpoint.
 
@@ -4587,11 +4588,11 @@ class Transport:
         """End it. Called once, from any thread."""
 
     def details(self) -> str:
-        """What else is known of the other end: " (its name)", say."""
+        """Tell what else is known of the other end: " (its name)", say."""
         return ""
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """The exception that tells how this ended, with all that is known of it."""
+        """Make the exception that tells how this ended, with all that is known of it."""
         return ConnectionClosed(why)
 
 
@@ -4631,7 +4632,7 @@ class Endpoint:
     trace: Trace | None = None
 
     def capabilities(self) -> Json:
-        """What this side declares: {"tools": {}}, say."""
+        """Tell what this side declares: {"tools": {}}, say."""
         return {}
 
     def serve_request(self, connection: Connection, request: Request) -> None:
@@ -4656,11 +4657,11 @@ class Endpoint:
         """The conversation is over."""
 
     def header_parameters(self, tool: str) -> list[tuple[list[str], str]]:
-        """What HTTP headers mirror of the arguments of a tool: see mirrored_headers."""
+        """Tell what HTTP headers mirror of a tool's arguments: see mirrored_headers."""
         return []
 
     def extension_row(self, method: str) -> Method:
-        """The row of a method that is not in METHODS; UNKNOWN if it is none of ours."""
+        """Find the row of a method that is not in METHODS; UNKNOWN if it is not ours."""
         return UNKNOWN
 
 
@@ -4679,7 +4680,7 @@ class Connection:
     session_id: str | None = None
     # The peer takes one answer, and nothing besides: see Server.handle.
     answers_only = False
-    # Why nothing is written any more.
+    # The reason why nothing is written any more.
     reason: BaseException | None = None
 
     def __init__(
@@ -4704,8 +4705,8 @@ class Connection:
         self._framer = LineFramer(MAX_MESSAGE)
         self._outbox = Outbox(self._write)
         self.workers = Workers(name, max_workers, self.flush)
-        # Held while a request of the peer's ends and its answer is queued; and while
-        # something is said about it before.
+        # It is held while a request of the peer's ends and its answer is queued, and
+        # while a notification about the request is queued before.
         self._lock = threading.Lock()
         # Our open requests, the oldest first. Each step is one operation on a dict.
         self._waiters: dict[Waiter, None] = {}
@@ -4844,7 +4845,7 @@ class Connection:
 
     # Ending the peer's requests
     def respond(self, request: Request, message: Json | None) -> bool:
-        """Queue the answer to the peer's request; False if that has ended before.
+        """Queue the answer to the peer's request. False if that has ended before.
 
         None ends a notification. The thread that has served the request writes it.
         """
@@ -4952,7 +4953,7 @@ class Connection:
                 self._queue_locked(line, request)
 
     def _flush_own(self) -> None:
-        """Write what this side has to say: a server's handler waits for it."""
+        """Write what this side has queued: a server's handler waits for it."""
         if self.protocol.role == "server":
             self.flush(is_patient=True)
         else:
@@ -4972,7 +4973,7 @@ class Connection:
         wait_until(self._outbox.is_idle, seconds)
 
     def carries_changes(self, request: Request) -> bool:
-        """Whether the peer can be told of changes, after the answer to this request."""
+        """Return whether the peer can be told of changes after this request's answer."""
         return not self.answers_only
 
     def _write(self, lines: list[bytes]) -> None:
@@ -5012,10 +5013,10 @@ class Connection:
         return waiter
 
     def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
-        """Register who waits for the answer to what is sent in another way; or without
-        an id, for nothing but the end. Raises ConnectionClosed, Cancelled."""
-        # It is registered before the looks whether all is over: close(), which ends
-        # what is registered, says so before.
+        """Register a waiter for the answer to a request that is sent in another way; or
+        without an id, for the end alone. Raises ConnectionClosed, Cancelled."""
+        # Rule: register first, look afterwards. close() sets the reason before it ends
+        # the waiters that it finds, so one of the two threads sees the other.
         self._waiters[waiter] = None
         if request_id is not None:
             waiter.id = request_id
@@ -5028,7 +5029,7 @@ class Connection:
             raise self.reason.with_traceback(None)
 
     def is_open(self, waiter: Waiter) -> bool:
-        """Whether a request of ours has begun, and not ended."""
+        """Return whether a request of ours has begun, and not ended."""
         return waiter in self._waiters
 
     def wait(
@@ -5078,7 +5079,7 @@ class Connection:
             until = time.monotonic() + seconds
 
     def is_asked_elsewhere(self) -> bool:
-        """Whether another thread answers a question of the peer's: it waits for us."""
+        """Return whether another thread answers a question of the peer's meanwhile."""
         return bool(self.answerers) and threading.get_ident() not in self.answerers
 
     def abandon(self, waiter: Waiter, reason: str | None) -> bool:
@@ -5127,11 +5128,11 @@ class Connection:
 
     # Ending
     def is_stuck(self) -> bool:
-        """Whether the peer reads nothing, for too long."""
+        """Return whether the peer has read nothing for too long."""
         return time.monotonic() - self._outbox.begun > WRITE_SECONDS
 
     def is_drained(self) -> bool:
-        """Whether all is answered and written, or the peer has gone."""
+        """Return whether all is answered and written, or the peer has gone."""
         is_written = self.reason is not None or self._outbox.is_idle()
         return is_written and not self.protocol.in_flight
 
@@ -5172,7 +5173,8 @@ def answering(connection: Connection, asked_in: object = None) -> Iterator[None]
 # 11. Context #################################################################
 ###############################################################################
 
-# A handler's view of its request, its questions to the client, and where it runs.
+# This room has a handler's view of its request, its questions to the client, and the
+# ways to run it on another thread.
 #
 # In a legacy session a question is a request to the client, and the handler waits for
 # the answer. A modern server sends no requests. There the question is the result, and
@@ -5200,8 +5202,8 @@ RETRY_MS = 1_000  # a client comes back for an answer after this, unless told ot
 def needed_capability(
     method: str, params: Json, declared: Json
 ) -> tuple[tuple[str, ...], str]:
-    """The capability that a client must have declared for a question, and the revision
-    since which that exists. Raises ValueError for a method that is no question."""
+    """Find the capability that a client must have declared for a question, and the
+    revision since which that exists. Raises ValueError for another method."""
     row = method_row(method)
     if row.sender != "server" or row.kind != "request":
         raise ValueError(f"{method} is no question")
@@ -5229,7 +5231,7 @@ def check_question(method: str, params: Json) -> None:
 
 
 def _is_object_of_objects(value: object) -> bool:
-    """Whether this is JSON like {"a": {}, "b": {}}."""
+    """Return whether this is JSON like {"a": {}, "b": {}}."""
     if not isinstance(value, dict):
         return False
     return all(isinstance(each, dict) for each in value.values())
@@ -5272,8 +5274,8 @@ def check_form(form: Any) -> None:
 
 
 def fit_question(params: Json, version: str) -> Json:
-    """The parameters of a question, as this revision has them: before 2025-11-25, the
-    titles of choices in a form are written in another way."""
+    """Write the parameters of a question as this revision has them. Before 2025-11-25,
+    the titles of choices in a form are written in another way."""
     if version >= "2025-11-25" or "requestedSchema" not in params:
         return params
     form = params["requestedSchema"]
@@ -5291,13 +5293,13 @@ def _fit_field(field: Json) -> Json:
     return fitted
 
 
-# "Supported formats": client/elicitation.md. Other text is text.
+# client/elicitation.md lists the "supported formats". A form has no others.
 _FORM_FORMATS = ("email", "uri", "date", "date-time")
 
 
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
-    """The wire's requestedSchema for a JSON Schema, a dataclass or a TypedDict; and the
-    function that makes a Python value of the content that comes back."""
+    """Make the wire's requestedSchema of a JSON Schema, a dataclass or a TypedDict; and
+    the function that makes a Python value of the content that comes back."""
     if isinstance(schema, dict):
         return schema, lambda content: content
     form = describe_hint(schema, {})
@@ -5340,7 +5342,7 @@ _ANSWERS: dict[str, Json] = {
 
 
 def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
-    """A client's answer to a question, with URIs of files in their normal form.
+    """Check a client's answer, and return it with the normal forms of files' URIs.
 
     Raises InvalidParams naming the member that is wrong.
     """
@@ -5360,8 +5362,8 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
 
 
 def encode_roots(roots: Any) -> list[Json] | None:
-    """Roots as on the wire, from paths, URIs, or {"uri", "name"}; None if there are none
-    to declare. Raises ValueError or TypeError."""
+    """Make roots as on the wire of paths, URIs, or {"uri", "name"}; None if there are
+    none to declare. Raises ValueError or TypeError."""
     if roots is None:
         return None
     if isinstance(roots, (str, bytes, dict)) or not isinstance(roots, Iterable):
@@ -5370,7 +5372,7 @@ def encode_roots(roots: Any) -> list[Json] | None:
 
 
 def encode_root(root: Any) -> Json:
-    """A root as on the wire. Raises ValueError for a URI that is none of a file."""
+    """Make a root as on the wire. Raises ValueError for a URI that is not a file's."""
     if isinstance(root, dict):
         return {**root, "uri": check_file_uri("roots: uri", root.get("uri"))}
     text = os.fspath(root)
@@ -5392,7 +5394,7 @@ _PASSING = ("exp", "nbf", "iat", "jti", "auth_time", "scope", "scp")
 
 
 def principal(auth: Json | None) -> Json | None:
-    """The claims of a token that stay the same when it is renewed.
+    """Pick the claims of a token that stay the same when it is renewed.
 
     A token without a subject is a program's. Then all else that it claims counts, so
     that two users of one program stay apart.
@@ -5405,7 +5407,7 @@ def principal(auth: Json | None) -> Json | None:
 
 
 def fingerprint(value: object) -> str:
-    """A short text that no other JSON value has."""
+    """Make a short text that no other JSON value has."""
     import hashlib
 
     text = json.dumps(value, sort_keys=True)
@@ -5434,9 +5436,9 @@ class Signer:
         self._server_name = server_name
 
     def seal(self, record: Json, binding: str) -> str:
-        """The record as text that only `open` with the same binding takes. Raises
-        ValueError if it is too large."""
-        # In ASCII: what came from the client may hold a lone surrogate.
+        """Make a text of the record, which only `open` with the same binding takes.
+        Raises ValueError if it is too large."""
+        # It is in ASCII, as the client's values may hold a lone surrogate.
         text = json.dumps({"record": record, "expires": time.time() + STATE_SECONDS})
         payload = _base64(text.encode("ascii"))
         if len(payload) > MAX_STATE:
@@ -5447,7 +5449,7 @@ class Signer:
         return payload + "." + self._signatures(payload, binding)[0]
 
     def open(self, sealed: Any, binding: str) -> Json:
-        """The record again. Raises InvalidParams for a text that seal() did not make
+        """Return the record. Raises InvalidParams for a text that seal() did not make
         for this binding, or made too long ago."""
         import hmac
 
@@ -5465,7 +5467,7 @@ class Signer:
         return dict(state["record"])
 
     def _signatures(self, payload: str, binding: str) -> list[str]:
-        """One by each key."""
+        """Make a signature with each key."""
         import hmac
 
         signed = f"{fingerprint(self._server_name)}.{binding}.{payload}".encode("ascii")
@@ -5589,7 +5591,7 @@ class Context:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those of the HTTP request, their names in lower case; {} elsewhere."""
+        """The headers of the HTTP request, in lower case; {} elsewhere."""
         return dict(self._request.headers)
 
     # Cancellation: basic/patterns/cancellation.md
@@ -5690,7 +5692,7 @@ class Context:
             try:
                 content = convert(answer["content"])
             except REFUSALS as error:
-                # Beyond what the form could say: a date that no calendar has, say.
+                # The form cannot say everything: a date may be in no calendar.
                 raise InvalidParams(f"the client's answer: content: {error}") from None
         return {**answer, "content": content}
 
@@ -5844,7 +5846,7 @@ class Context:
                     connection.abandon(waiter, "no longer needed")
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
-        """The answers on record. Raises _InputRequired for questions that have none."""
+        """Find the answers on record. Raises _InputRequired for questions without one."""
         asked = {
             key: {"method": method, "params": params}
             for key, (method, params) in questions.items()
@@ -6032,8 +6034,8 @@ class MainThread:
 
 
 def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
-    """The result of a user's function, called where `run_on` says, else on this thread.
-    With run_on, a cancellation ends the wait."""
+    """Call a user's function where `run_on` says, else on this thread, and return its
+    result. With run_on, a cancellation ends the wait."""
     if run_on is None:
         return call_function(ctx, job)
     hosted = Hosted(partial(call_function, ctx, job))
@@ -6044,8 +6046,8 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
 
 
 def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
-    """The result of call_function(). When its time is over, `late` is the request's
-    answer."""
+    """Call a user's function, and return its result. When its time is over, `late` is
+    the request's answer."""
     timer = start_timer(seconds, ctx._connection.cut_short, ctx._request, late)
     try:
         return call_function(ctx, job)
@@ -6054,7 +6056,7 @@ def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
 
 
 def call_function(ctx: Context, call: Job) -> Any:
-    """The result of a user's function; that of an `async def` one is awaited."""
+    """Call a user's function. The result of an `async def` one is awaited."""
     value = call()
     if hasattr(type(value), "__await__"):
         return _await_value(ctx, value)
@@ -6062,7 +6064,7 @@ def call_function(ctx: Context, call: Job) -> Any:
 
 
 def _await_value(ctx: Context, awaitable: Any) -> Any:
-    """The result of an awaitable, by an event loop of its own, on this thread.
+    """Await a result in an event loop of its own, on this thread.
 
     With the request its task is cancelled: it sees CancelledError, and may tidy up.
     """
@@ -6090,9 +6092,9 @@ def _await_value(ctx: Context, awaitable: Any) -> Any:
 # 12. stdio ###################################################################
 ###############################################################################
 
-# Byte streams with a message a line (basic/transports/stdio.md): any pair of them, this
-# process's own, a child's. This room moves bytes and ends things; what the bytes mean
-# is the Connection's business.
+# This room serves and calls over byte streams, with a message a line: any pair of them,
+# this process's own, or a child's (basic/transports/stdio.md). It moves bytes and ends
+# things. The Connection knows what the bytes mean.
 
 STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
@@ -6326,10 +6328,10 @@ def _flush_all(*streams: Any) -> None:
 
 # A child process
 #
-# The variables that a child gets, and the beginnings of others: where it finds
+# A child gets the variables with these names and beginnings. They tell where it finds
 # programs, files, modules and certificates, and how it talks to people. The official
 # SDKs pass these; Python, Node and proxies need some besides. No key, token or password
-# is among them: which server needs which of those, env= says.
+# is among them: env= says which server needs which of those.
 _INHERITED_NAMES = frozenset(
     """
     HOME LOGNAME PATH SHELL TERM USER
@@ -6346,7 +6348,7 @@ _INHERITED_PREFIXES = ("LC_", "PYTHON", "XDG_")
 
 
 def inherited_environment() -> dict[str, str]:
-    """The variables of this process that a child gets. None is a function of a shell."""
+    """Pick the variables of this process that a child gets, but a shell's functions."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -6359,7 +6361,7 @@ _SCRIPT = r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$"
 
 
 def label_of(command: list[str]) -> str:
-    """The mark on the lines of a child: its script, module, or program."""
+    """Find the name of a child for its lines: its script, module, or program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
     for option, word in zip(words, words[1:]):
         if option == "-m" or re.search(_SCRIPT, word):
@@ -6368,7 +6370,7 @@ def label_of(command: list[str]) -> str:
 
 
 def startable(command: list[str], path: str | None) -> list[str] | str:
-    """A command as the system starts it, with this PATH.
+    """Make a command as the system starts it, with this PATH.
 
     On Windows "npx" is npx.cmd, which cmd.exe runs. To that one, many characters are
     more than text unless they are quoted as it wants.
@@ -6490,7 +6492,7 @@ class Child(StreamTransport):
         return child_details(self.command, self._process.poll(), self._last_words())
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """How this child ended. Waits a moment for its exit code and its last words."""
+        """Tell how this child ended. Waits a moment for its exit code and last words."""
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
