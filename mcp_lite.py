@@ -521,8 +521,10 @@ def child_details(command: list[str] | None, exit_code: int | None, stderr: str)
     """The part of an error's text that describes a child process."""
     details = ""
     if command:
-        ended = "" if exit_code is None else f"; exit code {exit_code}"
-        details = f" (command: {printable(show_command(command))}{ended})"
+        details = f" (command: {printable(show_command(command))}"
+        if exit_code is not None:
+            details += f"; exit code {exit_code}"
+        details += ")"
     if stderr:
         details += f"; the end of its stderr:\n{printable(stderr, keep_lines=True)}"
     return details
@@ -3228,9 +3230,10 @@ class HintReader:
     def _choice(self, members: Iterable[Any]) -> WireType:
         by_key = {equality_key(to_plain(member)): member for member in members}
         values = [to_plain(member) for member in by_key.values()]
-        kinds = {json_type(value) for value in values}
-        kind = kinds.pop() if len(kinds) == 1 else None
-        schema = add_given({}, type=kind, enum=values)
+        schema: Json = {"enum": values}
+        kinds = set(map(json_type, values))
+        if len(kinds) == 1:
+            schema = {"type": kinds.pop(), **schema}
         return WireType(schema, lambda wire: by_key[equality_key(wire)])
 
     def _array(self, args: Any, make: Callable[[Any], Any]) -> WireType:
@@ -3617,17 +3620,15 @@ def _describe_returned(signature: Signature, structured: bool | None) -> Json | 
 
 
 def _wrap_schema(schema: Json) -> Json:
-    inner = dict(schema)
-    wrapped: Json = {
+    # A draft is that of the whole; a $ref names definitions from the root.
+    outer = {"$schema", "$defs", "definitions"} & schema.keys()
+    inner = {name: schema[name] for name in schema if name not in outer}
+    return {
         "type": "object",
         "properties": {"result": inner},
         "required": ["result"],
+        **{name: schema[name] for name in outer},
     }
-    # A draft is that of the whole; a $ref names definitions from the root.
-    for name in ("$schema", "$defs", "definitions"):
-        if name in inner:
-            wrapped[name] = inner.pop(name)
-    return wrapped
 
 
 # One {expression}: its operator, "", "+" or "?"; its names; the text behind it.
@@ -3692,9 +3693,11 @@ class UriTemplate:
         its query does not have; None when the URI does not fit."""
         from urllib.parse import parse_qsl, unquote
 
-        path, _, query = uri.partition("?") if self.query else (uri, "", "")
-        fit = self._path.fullmatch(path) if len(uri) <= MAX_URI else None
-        if fit is None:
+        path, _, query = uri.partition("?")
+        if not self.query:
+            path = uri
+        fit = self._path.fullmatch(path[:MAX_URI])
+        if fit is None or len(path) > MAX_URI:
             return None
         try:
             values = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))

@@ -3771,6 +3771,9 @@ class TestServerInProcess:
         def needs(days: int):
             """"""
 
+        def completing(fn):
+            return lambda value: fn()
+
         tool, prompt, resource = "tools/call", "prompts/get", "resources/read"
         completion = "completion/complete"
         on_purpose = [
@@ -3809,7 +3812,7 @@ class TestServerInProcess:
                 params = {"uri": "x://it"}
             else:
                 server.add_prompt(lambda a: a, name="it")
-                server.completion("it", "a")(lambda value, *, fn=fn: fn())
+                server.completion("it", "a")(completing(fn))
                 params = {"ref": {"type": "ref/prompt", "name": "it"}}
                 params["argument"] = {"name": "a", "value": ""}
             answer = server.handle(request(method, modern(**params)))
