@@ -4705,9 +4705,7 @@ class Connection:
         if protocol.role == "server":
             directions = ("<--", "-->")
         self._sends, self._receives = directions
-        self._framer = LineFramer(MAX_MESSAGE)
-        self._outbox = Outbox(self._write)
-        self.workers = Workers(name, max_workers, self.flush)
+        self._open_wire(name, max_workers)
         # It is held while a request of the peer's ends and its answer is queued, and
         # while a notification about the request is queued before.
         self._lock = threading.Lock()
@@ -4715,6 +4713,12 @@ class Connection:
         self._waiters: dict[Waiter, None] = {}
         # The threads whose callbacks answer questions, and what brought these.
         self.answerers: dict[int, Any] = {}
+
+    def _open_wire(self, name: str, max_workers: int) -> None:
+        """Make what reads lines, serves them, and writes the answers."""
+        self._framer = LineFramer(MAX_MESSAGE)
+        self._outbox = Outbox(self._write)
+        self.workers = Workers(name, max_workers, self.flush)
 
     # Reading: feed() and receive() run no user code, but see `inline`.
     def feed(self, data: bytes) -> list[Request]:
@@ -5145,6 +5149,9 @@ class Connection:
         self.reason = error
         self.cancel_all()
         self.fail_pending(error)
+        self._close_wire(seconds)
+
+    def _close_wire(self, seconds: float) -> None:
         self.workers.close(seconds)
         self._outbox.close()
 
@@ -7164,6 +7171,16 @@ class HttpConnection(Connection):
         self.streams: dict[str, Stream] = {}
         self.listening = Stream(self, next(self._names), None)
         self.remember(self.listening)
+
+    # The threads that bring the requests serve them, and streams carry the answers: a
+    # conversation of one request is cheap to make.
+    _outbox = Outbox(do_nothing)
+
+    def _open_wire(self, name: str, max_workers: int) -> None:
+        pass
+
+    def _close_wire(self, seconds: float) -> None:
+        pass
 
     def carries_changes(self, request: Request) -> bool:
         """As a Connection does: a modern request has a stream, a session another."""
