@@ -6739,7 +6739,7 @@ def _body_size(fields: dict[str, str], version: str) -> int | None:
 
 
 def parse_length(length: str) -> int:
-    """What Content-Length says. Raises HttpError."""
+    """The number in Content-Length. Raises HttpError."""
     if not re.fullmatch("[0-9]{1,18}", length):
         raise HttpError(400, f"Content-Length: {show(length)}")
     return int(length)
@@ -6806,10 +6806,10 @@ class Exchange:
     auth: Json | None = None
     # Of the request in its body.
     request_id: RequestId | None = None
-    # What its headers mirror of its message.
+    # The parts of its message that its headers mirror.
     mirrored: Json = {}
     trace: Trace | None = None
-    # What its answer is made of; None for an answer without events.
+    # The Stream that answers it; None if the answer has no events.
     stream: Any = None
 
     def __init__(self, method: str, target: str, headers: dict[str, str]) -> None:
@@ -6894,7 +6894,7 @@ class Exchange:
         except Empty:
             return False
 
-    # What a carrier does
+    # The methods of a carrier
     def read_body(self) -> bytes:
         raise NotImplementedError
 
@@ -6920,8 +6920,8 @@ def log_access(exchange: Exchange) -> None:
 
     That is peer, method, path, status, milliseconds, and the method and name of the
     message. The level is INFO, or WARNING for a request that was refused. "-" stands for
-    what there is none of: a status, if the client has left before. It tells no query,
-    body or token.
+    a part that is missing: the status, if the client has left before. No query, body or
+    token is told.
     """
     logging = sys.modules.get("logging")
     if logging is None or not logging.getLogger(ACCESS_LOGGER).hasHandlers():
@@ -6953,7 +6953,7 @@ def _column(value: object) -> str:
 
 
 class Stream:
-    """What answers one HTTP request: JSON if the result comes first, else events.
+    """The answer to one HTTP request: JSON if the result comes first, else events.
 
         OPEN --leave()--> LEAVING --attach(), back again--> OPEN
           '--answered, end()--> COMPLETE
@@ -7258,7 +7258,7 @@ class HttpConnection(Connection):
         reply = getattr(event, "reply", None)
         if reply is None or self.is_sse:
             self._act(event)
-        # An answer that nobody waits for may just be late, in a session.
+        # In a session, an answer to no open question may just be late.
         is_late = getattr(event, "is_late", False) and self.session_id is not None
         why = getattr(event, "why", None)
         if reply is None and why and not is_late:
@@ -7345,7 +7345,7 @@ _PREFLIGHT = {
     "Access-Control-Allow-Headers": "*, Authorization",
 }
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
-# What MCP-Protocol-Version says in sessions; "" is for a request without it.
+# The values of MCP-Protocol-Version in sessions; "" stands for a request without it.
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
 _REQUEST_OVER = ConnectionClosed("the request is over")
 _SESSION_OVER = ConnectionClosed("the session is over")
@@ -7438,9 +7438,9 @@ class HttpEndpoint:
         if exchange.is_logged:
             log_access(exchange)
 
-    # Who may ask
+    # Admission
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
-        """What answers this request, if it may be made at all. Raises HttpError."""
+        """The method that answers this request, if it may be made. Raises HttpError."""
         path = exchange.path
         anywhere = self._routes.get(None, {})
         route = self._routes.get(path.rstrip("/"), anywhere)
@@ -7541,7 +7541,7 @@ class HttpEndpoint:
             self._check_modern(object_or_empty(message), told, exchange)
             connection = HttpConnection(self, exchange)
         else:
-            self._check_legacy(message, exchange)
+            self._check_mirrors(message, exchange)
             connection = self._legacy_connection(message, version, exchange)
         self._serve(connection, exchange, connection.take, message, exchange)
         # An `initialize` that was refused has opened nothing.
@@ -7576,18 +7576,20 @@ class HttpEndpoint:
         if is_request and told is None:
             meta = object_or_empty(member_at(message, ("params", "_meta")))
             check_members(MODERN_META, meta, "_meta.")
-        self._check_mirrors(message, exchange, is_request)
+        self._check_mirrors(message, exchange, is_request, HeaderMismatch.code)
 
-    def _check_legacy(self, message: Any, exchange: Exchange) -> None:
-        """Raise McpError if headers contradict a message of a session."""
-        try:
-            self._check_mirrors(object_or_empty(message), exchange, False)
-        except HeaderMismatch as error:
-            error.code = -32001  # as in drafts of 2026-07-28
-            raise
-
-    def _check_mirrors(self, message: Json, exchange: Exchange, required: bool) -> None:
-        exchange.mirrored = mirrored_headers(message, self.server.header_parameters)
+    def _check_mirrors(
+        self,
+        message: Any,
+        exchange: Exchange,
+        required: bool = False,
+        # As in drafts of 2026-07-28: what a session's client is told.
+        code: int = -32001,
+    ) -> None:
+        """Raise HeaderMismatch, with this code, if headers contradict a message."""
+        exchange.mirrored = mirrored_headers(
+            object_or_empty(message), self.server.header_parameters
+        )
         for name, value in exchange.mirrored.items():
             header = exchange.headers.get(name.lower())
             if header is None:
@@ -7597,9 +7599,11 @@ class HttpEndpoint:
             else:
                 is_right = value is not None and is_mirrored(header, value)
             if not is_right:
-                raise HeaderMismatch(
+                mismatch = HeaderMismatch(
                     f"{name}: {show(header)}, but {show(value)} in the body"
                 )
+                mismatch.code = code
+                raise mismatch
 
     def _serve(
         self,
@@ -7716,13 +7720,14 @@ class HttpEndpoint:
         message = exchange.read_message()
         if told_version(message) is not None:
             raise InvalidRequest(f"{NEWEST} is not spoken over HTTP+SSE")
-        self._check_legacy(message, exchange)
+        self._check_mirrors(message, exchange)
         connection.take(message, exchange)
 
     # Looking after what is open
     def look_after(self) -> None:
-        """See who has hung up: that cancels a modern request, but none of a session.
-        Called now and then, by whoever made this endpoint. Does not block."""
+        """Find clients that have hung up: that cancels a modern request, but none of a
+        session.
+        The server that made this endpoint calls it now and then. Does not block."""
         for exchange in list(self._serving):
             stream = exchange.stream
             is_open = stream is not None and exchange.state != exchange.OVER
@@ -7780,7 +7785,7 @@ def _check_metadata(metadata: Json | None) -> Json:
 
 
 def _check_verify(verify: Verify | None) -> Callable[[str], Json | None] | None:
-    """What tells the claims of a token: a function, or a dict. Raises ValueError."""
+    """The function that gives the claims of a token. Raises ValueError."""
     if verify is None or callable(verify):
         return verify
     if not isinstance(verify, Mapping) or not verify:
@@ -7793,9 +7798,9 @@ def _check_verify(verify: Verify | None) -> Callable[[str], Json | None] | None:
 # 16. HTTP server #############################################################
 ###############################################################################
 
-# What carries exchanges to the endpoint: a WSGI server of somebody else, or sockets, by
-# the standard library's http.server and socketserver, with a thread for each connection.
-# This room knows no messages, and the endpoint no sockets.
+# Two carriers bring exchanges to the endpoint: a WSGI server of somebody else, and the
+# standard library's http.server and socketserver, with a thread for each connection. This
+# room knows no messages, and the endpoint no sockets.
 
 IDLE_SECONDS = 30.0  # without a request, or for a client to take what is written
 REQUEST_SECONDS = 60.0  # for all of a request to arrive
@@ -7862,7 +7867,7 @@ class _WsgiExchange(Exchange):
         return body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
-        # Of a connection, the WSGI server decides: PEP 3333 has no such header.
+        # The WSGI server decides about its connections: PEP 3333 allows no such header.
         headers.pop("Connection", None)
         self.result = body or b""
         self._write = self.start_response(_status_line(status), list(headers.items()))
@@ -7929,7 +7934,7 @@ class _SocketExchange(Exchange):
         try:
             self._sock.sendall(data)
         except OSError:
-            # What was half written cannot be followed by another answer.
+            # No other answer can follow one that was half written.
             self._handler.close_connection = True
             raise
 
@@ -7941,12 +7946,10 @@ def has_hung_up(sock: Socket) -> bool:
     """Whether the other end of a connection is closed. Does not block."""
     import socket
 
-    if not is_ready(sock):
-        return False
+    # Another thread may take what is_ready() saw: do not wait for more.
+    flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
     try:
-        # Another thread may take what is_ready() saw: do not wait for more.
-        flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
-        return not socket.socket.recv(sock, 1, flags)
+        return is_ready(sock) and not socket.socket.recv(sock, 1, flags)
     except BlockingIOError:
         return False
     except OSError:
@@ -8115,9 +8118,6 @@ class HttpServer(ThreadingTCPServer):
             daemon=True,
         ).start()
 
-    def __enter__(self) -> HttpServer:
-        return self
-
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
@@ -8137,7 +8137,7 @@ class HttpServer(ThreadingTCPServer):
             return
         self.closing.set()
         self.shutdown()
-        self.endpoint.look_after()  # who has hung up need not be waited for
+        self.endpoint.look_after()  # a client that has hung up is not waited for
         self.server_close()  # the port is free
         me = threading.current_thread()
         others = {
@@ -8158,7 +8158,7 @@ class HttpServer(ThreadingTCPServer):
         for sock in others:
             shut(sock)
 
-    # What socketserver calls, on the accepting thread
+    # socketserver calls these, on the accepting thread.
     def get_request(self) -> Any:
         try:
             sock, address = super().get_request()

@@ -7451,10 +7451,10 @@ class TestHttpServer:
         def verify(token):
             raise error
 
-        with caplog.at_level("ERROR", "mcp_lite"):
-            with server.start_http(verify=verify) as http:
-                web = Web(http, Authorization="Bearer x")
-                status, headers, body = web.post(call_tool("add", a=1))
+        log = caplog.at_level("ERROR", "mcp_lite")
+        with log, server.start_http(verify=verify) as http:
+            web = Web(http, Authorization="Bearer x")
+            status, headers, body = web.post(call_tool("add", a=1))
         told = str(headers.items()) + str(body)
         assert status == 500
         assert "refused" not in told and "/etc" not in told
