@@ -8289,7 +8289,8 @@ _PORTS = {"http": 80, "https": 443}
 _HEADER = HEADER_NAME + ": [\t -~\x80-\xff]*"
 # The examples of SDKs say this, with status 400, where the specification says 404.
 _NO_SESSION = "(?i)no valid session|server not initialized"
-_Proxy = namedtuple("_Proxy", "host port headers")
+# Where to connect to; headers are for a proxy.
+_Hop = namedtuple("_Hop", "host port headers")
 
 
 def parse_url(text: str) -> SplitResult:
@@ -8345,7 +8346,11 @@ def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
     return dict(merged.values())
 
 
-def find_proxy(url: SplitResult) -> _Proxy | None:
+def _hop_to(url: SplitResult) -> _Hop:
+    return _Hop(str(url.hostname), url.port or _PORTS[url.scheme], {})
+
+
+def find_proxy(url: SplitResult) -> _Hop | None:
     """The proxy that the environment has for a URL, with the headers that it wants."""
     is_local = url.hostname in ("localhost", "127.0.0.1", "::1")
     if is_local or not any(name.lower().endswith("_proxy") for name in os.environ):
@@ -8358,9 +8363,9 @@ def find_proxy(url: SplitResult) -> _Proxy | None:
     address = getproxies().get(url.scheme)
     if not address or proxy_bypass(str(url.hostname)):
         return None
-    proxy = urlsplit("//" + address.rpartition("//")[2])
+    proxy = urlsplit("http://" + address.rpartition("//")[2])
     headers = login_header("Proxy-Authorization", proxy)
-    return _Proxy(str(proxy.hostname), proxy.port or _PORTS["http"], headers)
+    return _hop_to(proxy)._replace(headers=headers)
 
 
 def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
@@ -8368,14 +8373,61 @@ def follow_reference(url: SplitResult, reference: str) -> SplitResult | None:
     our headers: they may hold secrets; and for no URL at all."""
     from urllib.parse import urljoin
 
-    def origin(each: SplitResult) -> tuple[str, str | None, int]:
-        return each.scheme, each.hostname, each.port or _PORTS[each.scheme]
-
     with suppress(ValueError):
         target = parse_url(urljoin(url.geturl(), reference.strip()))
-        if origin(target) == origin(url):
+        if (target.scheme, _hop_to(target)) == (url.scheme, _hop_to(url)):
             return target._replace(netloc=url.netloc)
     return None
+
+
+class _Trip:
+    """One HTTP request and its response, and the secrets that no text of it may show."""
+
+    connection: HTTPConnection | None = None
+    # Of the connection; http.client lets go of it when the server will close it.
+    sock: Socket
+    # Its head is read.
+    response: Any = None
+    # A redirect was followed: one, and no more.
+    is_moved = False
+
+    def __init__(self, method: str, url: SplitResult, key: object) -> None:
+        self.secrets: list[str] = []
+        self.method = method
+        self.url = url
+        # Whoever gives up the request knows it by this.
+        self.key = key
+
+    def describe(self, text: str) -> str:
+        """A text about this request, for an exception."""
+        return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
+
+    def failure(
+        self, body: bytes, words: str = "", kind: type[HttpFailure] = HttpFailure
+    ) -> HttpFailure:
+        """The exception for a response that is no answer."""
+        response = self.response
+        text = self.describe(words + describe_response(response, body[:MAX_ERROR]))
+        challenge = challenge_in(response.headers)
+        return kind(text, show_url(self.url), response.status, challenge)
+
+    def follow_redirect(self) -> bool:
+        """Whether to send it again, where the response says: on the same host, once."""
+        place = self.response.headers.get("Location", "")
+        target = follow_reference(self.url, place)
+        if self.response.status not in (307, 308) or self.is_moved or target is None:
+            return False
+        self.url = target
+        self.is_moved = True
+        return True
+
+    def is_refused(self) -> bool:
+        """Whether it got a 401, or a 403 that is about scopes. The end of a session
+        asks no user to log in."""
+        status = self.response.status
+        error = challenge_in(self.response.headers).get("error")
+        is_scope = status == 403 and error == "insufficient_scope"
+        return self.method != "DELETE" and (status == 401 or is_scope)
 
 
 class _HttpPool:
@@ -8395,19 +8447,18 @@ class _HttpPool:
         self.closed = threading.Event()
         # (since when, connection), the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
-        # connection -> (the key of its request, its socket, which http.client lets go
-        # of when the server will close it).
-        self._busy: dict[HTTPConnection, tuple[object, Socket]] = {}
+        self._busy: dict[_Trip, None] = {}
 
-    def take(self, key: object) -> HTTPConnection:
+    def take(self, trip: _Trip) -> HTTPConnection:
         """The latest idle connection that still lives, else a new one. Raises OSError."""
         connection = self._pop_alive() or self._connect()
+        trip.connection = connection
+        trip.sock = connection.sock
         with self._lock:
-            if not self.closed.is_set():
-                self._busy[connection] = (key, connection.sock)
-                return connection
-        connection.close()
-        raise ConnectionError("the client was closed")
+            self._busy[trip] = None
+        if self.closed.is_set():
+            raise ConnectionError("the client was closed")
+        return connection
 
     def _pop_alive(self) -> HTTPConnection | None:
         with self._lock:
@@ -8423,36 +8474,39 @@ class _HttpPool:
     def _connect(self) -> HTTPConnection:
         import http.client
 
-        url = self._url
-        host = str(url.hostname)
-        port = url.port or _PORTS[url.scheme]
-        hop = self.proxy or _Proxy(host, port, {})
+        there = _hop_to(self._url)
+        hop = self.proxy or there
         connection = http.client.HTTPConnection(hop.host, hop.port, self._timeout)
-        if url.scheme == "https":
+        if self._url.scheme == "https":
             connection = http.client.HTTPSConnection(
                 hop.host, hop.port, timeout=self._timeout, context=self._ssl_context
             )
             if self.proxy is not None:
-                connection.set_tunnel(host, port, hop.headers)
+                connection.set_tunnel(there.host, there.port, hop.headers)
         connection.connect()
         # From here on, the thread that gives up has the connection shut.
         connection.sock.settimeout(None)
         return connection
 
-    def give_back(self, connection: HTTPConnection, response: Any) -> None:
+    def give_back(self, trip: _Trip) -> None:
         """Keep a connection whose response was read to its end; close any other."""
+        connection = trip.connection
+        response = trip.response
+        if connection is None:
+            return
         is_over = False
         # There is no socket where the server closes it, nor where a response broke off.
         with suppress(Exception):
             # After the answer, a stream mostly has no more than its end.
             connection.sock.settimeout(REST_SECONDS)
-            is_read = response.isclosed() or response.length == 0
-            is_over = is_read or not response.read1(CHUNK)
+            is_over = response.isclosed() or response.length == 0
+            is_over = is_over or not response.read1(CHUNK)
             connection.sock.settimeout(None)
         if response is not None:
             response.close()
+        trip.connection = None
         with self._lock:
-            self._busy.pop(connection, None)
+            self._busy.pop(trip, None)
             if is_over and not self.closed.is_set():
                 self._idle.append((time.monotonic(), connection))
                 return
@@ -8461,16 +8515,16 @@ class _HttpPool:
     def shut(self, key: object) -> None:
         """Cut off the requests that have this key."""
         with self._lock:
-            for its_key, sock in self._busy.values():
-                if its_key == key:
-                    shut(sock)
+            for trip in self._busy:
+                if trip.key == key:
+                    shut(trip.sock)
 
     def close(self) -> None:
         """Close the idle connections, and shut the busy ones."""
         with self._lock:
             self.closed.set()
-            for _, sock in self._busy.values():
-                shut(sock)
+            for trip in self._busy:
+                shut(trip.sock)
             while self._idle:
                 self._idle.pop()[1].close()
 
@@ -8597,53 +8651,6 @@ def authorizer_for(auth: Any) -> Any:
     return Authorizer(auth or do_nothing)
 
 
-class _Trip:
-    """One HTTP request and its response, and the secrets that no text of it may show."""
-
-    def __init__(self, method: str, url: SplitResult, key: object) -> None:
-        self.method = method
-        self.url = url
-        # A redirect was followed: one, and no more.
-        self.is_moved = False
-        # The pool knows the connection by this.
-        self.key = key
-        self.secrets: list[str] = []
-        self.connection: HTTPConnection | None = None
-        # Its head is read.
-        self.response: Any = None
-
-    def describe(self, text: str) -> str:
-        """A text about this request, for an exception."""
-        return printable(f"{show_url(self.url)}: {hide(text, self.secrets)}")
-
-    def failure(
-        self, body: bytes, words: str = "", kind: type[HttpFailure] = HttpFailure
-    ) -> HttpFailure:
-        """The exception for a response that is no answer."""
-        response = self.response
-        text = self.describe(words + describe_response(response, body[:MAX_ERROR]))
-        challenge = challenge_in(response.headers)
-        return kind(text, show_url(self.url), response.status, challenge)
-
-    def follow_redirect(self) -> bool:
-        """Whether to send it again, where the response says: on the same host, once."""
-        place = self.response.headers.get("Location", "")
-        target = follow_reference(self.url, place)
-        if self.response.status not in (307, 308) or self.is_moved or target is None:
-            return False
-        self.url = target
-        self.is_moved = True
-        return True
-
-    def is_refused(self) -> bool:
-        """Whether it got a 401, or a 403 that is about scopes. The end of a session
-        asks no user to log in."""
-        status = self.response.status
-        error = challenge_in(self.response.headers).get("error")
-        is_scope = status == 403 and error == "insufficient_scope"
-        return self.method != "DELETE" and (status == 401 or is_scope)
-
-
 class HttpCaller:
     """Sends HTTP requests to one server, and has them let in.
 
@@ -8709,7 +8716,7 @@ class HttpCaller:
             text = trip.describe(remedied)
             raise HttpFailure(text, show_url(trip.url)) from None
         finally:
-            self._give_back(trip)
+            self.pool.give_back(trip)
 
     def _send_until_let_in(
         self, trip: _Trip, headers: dict[str, str], body: bytes | None
@@ -8727,7 +8734,7 @@ class HttpCaller:
                 self._mend(trip, shown, refused)
             elif not trip.follow_redirect():
                 break
-            self._give_back(trip)
+            self.pool.give_back(trip)
         if trip.is_moved and trip.response.status < 300:
             self.url = trip.url
 
@@ -8735,7 +8742,7 @@ class HttpCaller:
         """Have the Authorizer get what lets the next try in. Raises the refusal."""
         body = trip.response.read(MAX_ERROR)
         refusal = trip.failure(body, kind=AuthorizationError)
-        self._give_back(trip)
+        self.pool.give_back(trip)
         asking = partial(answering, self.connection)
         if len(refused) == MAX_REFUSALS or not self._authorizer.mend(
             refusal, shown, refused, asking
@@ -8749,8 +8756,7 @@ class HttpCaller:
         url = trip.url
         target = url.path or "/"
         self._trace("-->", f"{trip.method} {target}")
-        connection = self.pool.take(trip.key)
-        trip.connection = connection
+        connection = self.pool.take(trip)
         # A thread that gives up after this look finds it in the pool, and shuts it.
         if not self.is_wanted(trip.key):
             raise ConnectionError("given up")
@@ -8771,11 +8777,6 @@ class HttpCaller:
         trace = self.connection.trace
         if trace is not None:
             trace(direction, text.encode("utf-8"))
-
-    def _give_back(self, trip: _Trip) -> None:
-        if trip.connection is not None:
-            self.pool.give_back(trip.connection, trip.response)
-        trip.connection = None
 
 
 def read_events(
@@ -8985,6 +8986,8 @@ class HttpTransport(_PostingTransport):
         if not self._opening and (post.row.cancels or post.is_answer):
             # The modern era: "The client MUST NOT send JSON-RPC responses".
             return
+        if post.opens_session:
+            self._opening = post.line
         session = self._session
         try:
             self._post_once(post, session)
@@ -9005,11 +9008,7 @@ class HttpTransport(_PostingTransport):
             session.get_is_answered.wait(seconds)
 
     def _post_once(self, post: _Post, session: _ClientSession) -> None:
-        if post.opens_session:
-            self._opening = post.line
-        headers = {**post.headers, **self._mirror(post)}
-        if not post.opens_session:
-            add_given(headers, **{"Mcp-Session-Id": session.id})
+        headers = self._post_headers(post, session)
         stream = EventParser()
         body = b""
         with self._caller.send("POST", headers, post.line, post.key) as trip:
@@ -9051,16 +9050,18 @@ class HttpTransport(_PostingTransport):
         rejection.http_status = status
         return rejection
 
-    def _mirror(self, post: _Post) -> dict[str, str]:
-        """The headers that mirror a message. Raises InvalidParams for a value that must
-        be mirrored, and no header can mirror."""
+    def _post_headers(self, post: _Post, session: _ClientSession) -> dict[str, str]:
+        """The headers of a POST. Raises InvalidParams for a value that must be mirrored,
+        and no header can mirror."""
+        headers = dict(post.headers)
         version = object_or_empty(post.params.get("_meta")).get(META_VERSION)
-        if version is None and not post.opens_session:
-            version = self.connection.protocol.version or None
+        if not post.opens_session:
+            version = version or self.connection.protocol.version or None
+            add_given(headers, **{"Mcp-Session-Id": session.id})
+        values = {"MCP-Protocol-Version": version}
         parameters = self.connection.endpoint.header_parameters
-        values = mirrored_headers(post.message, parameters)
-        headers = {}
-        for name, value in {"MCP-Protocol-Version": version, **values}.items():
+        values.update(mirrored_headers(post.message, parameters))
+        for name, value in values.items():
             try:
                 if value is not None:
                     headers[name] = encode_header(value)

@@ -9672,6 +9672,7 @@ class LoginSite(http.server.ThreadingHTTPServer):
     """
 
     daemon_threads = False
+    request_queue_size = 64
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), LoginPage)
@@ -9986,7 +9987,7 @@ class TestAuthorization:
         """close(), from another thread, does not wait for the user."""
         opened = threading.Event()
         monkeypatch.setattr("webbrowser.open", lambda url: opened.set() or True)
-        client = Client(site.mcp, auth=OAuth(timeout=1), version=MODERN)
+        client = Client(site.mcp, auth=OAuth(timeout=0.3), version=MODERN)
         with concurrent.futures.ThreadPoolExecutor() as pool:
             connecting = pool.submit(client.connect)
             assert opened.wait(SECONDS)
