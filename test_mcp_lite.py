@@ -14383,7 +14383,7 @@ class TestBenchmark:
             "ms, start to the first answer",
         ):
             for server in ("bare", "mcp_lite"):
-                assert re.search(rf"^{row} +{server} +[\d.,]+ ", printed + " ", re.M)
+                assert re.search(rf"^{row} +{server} +[\d.,]+", printed, re.M)
         assert "ms, mcp_lite without a .pyc" in printed
 
 

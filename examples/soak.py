@@ -2,8 +2,8 @@
 
 Teaches: a test of endurance is bookkeeping. Each call ends in exactly one of a right
 answer (its value is checked), a failure that this program asked for, or a LOSS; and what
-was not open before is not open after. Foes attack the server meanwhile. Nobody counts
-what becomes of them: the server's limits are there so that nobody else notices.
+was not open before is not open after. Foes attack the server meanwhile. What
+becomes of them is not counted: the limits are there so that no friend notices.
 
 Run: python3 examples/soak.py [minutes, else 1] [seed, else 1]
 It ends with 0 and a last line "ok: ...", or with 1 and "FAILED: ...".
@@ -36,7 +36,6 @@ from mcp_lite import (  # noqa: E402
 )
 
 PATIENCE = 30.0  # seconds for any answer: later is never
-WARM = 30.0  # seconds until a run is warm: from then on its memory should not grow
 GROWTH = 16.0  # MiB that the last quarter of a warm run may have beyond the one before
 COLD_GROWTH = 64.0  # MiB, if the run was too short to be warm
 FRIENDS = 6
@@ -111,9 +110,6 @@ class Soak:
         self.http = self.server.start_http()
         self.port = self.http.port
 
-    def is_running(self):
-        return time.monotonic() < self.until
-
     def book(self, loss=""):
         """Account for one call."""
         with self.lock:
@@ -121,13 +117,6 @@ class Soak:
             if loss:
                 self.losses += 1
                 print("LOSS", loss, flush=True)
-
-    def restart(self):
-        """Replace the server over HTTP. Calls that notice may fail."""
-        self.restarts += 1
-        self.http.close()
-        self.http = self.server.start_http(port=self.port)
-        self.restarts += 1
 
 
 class Visit:
@@ -183,7 +172,7 @@ class Visit:
                 loss = f"wrong: {got!r:.200}"
         except Exception as error:
             loss = f"{type(error).__name__}: {error}"
-            # Who was served by a server that was replaced may hear of that.
+            # A client of a server that was replaced may hear of that.
             over_http = self.place in ("http", "sse")
             if over_http and (restarts % 2 or restarts != self.soak.restarts):
                 self.soak.book()
@@ -221,17 +210,16 @@ class Visit:
         heard = []
 
         def work():
-            arguments = {"to": 3}
             self.client.call_tool(
-                "tell", arguments, on_progress=lambda *p: heard.append(p)
+                "tell", {"to": 3}, on_progress=lambda done, *_: heard.append(done)
             )
-            return [each[0] for each in heard]
+            return heard
 
         self.check("progress", work, lambda got: got == [1, 2, 3])
 
     def answer_questions(self):
         text = f"text {self.dice.random()}"
-        right = f"{text}1{text}".replace(f"1{text}", f"1{text}".upper())
+        right = text + f"1{text}".upper()
         self.check("ask", lambda: self.client.call("ask", text=text), right.__eq__)
 
     def give_up(self):
@@ -254,10 +242,9 @@ class Visit:
         right = f"text of {name}"
         self.check("read", lambda: self.client.read(f"soak://{name}"), right.__eq__)
         self.check("list", self.client.list_tools, lambda got: len(got) >= 7)
-        prompt = {"code": name}
         self.check(
             "prompt",
-            lambda: self.client.get_prompt("review", prompt)["messages"],
+            lambda: self.client.get_prompt("review", {"code": name})["messages"],
             lambda got: got[0]["content"]["text"] == f"review {name}",
         )
 
@@ -311,14 +298,18 @@ def befriend(soak, dice):
 
 
 def restart(soak, dice):
-    soak.restart()
+    """Replace the server over HTTP. Calls that notice may fail."""
+    soak.restarts += 1
+    soak.http.close()
+    soak.http = soak.server.start_http(port=soak.port)
+    soak.restarts += 1
     time.sleep(dice.uniform(1, 5))
 
 
 def keep_doing(soak, job, number):
     """A thread of the load: the job again and again, until the time is over."""
     dice = random.Random(f"{soak.seed} {number}")
-    while soak.is_running():
+    while time.monotonic() < soak.until:
         try:
             job(soak, dice)
         except Exception as error:
@@ -337,14 +328,6 @@ def descriptors():
     with contextlib.suppress(OSError):
         return len(os.listdir("/proc/self/fd"))
     return 0
-
-
-def wait_until(condition):
-    """Wait until it is true, for as long as an answer may take."""
-    until = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < until:
-        gc.collect()
-        time.sleep(0.05)
 
 
 def verdict(calls, losses, growth, most, threads, opened):
@@ -381,20 +364,25 @@ def main():
     for each in load:
         each.start()
     samples = []
-    while soak.is_running():
+    while time.monotonic() < soak.until:
         time.sleep(min(1.0, minutes * 6))
         samples.append(memory())
     for each in load:
         each.join()
     soak.http.close()
-    wait_until(lambda: (threading.active_count(), descriptors()) == (threads, opened))
+    until = time.monotonic() + PATIENCE
+    while (threading.active_count(), descriptors()) != (threads, opened):
+        gc.collect()
+        time.sleep(0.05)
+        if time.monotonic() > until:
+            break
     quarter = max(1, len(samples) // 4)
     growth = max(samples[-quarter:]) - max(samples[-2 * quarter : -quarter] or samples)
     line = verdict(
         soak.calls,
         soak.losses,
         growth,
-        GROWTH if minutes * 60 > 2 * WARM else COLD_GROWTH,
+        GROWTH if minutes > 1 else COLD_GROWTH,
         (threads, threading.active_count()),
         (opened, descriptors()),
     )
