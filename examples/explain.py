@@ -229,7 +229,12 @@ class Explainer:
         """Print one line: the direction, the id, and what it says."""
         request_id = (message or {}).get("id")
         number = "" if request_id is None else f"{shorten(request_id)} "
-        self.write(" ".join(f"{direction} {number}{text}".split()) + "\n")
+        line = textwrap.fill(
+            f"{direction} {number}{text}".replace("  ", " "),
+            WIDTH,
+            subsequent_indent="    ",
+        )
+        self.write(line + "\n")
 
     def note(self, text, page):
         """Print an explanation with its page, unless it was given before."""

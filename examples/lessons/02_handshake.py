@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 
 EXAMPLES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 child = subprocess.Popen(
@@ -24,19 +25,20 @@ child = subprocess.Popen(
 
 
 def shorten(text):
-    return text if len(text) < 250 else text[:240] + " ..."
+    text = text if len(text) < 250 else text[:240] + " ..."
+    return textwrap.fill(text, 96, subsequent_indent="    ")
 
 
 def send(**members):
     line = json.dumps({"jsonrpc": "2.0", **members})
-    print("-->", shorten(line))
+    print(shorten("--> " + line))
     child.stdin.write(line + "\n")
     child.stdin.flush()
 
 
 def read():
     line = child.stdout.readline().strip()
-    print("<--", shorten(line))
+    print(shorten("<-- " + line))
     message = json.loads(line)
     if "error" in message:
         print("     refused:", message["error"]["message"])

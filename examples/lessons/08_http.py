@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import sys
+import textwrap
 import threading
 
 # mcp_lite.py is two folders up. The client is made by hand.
@@ -21,6 +22,7 @@ from mcp_lite import Context, Server  # noqa: E402
 
 server = Server("counter", version="1")
 go_on = threading.Event()
+fill = textwrap.TextWrapper(90, subsequent_indent="    ").fill  # to fit on a screen
 
 
 @server.tool
@@ -36,7 +38,7 @@ def ask(verb, headers, **message):
     """One HTTP request. Returns the response, whose body is still to be read."""
     shown = {name: value[:12] for name, value in headers.items()}
     body = json.dumps({"jsonrpc": "2.0", **message}) if message else ""
-    print("-->", verb, shown, "\n   ", body)
+    print(fill(f"--> {verb} {shown}"), "\n   ", fill(body))
     headers = {"Accept": "application/json, text/event-stream", **headers}
     headers["Content-Type"] = "application/json"
     connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=10)
@@ -51,7 +53,7 @@ def read_event(response):
     event = {}
     while "data" not in event:
         name, _, event[name] = next(response).decode().strip().partition(": ")
-    print("   ", event.get("id", ""), event["data"])
+    print("   ", event.get("id", ""), fill(event["data"]))
     return event.get("id")
 
 
@@ -62,11 +64,11 @@ with server.start_http() as url:
     tools = {"method": "tools/list", "params": {"_meta": meta}}
     headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
     response = ask("POST", headers, id=1, **tools)
-    print("   ", response.read().decode()[:150], "...")
+    print("   ", fill(response.read().decode()[:150]), "...")
 
     print("\nHeaders that contradict the body are refused: gateways rely on them.")
     headers["Mcp-Method"] = "ping"
-    print("   ", ask("POST", headers, id=2, **tools).read().decode())
+    print("   ", fill(ask("POST", headers, id=2, **tools).read().decode()))
 
     print("\nLegacy: `initialize` gives the session an id, a header from now on.")
     params = {"protocolVersion": "2025-06-18", "capabilities": {}}
@@ -91,7 +93,7 @@ with server.start_http() as url:
 
     print("\nThe end of a session is a DELETE; then it is unknown.")
     ask("DELETE", session)
-    print("   ", ask("POST", session, id=5, method="ping").read().decode())
+    print("   ", fill(ask("POST", session, id=5, method="ping").read().decode()))
 
 # Exercises
 # 1. Send the modern request with the header Origin: http://evil.example. Any web page can

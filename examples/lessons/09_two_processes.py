@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 
 # mcp_lite.py is two folders up.
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -53,7 +54,8 @@ HEADERS = {
 
 def call(process, port, number, **answers):
     """Call the tool, in one of the processes; returns what it says."""
-    print(f"\n--> {number} tools/call book, to process {process}", json.dumps(answers))
+    print(f"\n--> {number} tools/call book, to process {process}")
+    print(textwrap.fill(json.dumps(answers), 96))
     params = {"name": "book", "arguments": {}, "_meta": META, **answers}
     message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
@@ -62,7 +64,7 @@ def call(process, port, number, **answers):
     connection.close()
     said = answer.get("result") or answer["error"]
     said.pop("_meta", None)
-    print("<--", number, json.dumps(said, indent=2))
+    print(textwrap.fill(f"<-- {number} {json.dumps(said)}", 96))
     return said
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 
 EXAMPLES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 child = subprocess.Popen(
@@ -26,18 +27,21 @@ META = json.dumps(
     }
 )
 
+# Messages are printed in lines that fit on a screen.
+fill = textwrap.TextWrapper(96, subsequent_indent="    ").fill
+
 
 def send(title, line):
     print(f"\n{title}, {len(line)} bytes")
     # What is wrong with it stands in the first of these bytes.
-    print("-->", line[:150] + (b" ..." if len(line) > 150 else b""))
+    print(fill(f"--> {line[:150]}"))
     # This server reads a line to its end before it answers. If one did not, both pipes
     # might be full, and both sides wait: then one thread must write, another one read.
     child.stdin.write(line + b"\n")
     child.stdin.flush()
     answer = json.loads(child.stdout.readline())
     error = answer.get("error") or answer["result"]
-    print("<--", json.dumps(error)[:230])
+    print(fill(f"<-- {json.dumps(error)[:230]}"))
 
 
 def call(name, arguments):
