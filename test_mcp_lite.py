@@ -17,7 +17,6 @@ import decimal
 import enum
 import errno
 import functools
-import gc
 import hashlib
 import http.client
 import http.server
@@ -92,7 +91,6 @@ META_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 META_SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 WAV = b"RIFF\0\0\0\0WAVEfmt "
-LIKE_A_HEADER = {"type": "string", "x-mcp-header": "A"}
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 FORM = {
     "type": "object",
@@ -448,7 +446,6 @@ try:
 except ImportError:
     tracemalloc = None  # PyPy has none
 PYPY = sys.implementation.name == "pypy"
-counts_memory = pytest.mark.skipif(tracemalloc is None, reason="needs tracemalloc")
 
 
 SERVE = [sys.executable, os.path.abspath(__file__), "--serve"]
@@ -480,12 +477,6 @@ def descriptors():
         with contextlib.suppress(OSError):
             opened[number] = os.readlink("/proc/self/fd/" + number)
     return opened
-
-
-def living(kind):
-    """How many objects of a class somebody still refers to."""
-    gc.collect()
-    return sum(type(each) is kind for each in gc.get_objects())
 
 
 def counted(main):
@@ -2968,7 +2959,7 @@ class TestServerOnTheWire:
     def test_listening_on_the_wire(self):
         """The acknowledgement first, each notification with the id, a graceful end."""
         wanted = {"toolsListChanged": True, "resourceSubscriptions": ["x://note"]}
-        about = {mcp_lite.META_SUBSCRIPTION: "s"}
+        about = {META_SUBSCRIPTION: "s"}
         filters = modern(notifications={**wanted, "unknown": True})
         with Wire() as wire:
             wire.send(request("subscriptions/listen", filters, "s"))
@@ -3864,10 +3855,10 @@ class TestServerInProcess:
         with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
             client.call_tool("chained")
             client.call_tool("raises")
-        chained, awaited = caplog.records
-        assert chained.getMessage() == "chained failed"
+        first, awaited = caplog.records
+        assert first.getMessage() == "chained failed"
         for text in ('{}["x"]', "KeyError: 'x'", "ctx.log", "RuntimeError: chained"):
-            assert chained.exc_text.count(text) == 1
+            assert first.exc_text.count(text) == 1
         assert '{}["x"]' in awaited.exc_text
 
     def test_async_handlers_run(self, version):
@@ -8438,18 +8429,6 @@ def legacy_site(version="2025-11-25", **answers):
                 "error": {"code": -32601, "message": "what?"},
             },
         )
-
-    return script
-
-
-def site_of_sessions(initialize, call):
-    """A legacy site with an initialize of its own."""
-    plain = legacy_site(tools_call=call)
-
-    def script(seen, sock):
-        if member(seen, "message", "method") == "initialize":
-            return initialize(seen, sock)
-        return plain(seen, sock)
 
     return script
 
