@@ -4321,7 +4321,7 @@ class Workers:
                 return
 
     def _next(self, bell: threading.Lock) -> Job | None:
-        """Take the next job. None if there is none: this worker is one of the idle then."""
+        """Take the next job. If there is none, this worker is idle from now on."""
         with self._lock:
             if self._jobs:
                 job = self._jobs.popleft()
@@ -4399,7 +4399,7 @@ class Outbox:
                 self._writing.release()
 
     def flush_soon(self) -> None:
-        """Have the lines written, without blocking; by this thread if there is no other."""
+        """Have the lines written without blocking; by this thread if none can be had."""
         if self._thread is None and not sys.is_finalizing():
             with suppress(RuntimeError):
                 self._thread = start_thread("mcp-writer", self._run)
@@ -4595,7 +4595,7 @@ class Transport:
         return ""
 
     def describe_end(self, why: str) -> ConnectionClosed:
-        """Make the exception that tells how this ended, with all that is known of it."""
+        """Make the exception that tells how this ended, and all that is known of it."""
         return ConnectionClosed(why)
 
 
@@ -4664,7 +4664,7 @@ class Endpoint:
         return []
 
     def extension_row(self, method: str) -> Method:
-        """Find the row of a method that is not in METHODS; UNKNOWN if it is not ours."""
+        """Find the row of a method that is not in METHODS; UNKNOWN if there is none."""
         return UNKNOWN
 
 
