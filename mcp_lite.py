@@ -11020,9 +11020,7 @@ class Call:
         self._connection = client._require_connection()
         self._on_progress = on_progress
         # For all rounds, by time.monotonic().
-        self._deadline = float("inf")
-        if client.total_timeout is not None:
-            self._deadline = time.monotonic() + client.total_timeout
+        self._deadline = time.monotonic() + (client.total_timeout or float("inf"))
         self._is_cancelled = False
         # The result, or why there is none, once result() has it.
         self._outcome: Json | BaseException | None = None
@@ -11031,10 +11029,9 @@ class Call:
     def _send(self, more: Json) -> None:
         """Send the request, or send it again with what is new."""
         self.check_open()
-        has_deadline = self._deadline < float("inf")
-        waiter = Waiter(self.method, self._on_progress is not None or has_deadline)
-        self._waiter = waiter
-        self._connection.request(waiter, {**self.params, **more})
+        wants_progress = self._on_progress is not None or self._deadline < float("inf")
+        self._waiter = Waiter(self.method, wants_progress)
+        self._connection.request(self._waiter, {**self.params, **more})
         if self._is_cancelled:
             # Meanwhile: cancel() has found the waiter of the round before.
             self.cancel()
@@ -12112,10 +12109,9 @@ class Client:
         meta: the request's `_meta`, with what every request carries added
         """
         params = add_given({"name": name, "arguments": arguments or {}}, _meta=meta)
-        transport = self._require_connection().transport
         is_modern = self.protocol_version >= FIRST_MODERN
-        is_unknown = self._endpoint.tools is None
-        if transport.mirrors and is_modern and is_unknown and arguments:
+        mirrors = is_modern and self._require_connection().transport.mirrors
+        if mirrors and arguments and self._endpoint.tools is None:
             # The list tells which arguments HTTP headers mirror.
             with suppress(McpError, Timeout, HttpFailure):
                 self.list_tools()
