@@ -2684,31 +2684,6 @@ class TestServerOnTheWire:
         wire.send(call_legacy("count", 2, to=3))
         assert wire.read()["id"] == 2
 
-    def test_progress_of_many_threads_increases(self, server, wire):
-        """Whichever thread tells it, on the wire each value is above the one before."""
-
-        @server.tool
-        def race(ctx: Context) -> str:
-            numbers = iter(range(1, 2000))
-
-            def tell():
-                for number in numbers:
-                    ctx.progress(number)
-
-            threads = [threading.Thread(target=tell) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            return "over"
-
-        wire.send(call_tool("race", meta={"progressToken": "p"}))
-        messages = []
-        while not messages or "id" not in messages[-1]:
-            messages.append(wire.read())
-        told = [each["params"]["progress"] for each in messages[:-1]]
-        assert told and told == sorted(set(told))
-
     def test_progress_that_json_cannot_say(self, server):
         """It is refused where it is told, and what comes later is told all the same."""
 
@@ -2892,13 +2867,6 @@ class TestServerOnTheWire:
                 params = frame(name="fail", arguments={"code": code})
                 error = wire.ask("prompts/get", params)["error"]
                 assert error == {"code": told, "message": "no", "data": {"why": 1}}
-
-    def test_content_is_fitted_to_old_revisions(self, wire):
-        """Audio as a blob, a link as text."""
-        wire.open("2024-11-05")
-        content = wire.ask("tools/call", {"name": "media"})["result"]["content"]
-        kinds = [block["type"] for block in content]
-        assert kinds == ["text", "image", "resource", "resource", "text"]
 
     @pytest.mark.parametrize("version", EVERY)
     def test_a_capability_is_a_promise(self, version):
@@ -11723,21 +11691,6 @@ class TestInsideHosts:
         # And nothing escapes into the host.
         assert ran == [None] * 8
 
-    def test_a_host_that_refuses_a_job(self):
-        """What run_on raises is the answer."""
-
-        def run_on(job):
-            raise RuntimeError("no main loop today")
-
-        server = Server("host", run_on=run_on)
-        server.add_tool(lambda: "x", name="tool")
-        server.prompt(lambda: "x", name="prompt")
-        with Client(server) as client:
-            with pytest.raises(ToolError, match="RuntimeError: no main loop today"):
-                client.call("tool")
-            with pytest.raises(InternalError):
-                client.get_prompt("prompt")
-
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_a_host_that_never_comes(self, version):
         """Timeouts, cancelling and closing end the calls of jobs that are not run; a
@@ -11921,20 +11874,6 @@ class TestInsideHosts:
                 assert hosted(main, lambda: client.call("tool")) == "again"
         finally:
             signal.signal(signal.SIGINT, before)
-
-    def test_handle_on_the_main_thread(self, main):
-        """It waits for no one: there it runs at once, in a job of the host's, too."""
-        server = Server("host", run_on=main)
-        server.add_tool(lambda: "x", name="tool")
-        answers = []
-
-        def answer():
-            answers.append(server.handle(call_tool("tool")))
-
-        main(answer)
-        assert main.run_pending() == 1
-        answer()
-        assert [text_of(each["result"]) for each in answers] == ["x", "x"]
 
     def test_several_servers_share_it(self, main):
         """Servers on free ports and in memory, one main thread: each answers for itself;
