@@ -194,7 +194,9 @@ if sys.version_info >= (3, 11):
 
 
 def unwrap(result):
-    return mcp_lite.unwrap_result(result)
+    """The value in a tool's structured result."""
+    structured = result["structuredContent"]
+    return structured["result"] if structured.keys() == {"result"} else structured
 
 
 def add_plain_tools(server):
@@ -13240,15 +13242,16 @@ def tell(method, params):
 
 
 HALF = "\ud800"
-# What is wrong with a message: its bytes, the code of the answer to it (None where there
-# is none), and the status over HTTP, in a session of 2025-11-25.
+# What is wrong with a message: its bytes, or a function that makes them; the code of the
+# answer to it (None where there is none), and the status over HTTP; both in a session of
+# 2025-11-25.
 WRONG = {
     "not UTF-8": (b'{"jsonrpc": "\xff"}', -32700, 400),
     "cut off": (b'{"jsonrpc": "2.0", "id": 1', -32700, 400),
     "NaN": (b'{"jsonrpc": "2.0", "id": 1, "method": NaN}', -32700, 400),
     "deep": (b"[" * 100_000 + b"]" * 100_000, -32700, 400),
-    "brackets": (b"[" + b"[]," * 500_000 + b"[]]", -32600, 400),
-    "long": (b" " * ((64 << 20) + 1), -32600, 413),
+    "brackets": (lambda: say(params={"a": [[]] * 500_000}), -32600, 400),
+    "long": (lambda: b" " * ((64 << 20) + 1), -32600, 413),
     "a number": (b"7", -32600, 400),
     "an empty object": (b"{}", -32600, 400),
     "a batch": (b"[" + say() + b"]", -32600, 400),
@@ -13373,6 +13376,7 @@ class TestFaults:
     def test_a_wrong_message(self, name):
         """It is answered once, or never; and the next request is answered."""
         sent, code, _ = WRONG[name]
+        sent = sent() if callable(sent) else sent
         with LocalWire(build_server()) as wire:
             wire.open()
             wire.send(sent + b"\n", request("ping", id="next"))
@@ -13385,7 +13389,7 @@ class TestFaults:
         """It has a status and at most one answer; and the next request is answered."""
         web.open()
         for name, (sent, code, status) in WRONG.items():
-            came = web.post(sent)
+            came = web.post(sent() if callable(sent) else sent)
             assert came[0] == status, name
             assert code is None or came[2]["error"]["code"] == code, name
             assert web.post(request("ping"))[2]["result"] == {}, name
