@@ -6426,40 +6426,6 @@ class TestHttpServer:
             found = Web(web).open(version).post(request(method, params), Mcp_Name="x")
             assert (found[0], found[2]["error"]["code"]) == (400, -32001)
 
-    def test_sessions_keep_to_their_transport(self, web):
-        """A session of HTTP+SSE is none of streamable HTTP, nor the other way round;
-        what a gateway sees is checked on either way.
-        """
-        session = Web(web).open()
-        call = call_legacy("add", 5, a=1)
-        path = f"/messages?session_id={session.session}"
-        assert web.send("POST", call, path=path)[0] == 404
-        with web.stream(path="/sse") as old:
-            where = next_event(old)["data"]
-            named = {"Mcp_Session_Id": where.partition("=")[2]}
-            for method, message in (("POST", call), ("GET", None), ("DELETE", None)):
-                assert web.send(method, message, **named)[0] == 404
-            # Its id belongs into the query.
-            assert web.send("POST", call, path="/messages", **named)[0] == 404
-
-            params = {
-                "protocolVersion": "2024-11-05",
-                "capabilities": {},
-                "clientInfo": {"name": "t", "version": "0"},
-            }
-            web.send("POST", request("initialize", params, 0), path=where)
-            assert next_message(old)["id"] == 0
-            for message, headers, code in (
-                (call, {"Mcp_Name": "greet"}, -32001),
-                (call, {"Mcp_Method": "ping"}, -32001),
-                (call_tool("add", 5, a=1), {"MCP_Protocol_Version": None}, -32600),
-            ):
-                status, _, body = web.send("POST", message, path=where, **headers)
-                assert (status, body["error"]["code"], body["id"]) == (400, code, 5)
-            headers = {"Mcp_Name": "add", "MCP_Protocol_Version": "2024-11-05"}
-            assert web.send("POST", call, path=where, **headers)[0] == 202
-            assert next_message(old)["id"] == 5
-
     # Sessions
 
     def test_a_session_and_its_end(self, web):
@@ -6616,63 +6582,27 @@ class TestHttpServer:
             assert not response.closed
 
     def test_batches_of_2025_03_26(self, web):
-        """A batch is answered with an array, in JSON or in events;
-        notifications alone with 202.
-        """
+        """A batch is answered with an array, in JSON or in events; notifications alone
+        with 202. No other revision has them, and no modern request comes in one."""
         session = Web(web).open("2025-03-26")
-        status, _, body = session.post(
-            json.dumps([request("ping"), request("no", id=2)]).encode()
-        )
+        ping = request("ping", id=2)
+        status, _, body = session.post([request("ping"), ping])
         assert (status, sorted(each["id"] for each in body)) == (200, [1, 2])
         note = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
-        assert session.post(json.dumps([note, note]).encode())[0] == 202
-        body = json.dumps(
-            [
-                call_legacy("count", to=1, meta={"progressToken": 1}),
-                request("ping", id=2),
-            ]
-        ).encode()
-        with session.stream("POST", body) as response:
-            lines = [
-                json.loads(event["data"])
-                for event in events_of(response)
-                if event.get("data")
-            ]
-        assert lines[0]["method"] == "notifications/progress"
-        answers = [
-            each
-            for line in lines[1:]
-            for each in (line if isinstance(line, list) else [line])
-        ]
-        assert sorted(each["id"] for each in answers) == [1, 2]
-        for version in ("2025-06-18", "2025-11-25"):
-            body = (
-                Web(web)
-                .open(version)
-                .post(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]')[2]
-            )
-            assert body["error"]["code"] == -32600
-
-    def test_questions_in_a_session(self, web):
-        """A question comes on its request's stream.
-
-        Its answer is a POST of its own: 202.
-        """
-        for version in ("2025-06-18", "2025-11-25"):
-            session = Web(web).open(version, {"elicitation": {}})
-            with session.stream("POST", call_legacy("form")) as response:
-                asked = next_message(response)
-                assert asked["method"] == "elicitation/create"
-                answer = {"action": "accept", "content": {"name": "Bo"}}
-                assert (
-                    session.post(
-                        {"jsonrpc": "2.0", "id": asked["id"], "result": answer}
-                    )[0]
-                    == 202
-                )
-                result = next_message(response)["result"]
-                assert result["structuredContent"]["content"]["name"] == "Bo"
-                assert next_event(response) is None
+        assert session.post([note, note])[::2] == (202, b"")
+        count = call_legacy("count", to=1, meta={"progressToken": 1})
+        with session.stream("POST", [count, ping]) as response:
+            first, last = (json.loads(event["data"]) for event in events_of(response))
+        assert first["method"] == "notifications/progress"
+        assert sorted(each["id"] for each in last) == [1, 2]
+        for version, batch in (
+            ("2025-03-26", []),
+            ("2025-03-26", [call_tool("add", a=1)]),
+            ("2025-06-18", [ping]),
+            ("2025-11-25", [ping]),
+        ):
+            status, _, body = Web(web).open(version).post(batch)
+            assert (status, body["error"]["code"]) == (400, -32600)
 
     def test_missed_events_come_exactly_once(self, web):
         """A stream is primed with an id.
@@ -6765,37 +6695,24 @@ class TestHttpServer:
                 assert "waited" in str(next_message(response)["result"])
             assert "waited" in str(Web(http).post(call_tool("poll"))[2]["result"])
 
-    @pytest.mark.parametrize("version", LEGACY[1:])
-    def test_a_stream_that_a_handler_closes(self, server, version):
-        """The client is always told when to come back; before 2025-11-25
-        the stream stays open, as it should there.
-        """
+    def test_a_stream_that_a_handler_closes(self, server):
+        """Before 2025-11-25 the client cannot come back: the stream stays open."""
 
         @server.tool
-        def poll(ctx: Context) -> str:
+        def poll(ctx: Context, retry: int) -> str:
             ctx.progress(1)
-            ctx.close_stream()
+            ctx.close_stream(retry)
             return "waited"
 
-        @server.tool
-        def wrong(ctx: Context) -> str:
-            try:
-                ctx.close_stream(-1)
-            except ValueError as error:
-                return str(error)
-            return "closed"
-
         with server.start_http() as http:
-            session = Web(http).open(version)
-            call = call_legacy("poll", meta={"progressToken": 1})
+            session = Web(http).open("2025-06-18")
+            call = call_legacy("poll", retry=5, meta={"progressToken": 1})
             with session.stream("POST", call) as response:
                 events = events_of(response)
-            told = [event["retry"] for event in events if "retry" in event]
-            answers = [event for event in events if "waited" in str(event)]
-            is_new = version >= "2025-11-25"
-            assert told == (["1000"] if is_new else [])
-            assert len(answers) == (0 if is_new else 1)
-            assert "retry_ms: expected" in str(session.post(call_legacy("wrong"))[2])
+            assert not any("retry" in event for event in events)
+            assert "waited" in str(events[-1])
+            wrong = session.post(call_legacy("poll", retry=-1))[2]
+            assert "retry_ms: expected" in str(wrong)
 
     def test_what_is_kept_is_bounded(self, web):
         """A client that comes back finds the last 1,000 events that it was sent."""
@@ -6917,43 +6834,35 @@ class TestHttpServer:
             opened = Web(http).post(request("initialize", hello))[2]["result"]
             assert opened["capabilities"]["resources"]["subscribe"] is True
 
-    def test_the_old_transport(self, web, server):
-        """GET tells where to POST; all messages come on that stream;
-        whoever leaves has ended the session.
-        """
+    def test_the_old_transport(self, web):
+        """GET tells where to POST; all messages come on that stream; a client that
+        leaves has ended the session. A session of one transport is none of the other."""
+        hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {}}
+        hello["clientInfo"] = {"name": "t", "version": "0"}
+        session = Web(web).open()
+        call = call_legacy("add", 5, a=1)
+        path = f"/messages?session_id={session.session}"
+        assert web.send("POST", call, path=path)[0] == 404
         with web.stream(path="/sse") as response:
             where = next_event(response)["data"]
 
-            def post(message, path=where):
-                return web.send("POST", message, path=path)[0]
+            def post(message, path=where, **headers):
+                return web.send("POST", message, path=path, **headers)[0]
 
-            params = {
-                "protocolVersion": "2024-11-05",
-                "capabilities": {"sampling": {}},
-                "clientInfo": {"name": "t", "version": "0"},
-            }
-            assert post(request("initialize", params)) == 202
+            assert post(request("initialize", hello)) == 202
             assert next_message(response)["result"]["protocolVersion"] == "2024-11-05"
-            assert (
-                post({"jsonrpc": "2.0", "method": "notifications/initialized"}) == 202
-            )
-            assert post(call_legacy("count", 2, to=1, meta={"progressToken": 1})) == 202
-            assert [next_message(response).get("method") for _ in range(2)] == [
-                "notifications/progress",
-                None,
-            ]
-            assert post(call_legacy("think", 3)) == 202
-            asked = next_message(response)
-            answer = {
-                "role": "assistant",
-                "model": "m",
-                "content": {"type": "text", "text": "four"},
-            }
-            assert post({"jsonrpc": "2.0", "id": asked["id"], "result": answer}) == 202
-            assert "four" in str(next_message(response)["result"])
-            assert post(request("ping"), "/messages?session_id=0") == 404
-            assert post(request("ping"), "/messages") == 404
+            assert post(call, Mcp_Name="add") == 202
+            assert next_message(response)["id"] == 5
+            assert post(request("no/such", id=6)) == 202
+            assert next_message(response)["error"]["code"] == -32601
+            assert post(call, Mcp_Name="greet") == 400
+            assert post(call_tool("add", a=1)) == 400
             assert post(b"{") == 400
+            for path in ("/messages?session_id=0", "/messages"):
+                assert post(request("ping"), path) == 404
+            named = {"Mcp_Session_Id": where.partition("=")[2]}
+            for method in ("GET", "DELETE"):
+                assert web.send(method, **named)[0] == 404
         eventually(
             lambda: web.send("POST", request("ping"), path=where)[0] == 404,
             "the end of the session",
@@ -7506,32 +7415,6 @@ class TestHttpServer:
                 client.start_call("close", {})
                 assert closed.wait(SECONDS)
             server.remove_tool("close")
-
-    def test_close_lets_handlers_finish(self, server):
-        """Work in flight is answered, though the port is free already."""
-        here = threading.Event()
-        gate = threading.Event()
-        answers = []
-
-        @server.tool
-        def quick() -> str:
-            here.set()
-            return "finished" if gate.wait(SECONDS) else "late"
-
-        http = server.start_http()
-        data = head_of(call_tool("quick"), "Mcp-Name: quick")
-        caller = threading.Thread(
-            target=lambda: answers.append(raw_http(http.port, data))
-        )
-        caller.start()
-        assert here.wait(SECONDS)
-        closer = threading.Thread(target=http.close)
-        closer.start()
-        eventually(lambda: http.socket.fileno() < 0, "the end of listening")
-        gate.set()
-        for thread in (caller, closer):
-            thread.join(SECONDS)
-        assert b"finished" in answers[0]
 
     @pytest.mark.parametrize("call", [call_tool, call_legacy])
     def test_close_cancels_what_takes_too_long(self, server, call):
