@@ -6653,6 +6653,8 @@ def encode_header(value: object) -> str:
 
 def is_mirrored(text: str, value: object) -> bool:
     """Whether Mcp-Name, or an Mcp-Param, says this value."""
+    if text == value and text.isascii() and text.isidentifier():
+        return True  # a plain name, as nearly always
     encoded = re.fullmatch(_ENCODED_VALUE, text)
     if encoded:
         try:
@@ -7214,9 +7216,11 @@ class HttpConnection(Connection):
 
     def flush(self, is_patient: bool = False) -> None:
         """Write what is queued, in any stream."""
-        with suppress(IndexError):  # another thread took the last
+        try:
             while self._dirty:
                 self._dirty.pop().flush()
+        except IndexError:
+            return  # another thread took the last
 
     def flush_soon(self) -> None:
         """The same, but never block: the threads that wait with the streams write."""

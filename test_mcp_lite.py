@@ -6399,6 +6399,11 @@ class TestHttpServer:
             assert (status, body["result"]["content"][0]["text"]) == (200, "here")
             status, _, body = web.post(message, **{**right, **headers})
             assert (status, body["error"]["code"], body["id"]) == (400, -32020, 1)
+            # A handler may read a text as JSON: that hides nothing from a gateway.
+            text = call_tool("place", region="Oslo", n=42, o='{"deep": true}')
+            for deep in (None, "true"):
+                found = web.post(text, **{**right, "Mcp_Param_Deep": deep})
+                assert (found[0], found[2]["error"]["code"]) == (400, -32020)
             session = Web(http).open()
             legacy = call_legacy("place", region="Oslo", n=42, o={"deep": True})
             assert session.post(legacy)[0] == 200
