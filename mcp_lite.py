@@ -304,7 +304,7 @@ MAX_WORKERS = 32  # handlers at once
 MAX_CONNECTIONS = 256  # of an HTTP server at once; each has a thread
 
 # Times, in seconds.
-PROBE_SECONDS = 5.0  # before a silent server is taken for one that wants `initialize`
+PROBE_SECONDS = 5.0  # before a client sends `initialize` to a silent server
 DRAIN_SECONDS = 5.0  # for work in flight at the end; again, once it was cancelled
 # For what was cancelled before the end, to tidy up. SIGTERM comes from a client that
 # kills a moment later, so this is shorter.
@@ -821,7 +821,7 @@ class LineFramer:
 
     def __init__(self, limit: int = MAX_MESSAGE) -> None:
         self.limit = limit
-        # The unfinished line. Nothing is kept of one that is over the limit.
+        # The unfinished line; nothing of it once it is over the limit.
         self._line = bytearray()
         self._is_long = False
 
@@ -939,7 +939,7 @@ class Method:
     handshake = False
     # Is served by the reading thread, so that what comes after finds it done.
     inline = False
-    # Is answered at its end only, when nobody listens any more.
+    # It is answered at its end only.
     stays_open = False
     # The member of the result that is one page of a list.
     paged = ""
@@ -953,7 +953,7 @@ class Method:
     asks = False
     # Notifications only. When too many wait, these are dropped first.
     droppable = False
-    # It says only that something is not what it was: one that waits says it for all.
+    # It says only that something has changed. While one waits, another adds nothing.
     tells_change = False
     # It is a log message.
     logs = False
@@ -1336,19 +1336,14 @@ METHODS: dict[str, Method] = {
             "server",
             "notifications/tools/list_changed",
             tells_change=True,
-            purpose=(
-                "The tools have changed: who keeps a list of them asks for it again."
-            ),
+            purpose="The tools have changed: a client asks for its list again.",
             page="server/tools",
         ),
         _notification(
             "server",
             "notifications/resources/list_changed",
             tells_change=True,
-            purpose=(
-                "The resources have changed: who keeps a list of them asks for it"
-                " again."
-            ),
+            purpose="The resources have changed: a client asks for its list again.",
             page="server/resources",
         ),
         _notification(
@@ -1365,9 +1360,7 @@ METHODS: dict[str, Method] = {
             "server",
             "notifications/prompts/list_changed",
             tells_change=True,
-            purpose=(
-                "The prompts have changed: who keeps a list of them asks for it again."
-            ),
+            purpose="The prompts have changed: a client asks for its list again.",
             page="server/prompts",
         ),
         _notification(
@@ -1399,7 +1392,7 @@ METHODS: dict[str, Method] = {
     )
 }
 # The row of what is not in the table.
-UNKNOWN = Method("nobody", "nothing", "")
+UNKNOWN = Method("neither", "nothing", "")
 # The kinds of those that may come as requests.
 REQUESTS = ("request", "either")
 
@@ -1494,7 +1487,7 @@ if TYPE_CHECKING:
 
 
 def validate(value: object, schema: object) -> list[str]:
-    """What is wrong with a value: one line for each error, at most 100.
+    """Check a value: returns one line for each error, at most 100.
 
     The list is empty when the value fits. `schema` is a JSON Schema as Python has it, a
     dict or a bool (draft 2020-12; 2019-09 and draft-07 mostly work, too). Raises
@@ -1515,15 +1508,15 @@ class Schema:
         # values fit, whatever they are, and for each keyword that asserts something, a
         # tuple that _Run.check() takes apart.
         self.rules: dict[int, tuple[str, tuple[type, ...], list[Any]]] = {}
-        # What references lead to: (id() of the schema with it, its text) -> schema, and
-        # the dynamic anchor if it is named by one.
+        # The targets of references: (id() of the schema with the reference, its text)
+        # -> (schema, the dynamic anchor if that names it).
         self.targets: dict[tuple[int, str], tuple[Any, str]] = {}
         # (URI, dynamic anchor) -> schema
         self.dynamic: dict[tuple[str, str], Any] = {}
         self.patterns: dict[str, Pattern] = {}
         # Whether any part asks which members others have evaluated.
         self.tracks = False
-        # What is named: (URI, anchor, or "" for all of the document) -> schema.
+        # The named schemas: (URI, anchor, or "" for all of the document) -> schema.
         self._paid = 0
         self._named = {("", ""): schema, (_METASCHEMA, ""): {_IS_SCHEMA: True}}
         self._survey()
@@ -1563,7 +1556,7 @@ class Schema:
     def _check_keywords(self, place: str, schema: Json) -> list[Any]:
         """Check the arguments of one schema's keywords, and prepare them."""
         rules = []
-        # What asks for the members that the others have left comes last.
+        # The keywords that ask which members the others have left come last.
         for keyword in sorted(schema, key=_UNEVALUATED.__contains__):
             argument = schema[keyword]
             row = _KEYWORDS.get(keyword, _OTHER)
@@ -1616,8 +1609,8 @@ class Schema:
         return base
 
     def _find(self, text: str, base: str) -> tuple[Any, str, str]:
-        """What a reference leads to: the schema, the dynamic anchor if it is named by
-        one, and the URI of its document."""
+        """Follow a reference: returns the schema, the dynamic anchor if one names it,
+        and the URI of its document."""
         from urllib.parse import unquote
 
         uri, _, fragment = text.partition("#")
@@ -1649,7 +1642,7 @@ class Schema:
         return all(name in value for name in self.root.get("required", ()))
 
     def errors(self, value: object) -> list[str]:
-        """What is wrong with a value: at most MAX_ERRORS texts, none if it is valid."""
+        """Check a value: returns at most MAX_ERRORS texts, none if it is valid."""
         if self.fits(value):
             return []
         try:
@@ -1920,7 +1913,7 @@ class _Run:
                 yield from self.check(rule, value, path)
 
 
-# What the texts of errors are made of.
+# Parts of the texts of errors.
 _NOT_SHOWN = object()
 _UNKNOWN = "unknown"
 _OF_TYPE = "expected type {}"
@@ -2042,7 +2035,7 @@ class Pattern:
         self._length = 0 if re.search(r"{|\\\d", pattern) else len(pattern)
 
     def search(self, text: str, spend: Spend) -> bool:
-        """Whether it matches anywhere. `spend` is told what that costs, and may raise."""
+        """Whether it matches anywhere. `spend` is told the cost, and may raise."""
         if self._way is not None:
             return bool(self._way(text, set(range(len(text) + 1)), spend))
         spend(1 + (len(text) * (self._length or len(text)) >> 8))
@@ -2050,7 +2043,7 @@ class Pattern:
 
 
 def _is_plain(tokens: Iterable[str]) -> bool:
-    """Whether `re` needs no more steps than it has places to begin, or to end, at."""
+    """Whether `re` needs no more steps than there are places in the text."""
     text = "".join(tokens)
     if "(?" in tokens:
         raise ValueError("(? begins no group of ECMA 262")
@@ -2397,8 +2390,8 @@ def inner_schemas(schema: Any) -> Iterator[tuple[str, str | None, Any]]:
 # 6. Content ##################################################################
 ###############################################################################
 
-# What tools, prompts and resources give, in the form of the wire. First Python values
-# as JSON, and back. Then blocks, which results, messages and contents are made of:
+# The values of tools, prompts and resources in the form of the wire. First Python
+# values as JSON, and back. Then blocks, which results, messages and contents are made of:
 # text, images, audio, embedded resources and links (server/tools.md#tool-result). Last,
 # a table of the kinds of blocks that came later, with what a revision gets that does
 # not know them. Functions and type hints are the next room's business.
@@ -2460,7 +2453,7 @@ def class_name(cls: type) -> str:
     return f"{root}.{cls.__qualname__}"
 
 
-# What a conversion may raise for a value that the schema has let pass.
+# A conversion may raise these for a value that the schema has let pass.
 REFUSALS = (ValueError, TypeError, ArithmeticError)
 
 
@@ -2842,7 +2835,7 @@ def fit_block(block: Json, version: str) -> Json:
     since, older = BLOCK_SINCE.get(block["type"], (OLDEST, to_block))
     if version >= since:
         return block
-    # What stands for it may be of a later kind, too.
+    # The block in its place may be of a later kind, too.
     return fit_block(older(block), version)
 
 
@@ -2938,7 +2931,7 @@ _Parameter = namedtuple("_Parameter", "name hint default")
 
 
 def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Json]:
-    """What a callable declares: its parameters, without the first `bound`, its return
+    """Read a callable: returns its parameters, without the first `bound`, its return
     hint, and the names that its hints may use.
 
     It reads the code object: `inspect` would add 5 to 11 ms to a server's start. Raises
@@ -3011,7 +3004,7 @@ def _read_class(cls: Any) -> list[_Parameter]:
 
 
 def _names_in(cls: Any) -> Json:
-    """What the hints of a class's members may use: its modules' names, and its own."""
+    """The names that the hints of a class's members may use."""
     names: Json = {}
     for base in reversed(cls.__mro__):
         names.update(getattr(sys.modules.get(base.__module__), "__dict__", {}))
@@ -3024,7 +3017,7 @@ def _as_it_comes(wire: object) -> Any:
 
 
 class WireType(Json):
-    """What a Python type is on the wire: its JSON Schema is this dict.
+    """A Python type on the wire: this dict is its JSON Schema.
 
     convert(value) is the way back: the Python value for one that the schema allows. It
     may raise one of REFUSALS all the same.
@@ -3058,7 +3051,7 @@ def _convert_members(converters: Any, wire: Json) -> Json:
 
 
 class Param:
-    """What a schema says of a parameter beyond its type, as a note in its hint:
+    """A note in a parameter's hint, for its schema to say more than the type:
 
         days: Annotated[int, Param("how many", ge=1, header="Days")]
 
@@ -3122,7 +3115,7 @@ class HintReader:
     """
 
     def __init__(self, names: Json) -> None:
-        # What a hint that is text may use; other names inside of a class.
+        # The names that a hint in text may use; inside of a class there are others.
         self._names = names
         # The types of the classes that contain themselves, by name.
         self._defs: dict[str, WireType] = {}
@@ -3152,7 +3145,7 @@ class HintReader:
             raise TypeError(f"cannot evaluate the hint {text!r}: {error}") from None
 
     def describe(self, hint: Any) -> WireType:
-        """What a hint is on the wire, each time anew.
+        """Describe a hint on the wire, each time anew.
 
         Raises TypeError, with the remedy, for what the wire cannot say.
         """
@@ -3314,10 +3307,10 @@ class HintReader:
         )
 
 
-# What a TypedDict may say of a member.
+# The marks that a TypedDict may give to a member.
 _MARKS = {"Required": REQUIRED, "NotRequired": ABSENT}
 
-# What Param's lengths count, by the JSON type: minLength, minItems, minProperties.
+# The nouns that Param's lengths count, by the JSON type, as in minItems.
 _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
 
 # The hints that take arguments, by the names of their origins.
@@ -3353,7 +3346,7 @@ def _hint_name(origin: object) -> str:
 
 
 def _respell(text: str) -> tuple[Any, Json]:
-    """What eval takes for a hint that this Python cannot read as it is, and the names
+    """Code for eval() of a hint that this Python cannot read as it is, and the names
     in it: X | Y before 3.10, list[X] before 3.9, "X" | None in any."""
     import ast
     import typing
@@ -3539,7 +3532,7 @@ class Signature:
 
 
 def parse_text(text: Any) -> Any:
-    """What a text says in JSON, unless that is text again; anything else as it is."""
+    """Decode a text in JSON, unless that gives text again; leave other values alone."""
     try:
         value = parse_message(text.encode("utf-8", "surrogatepass"))
     except (AttributeError, McpError):
@@ -3550,7 +3543,7 @@ def parse_text(text: Any) -> Any:
 
 
 class Output:
-    """What a tool returns, as a result of tools/call (server/tools.md#tool-result).
+    """Makes results of tools/call of what a tool returns: server/tools.md#tool-result.
 
     It is `structured`, or not:
         True   structured content, checked by `schema`, and as JSON in text, too
@@ -3855,7 +3848,7 @@ class Waiter:
         """Hand over the last answer. Called once, by the thread that has ended this."""
         if self.on_end is not None:
             self.on_end(answer)
-        # Without `pending`: no cycle keeps alive what nobody takes.
+        # The copy has no `pending`, so an answer that is never taken forms no cycle.
         self.inbox.put((None, Answer(None, answer.result, answer.error)))
 
     def cancel(self) -> None:
@@ -3960,7 +3953,7 @@ class Protocol:
         """Make an answer or a refusal of a message that is not as it should be."""
         known_id = message.get("id")
         if "result" in message or "error" in message:
-            # An answer is never answered; but nobody waits on for it.
+            # An answer is never answered, but the wait for it ends here.
             pending = find_by_id(self.pending, known_id)
             if pending is None:
                 return Refusal(str(error))
