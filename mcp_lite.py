@@ -2391,7 +2391,7 @@ def inner_schemas(schema: Any) -> Iterator[tuple[str, str | None, Any]]:
 ###############################################################################
 
 # The values of tools, prompts and resources in the form of the wire. First Python
-# values as JSON, and back. Then blocks, which results, messages and contents are made of:
+# values as JSON, and back. Then blocks, the parts of results, messages and contents:
 # text, images, audio, embedded resources and links (server/tools.md#tool-result). Last,
 # a table of the kinds of blocks that came later, with what a revision gets that does
 # not know them. Functions and type hints are the next room's business.
