@@ -8278,8 +8278,8 @@ def _let_go_of_sockets(reference: Callable[[], HttpServer | None]) -> None:
 KEEP_SECONDS = 3.0  # that a connection may be idle: then the server may be closing it
 REST_SECONDS = 0.1  # for all that a stream has after the answer
 MAX_ERROR = 64 << 10  # bytes of an error's body that a client reads
-MAX_FAILURES = 3  # in a row, before a client gives up a stream
-MAX_REFUSALS = 3  # times that one request is sent again after a 401 or 403
+# In a row: of a stream, before it is given up, and of one request by 401 or 403.
+MAX_FAILURES = 3
 MAX_CHALLENGE = 8 << 10  # characters of WWW-Authenticate that are looked at
 
 _PORTS = {"http": 80, "https": 443}
@@ -8743,7 +8743,7 @@ class HttpCaller:
         refusal = trip.failure(body, kind=AuthorizationError)
         self.pool.give_back(trip)
         asking = partial(answering, self.connection)
-        if len(refused) == MAX_REFUSALS or not self._authorizer.mend(
+        if len(refused) == MAX_FAILURES or not self._authorizer.mend(
             refusal, shown, refused, asking
         ):
             raise refusal
@@ -8874,8 +8874,7 @@ class _PostingTransport(Transport):
         raise NotImplementedError
 
     def _feed(self, data: bytes) -> None:
-        line = data if len(data) <= MAX_MESSAGE else None
-        self.connection.dispatch(self.connection.receive(line))
+        self.connection.dispatch(self.connection.receive(data))
 
     def close(self) -> None:
         self._caller.close()
@@ -8902,8 +8901,8 @@ class SseTransport(_PostingTransport):
     def _listen(self) -> None:
         why = "the server closed the stream"
         try:
-            headers = {"Accept": EVENT_TYPE}
-            with self._caller.send("GET", headers, key=self) as trip:
+            accept = {"Accept": EVENT_TYPE}
+            with self._caller.send("GET", accept, key=self) as trip:
                 for kind, text in read_events(trip.response, EventParser()):
                     self._take_event(kind, text)
         except Exception as error:
@@ -9175,11 +9174,11 @@ class HttpTransport(_PostingTransport):
             except HttpFailure as error:
                 failures += 1
                 status = error.http_status or 500
-                is_heard = session.get_is_answered.is_set()
-                if request_id is None and status == 404 and is_heard:
+                is_listening = request_id is None
+                if is_listening and status == 404 and session.get_is_answered.is_set():
                     self._renew(session)
                 elif status < 500 and status != 429:
-                    if request_id is not None or not stream.last_id:
+                    if not (is_listening and stream.last_id):
                         return
                     # The server has forgotten the place, not the session.
                     stream.last_id = ""
@@ -9237,7 +9236,6 @@ SECRET_MEMBERS = (
 )
 # Where the user of redirect=fn(url) arrives, if no other place was registered.
 UNHEARD_URI = "http://127.0.0.1:33418/callback"
-_FORM_TYPE = {"Content-Type": "application/x-www-form-urlencoded"}
 _ARRIVED = b"<!doctype html><title>Thank you</title>You can close this window."
 Reply = namedtuple("Reply", "status document headers")
 
@@ -9781,7 +9779,8 @@ class OAuth:
         from urllib.parse import urlencode
 
         form["resource"] = plan["resource"]
-        headers = {**_FORM_TYPE, **self._show_client(plan, form)}
+        # urllib adds that the body is a form.
+        headers = self._show_client(plan, form)
         given = {name: value for name, value in form.items() if value is not None}
         place = plan["token_endpoint"]
         reply = self.fetch(place, headers, urlencode(given).encode("ascii"))
