@@ -10806,7 +10806,7 @@ class Server:
         if transport != "stdio" or options:
             told = 'for HTTP, write run("http", port=8000)'
             raise ValueError(f"run({show(transport)}): {told}")
-        if sys.stdin is not None and sys.stdin.isatty():
+        if os.isatty(0):
             told = f"{self.name}: waits for a client on stdin (Ctrl-C ends it)"
             print(printable(told), file=sys.stderr, flush=True)
         stop = SimpleQueue()

@@ -10686,7 +10686,10 @@ server.run()
 
     @pytest.mark.skipif(os.name == "nt", reason="it has no pseudo-terminals")
     def test_on_a_terminal(self, script):
-        """Progress is a line there, and nothing of a server's commands the terminal."""
+        """Progress is a line there, and nothing of a server's commands the terminal. A
+        server says that it waits for a client."""
+        told = b"demo: waits for a client on stdin"
+        self.at_terminal("run", script, answers=[(told, b"\x04")])
         assert "3/3 at work" in self.at_terminal("call", script, "work")
         told = self.at_terminal("call", script, "echo", "text=\x1b[31mred")
         assert "\x1b[31m" not in told.replace("\x1b[K", "")
@@ -10739,8 +10742,9 @@ server.run()
         assert "tools/call" in trace.read_text()
         with Client([*self.COMMAND, "run", f"{script}:other"], cwd=HERE) as client:
             assert client.server_info["name"] == "other"
-        with self.start("run", script, "--http", "0") as process:
+        with self.start("run", script, "--http", "0.0.0.0:0") as process:
             line = next(line for line in process.stderr if b"http://" in line)
+            assert b"without verify=" in line
             url = re.search(rb"http://[^\s,]+", line)[0].decode()
             with Client(url) as client:
                 assert client.call("work") == "done"
