@@ -13283,21 +13283,6 @@ class TestFaults:
         ) as client, pytest.raises(InternalError, match="nextCursor"):
             client.list_tools()
 
-    def test_an_id_in_flight(self):
-        """It is refused without an id, its first request is answered once, and then
-        the id is free again.
-        """
-        with LocalWire(build_server()) as wire:
-            wire.open()
-            wire.send(request("tools/call", {"name": "wait"}, 7))
-            assert wire.ask("tools/call", {"name": "is_waiting"}, 6)["id"] == 6
-            for method in ("ping", "tools/list"):
-                refused = wire.ask(method, id=7)
-                assert refused["error"]["code"] == -32600 and "id" not in refused
-            wire.send(tell("$/cancelRequest", {"id": 7}))
-            assert wire.read()["id"] == 7
-            assert wire.ask("ping", id=7) == {"jsonrpc": "2.0", "id": 7, "result": {}}
-
     def test_a_server_hears_each_answer_once(self):
         """Foreign, doubled and late ones, and those with an id that only looks the
         same, change nothing.
@@ -13712,32 +13697,6 @@ class TestFaults:
         assert (b"there is no wire" in run.stderr) == (closed != "2")
         assert run.stdout.count(b"\n") == (closed == "2")
         assert opened.read_bytes() == content
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
-    def test_a_stderr_that_nobody_reads(self, tmp_path):
-        """Failures fill it: each call is answered, and the end of the input ends the
-        server. What has room there is a traceback.
-        """
-        command = program(
-            tmp_path,
-            """
-            server = Server("s")
-            @server.tool
-            def fail() -> str:
-                raise LookupError("x" * 3000)
-            server.run()
-            """,
-        )
-        reading, writing = os.pipe()
-        try:
-            with Wire(command, writing) as wire:
-                for n in range(60):
-                    assert wire.ask("tools/call", modern(name="fail"), n)["id"] == n
-                assert wire.end() == ([], 0)
-            assert b"Traceback" in os.read(reading, 65536)
-        finally:
-            os.close(reading)
-            os.close(writing)
 
     @pytest.mark.parametrize("way", ["stderr", "file"])
     def test_the_last_lines_of_the_log(self, tmp_path, way):
