@@ -9071,7 +9071,7 @@ class HttpTransport(_PostingTransport):
 
     # Remedies for a POST that was rejected
     def _fall_back(self, post: _Post, error: Exception) -> bool:
-        """Take a server for one of 2024-11-05. False if it is none, either."""
+        """Take a server for one of 2024-11-05. Returns whether it is one."""
         # "and the response body is not a recognized modern JSON-RPC error [...]: Issue
         # a GET request to the server URL". The old transport refuses without JSON-RPC.
         if not post.opens_session or not isinstance(error, HttpFailure):
@@ -9223,7 +9223,7 @@ GRANTS = {
     "jwt-bearer": "urn:ietf:params:oauth:grant-type:jwt-bearer",
 }
 JWT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-# How a client shows who it is, best first: a secret on this machine is none.
+# How a client shows who it is, best first: a program that users have keeps no secret.
 AUTH_METHODS = ("none", "client_secret_basic", "client_secret_post")
 # The members of a form that no text may show.
 SECRET_MEMBERS = (
@@ -9336,7 +9336,7 @@ class OAuth:
         send_resource: whether requests name the server that the token is for; some
             authorization servers refuse that
         may_log_in: whether to log in where no token in the store will do, nor can be
-            renewed; without it, nobody is asked, nor registered with, but that raises
+            renewed; False raises AuthorizationError there
         timeout: seconds that the user may take
         ssl_context: an ssl.SSLContext for the authorization server
         """
