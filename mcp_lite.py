@@ -2478,12 +2478,13 @@ def _encode_duration(value: Any) -> str:
     return f"PT{seconds}S"
 
 
-# The classes whose values are no containers: the schema; what an error text calls a
-# value of it, "" where a value is taken as it comes; and both ways: parse(class, wire),
-# None where calling the class does it, and encode(value), None where a value is JSON as
-# it is. Text keeps a Decimal's digits.
+# The classes whose values are no containers: the schema; the noun of an error text, ""
+# where a value is taken as it comes; and both ways: parse(class, wire), and
+# encode(value), None where a value is JSON as it is. Text keeps a Decimal's digits.
 _Scalar = namedtuple(
-    "_Scalar", "schema expected parse encode", defaults=("", None, None)
+    "_Scalar",
+    "schema expected parse encode",
+    defaults=("", lambda cls, wire: cls(wire), None),
 )
 
 
@@ -2514,17 +2515,16 @@ SCALARS = {
         _parse_duration,
         _encode_duration,
     ),
-    "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID", None, str),
+    "uuid.UUID": _Scalar({"type": "string", "format": "uuid"}, "a UUID", encode=str),
     **dict.fromkeys(
         ("pathlib.Path", "pathlib.PurePath"),
-        _Scalar({"type": "string"}, "a path", None, str),
+        _Scalar({"type": "string"}, "a path", encode=str),
     ),
     # Written out, 1E+999999999 would fill the memory.
     "decimal.Decimal": _Scalar(
         {"type": "string", "pattern": r"^-?\d+(\.\d+)?(E[+-]?\d{1,4})?$"},
         "a number",
-        None,
-        str,
+        encode=str,
     ),
 }
 
@@ -2922,9 +2922,8 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
 MAX_URI = 2_048  # characters of a URI that a template takes apart
 ARGUMENT_ERRORS = 20  # as many as a model can act on
 
-# Two that stand in the place of a default: a value must come, or it may stay away.
+# Stands in the place of a default: a value must come. With None it may stay away.
 REQUIRED = object()
-ABSENT = object()
 
 # A parameter, or a class's member. Its hint may be text.
 _Parameter = namedtuple("_Parameter", "name hint default")
@@ -2998,7 +2997,7 @@ def _read_class(cls: Any) -> list[_Parameter]:
     # Python 3.8 does not remember which base a key came from.
     required = getattr(cls, "__required_keys__", hints if cls.__total__ else ())
     return [
-        _Parameter(name, hint, REQUIRED if name in required else ABSENT)
+        _Parameter(name, hint, REQUIRED if name in required else None)
         for name, hint in hints.items()
     ]
 
@@ -3186,7 +3185,7 @@ class HintReader:
             mark = _hint_name(getattr(hint, "__origin__", None))
             if _MARKS.get(mark, default) is REQUIRED:
                 required.append(name)
-            elif default is not ABSENT and default is not None:
+            elif default is not None:
                 with suppress(*REFUSALS):  # JSON cannot say every default
                     member["default"] = json.loads(encode_json(to_plain(default)))
         schema = add_given(
@@ -3210,11 +3209,10 @@ class HintReader:
     def _scalar(self, cls: Any, row: Any) -> WireType:
         if not row.expected:
             return WireType(row.schema)
-        parse = partial(row.parse, cls) if row.parse else cls
 
         def convert(wire: object) -> Any:
             try:
-                return parse(wire)
+                return row.parse(cls, wire)
             except REFUSALS:
                 raise ValueError(f"expected {row.expected}, got {show(wire)}") from None
 
@@ -3308,7 +3306,7 @@ class HintReader:
 
 
 # The marks that a TypedDict may give to a member.
-_MARKS = {"Required": REQUIRED, "NotRequired": ABSENT}
+_MARKS = {"Required": REQUIRED, "NotRequired": None}
 
 # The nouns that Param's lengths count, by the JSON type, as in minItems.
 _COUNTED = {"string": "Length", "array": "Items", "object": "Properties"}
