@@ -6754,10 +6754,11 @@ def parse_chunk_line(line: bytes) -> int:
 # Stream; and a conversation over HTTP, an HttpConnection: that of a session, or of one
 # request. Nothing here knows of sockets, or of WSGI.
 
-# Of a session, for a client that comes back: streams that are over, and their bytes.
+# A session keeps so many streams that are over, and so many bytes of them, for a client
+# that comes back; a stream keeps so many events that it has sent.
 MAX_STREAMS = 100
 MAX_REPLAY = 4 << 20
-MAX_EVENTS = 1_000  # of a stream, kept after they were sent
+MAX_EVENTS = 1_000
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -6962,10 +6963,11 @@ class Stream:
     COMPLETE = "complete"
     state = OPEN
     status = 200
-    # The numbers of the last event, and of the last that was sent; the bytes of those
-    # that are kept.
+    # The number of the last event.
     added = 0
+    # The number of the last event that was sent.
     sent = 0
+    # Bytes of the messages that are kept.
     size = 0
 
     def __init__(
@@ -8077,15 +8079,16 @@ class HttpServer(ThreadingTCPServer):
 
         url, port   where clients find it
         close()     take no more requests, and end what there is
+        request_seconds, idle_seconds   deadlines, to be changed before a client comes
 
     Mixed with socketserver's ThreadingTCPServer: one thread accepts, each connection
     has its own. Every TICK_SECONDS the accepting one cuts off the connections whose
     request is late, and looks which clients have hung up.
     """
 
-    # For all of a request to arrive.
+    # All of a request must arrive within this time.
     request_seconds = REQUEST_SECONDS
-    # Without a request; and for a client to take what is written.
+    # A client must send a request, or take what is written, within this time.
     idle_seconds = IDLE_SECONDS
     daemon_threads = True
     block_on_close = False

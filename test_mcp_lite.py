@@ -7714,6 +7714,7 @@ class TestHttpServer:
     def test_a_fork_lets_go_of_the_port(self, server):
         """A child that lives on keeps neither the port nor a connection open."""
         gate, release = os.pipe()
+        here, begun = os.pipe()
         http = server.start_http()
         place = ("127.0.0.1", http.port)
         with http, socket.create_connection(place, SECONDS) as sock:
@@ -7721,16 +7722,18 @@ class TestHttpServer:
             child = os.fork()
             if not child:
                 os.close(release)
+                os.write(begun, b"x")
                 os.read(gate, 1)
                 os._exit(0)
             try:
+                assert os.read(here, 1) == b"x"
                 http.close()
                 assert sock.recv(1) == b""
                 with pytest.raises(ConnectionError):
                     socket.create_connection(place, SECONDS)
             finally:
-                os.close(release)
-                os.close(gate)
+                for end in (gate, release, here, begun):
+                    os.close(end)
                 os.waitpid(child, 0)
 
     @staticmethod
