@@ -19,7 +19,8 @@ import os
 import queue
 import sys
 import threading
-import time
+from collections import deque
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 
@@ -58,6 +59,7 @@ NOT_HANDED_ON = ("_meta", "inputResponses", "requestState")
 NOT_HANDED_BACK = ("_meta", "ttlMs", "cacheScope", "resultType")
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 PATIENCE = 600.0  # seconds for the answer to a question
+MAX_RELAYS = 10_000  # requests at work
 MAX_LINKS = 100  # clients of the other server: each may be a process
 
 
@@ -71,7 +73,6 @@ class Relay:
     def __init__(self):
         self.events = queue.SimpleQueue()
         self.due = None
-        self.began = time.monotonic()
         self.asked = 0
         # The call at the other server, if it is one of a tool.
         self.call = None
@@ -85,22 +86,6 @@ class Relay:
             self.due = None
             if result is not None:
                 return result
-
-    def finish(self, client, job):
-        """Run the job, and make its outcome the last event."""
-        try:
-            result = job()
-            # Logs that came before the result are told before it.
-            client.flush_callbacks(timeout=1.0)
-            self.events.put(lambda ctx: result)
-        except Exception as error:
-            # `error` is unbound when this block ends: it needs another name.
-            failure = error
-
-            def fail(ctx):
-                raise failure
-
-            self.events.put(fail)
 
     def ask(self, method, params):
         """Have the caller asked. Blocks for the answer."""
@@ -163,10 +148,9 @@ class Link:
             threading.Thread(target=self.hear, args=(changes,), daemon=True).start()
 
     def hear(self, changes):
-        # It ends with the connection.
+        # on_notification gets them as well. It ends with the connection.
         with suppress(OSError, McpError):
-            for change in changes:
-                self.bridge.changed(change["method"], change["params"])
+            deque(changes, maxlen=0)
 
     def subscribe(self, uri):
         client = self.open()
@@ -198,11 +182,16 @@ class Link:
 
         def work():
             self.working[threading.get_ident()] = relay
+            outcome = Future()
             try:
-                relay.finish(client, job)
-            finally:
-                del self.working[threading.get_ident()]
-                self.relays.remove(relay)
+                outcome.set_result(job())
+            except Exception as error:
+                outcome.set_exception(error)
+            # Logs that came before the result are told before it.
+            client.flush_callbacks(timeout=1.0)
+            del self.working[threading.get_ident()]
+            self.relays.remove(relay)
+            relay.events.put(lambda ctx: outcome.result())
 
         self.relays.append(relay)
         job = partial(client.request, method, given)
@@ -344,7 +333,9 @@ class Bridge:
         key = ctx.once("bridge", lambda: os.urandom(16).hex())
         relay = self.relays.get(key)
         if relay is None:
-            self.forget_old()
+            # A caller may never come back with an answer: the oldest are forgotten.
+            for old in list(self.relays)[:-MAX_RELAYS]:
+                self.relays.pop(old, None)
             link = self.link(ctx)
             if not self.schemes:
                 self.offer_resources(link.open())
@@ -352,22 +343,17 @@ class Bridge:
         if relay.call is not None:
             ctx.on_cancel(relay.call.cancel)
         try:
-            result = relay.follow(ctx)
+            result = dict(relay.follow(ctx))
+            del self.relays[key]
         except Exception:
             self.relays.pop(key, None)
             raise
-        self.relays.pop(key, None)
-        result = {key: result[key] for key in result if key not in NOT_HANDED_BACK}
+        for member in NOT_HANDED_BACK:
+            result.pop(member, None)
         if method == "tools/list":
             tools = result["tools"]
             result["tools"] = [each for each in tools if self.is_offered(each["name"])]
         return result
-
-    def forget_old(self):
-        """Forget the requests whose callers never came back with an answer."""
-        for key, relay in list(self.relays.items()):
-            if time.monotonic() - relay.began > 2 * PATIENCE:
-                self.relays.pop(key, None)
 
 
 def main():

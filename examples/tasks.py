@@ -11,6 +11,7 @@ Run: python3 examples/tasks.py           a client, a server, a task that asks
 For a program of yours, copy Tasks for a server, and task_options() for a client.
 """
 
+import contextlib
 import datetime
 import os
 import secrets
@@ -264,10 +265,8 @@ def follow_task(client, task, on_task=None, check=lambda: None):
 
 def cancel_task(client, task):
     """Ask a server to end a task. It may be out of reach, or may not know the task."""
-    try:
+    with contextlib.suppress(McpError, OSError):
         client.request("tasks/cancel", {"taskId": task["taskId"]}, timeout=5)
-    except (McpError, OSError):
-        pass
 
 
 # Both together #######################################################################
