@@ -127,6 +127,7 @@ class Visit:
         self.dice = dice
         self.place = dice.choice(["memory", "stdio", "http", "sse"])
         self.version = dice.choice(VERSIONS)
+        self.restarts = soak.restarts
         url = f"http://127.0.0.1:{soak.port}/mcp"
         if self.place == "sse":
             self.version = "2024-11-05"
@@ -165,6 +166,9 @@ class Visit:
     def check(self, what, work, is_right):
         """Do it, and account for it. Returns whether it went right."""
         restarts = self.soak.restarts
+        if self.place == "sse":
+            # Its session ends with the server that it began with.
+            restarts = self.restarts
         loss = ""
         try:
             got = work()
