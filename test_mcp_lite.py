@@ -14329,7 +14329,9 @@ class TestLessons:
         for shown in textwrap.dedent(self.SHOWS[name]).strip().splitlines():
             _, is_there, rest = rest.partition(shown)
             assert is_there, f"{shown!r} is not in what follows, of:\n{told}"
-        assert [line for line in told.splitlines() if len(line) > 100] == []
+        # Another thread may begin its line before the end of this one.
+        lines = re.split(r"\n|(?=-->|<--|\*\*\*)", told)
+        assert [line for line in lines if len(line) > 100] == []
 
     def test_the_reading_order(self):
         """Its table has every lesson, and the rooms that it names are there."""
