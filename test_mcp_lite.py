@@ -1,8 +1,30 @@
 """Tests of mcp_lite.
 
 Run `python3 test_mcp_lite.py`, which installs pytest where it is missing, or `pytest`.
-They mirror the rooms of mcp_lite.py. Real processes, pipes and sockets where those are
-the subject; the same promises over memory and stdio, and in every revision.
+The classes follow the rooms of mcp_lite.py, each behind the helpers that it alone uses:
+
+    class                              shows
+    TestMessages                        2 Errors, 3 Messages
+    TestMethods, TestTheNextRevision    1 Words, 4 Methods
+    TestSchema                          5 JSON Schema
+    TestSignatures                      6 Content, 7 Functions
+    TestProtocol                        8 Protocol
+    TestSeams                          10 Connection: a transport of one's own
+    TestServerOnTheWire                 9 Threads to 12 stdio, from the end of a pipe
+    TestFraming                        13 HTTP messages
+    TestHttpServer, TestWsgi           14 HTTP streams to 16 HTTP server
+    TestHttpClient                     17 HTTP client
+    TestAuthorization                  18 Authorization
+    TestServerInProcess, TestExtending 11 Context, 19 Server
+    TestClient                         20 Client
+    TestCommandLine                    21 Command line
+    TestEverywhere                     every feature, transport and revision
+    TestInsideHosts                    guests of programs with threads and loops
+    TestFaults, TestFuzz               what must never happen
+    TestPublicFace, TestReadme         what users are shown
+    TestLessons to TestBenchmark       examples/
+
+A test asks for public names only. A deadline is SECONDS; no test measures time.
 """
 
 import ast
@@ -113,28 +135,6 @@ class Person:
     age: int = 7
 
 
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
-class Shape(str, enum.Enum):
-    ROUND = "round"
-
-
-UserId = typing.NewType("UserId", int)
-UserIds = typing.NewType("UserIds", typing.List[UserId])
-
-
-@dataclasses.dataclass
-class Team:
-    lead: Person
-    members: "list[Person]"
-    since: typing.Optional[datetime.date] = None
-    tags: typing.Set[str] = dataclasses.field(default_factory=set)
-    color: Color = Color.RED
-
-
 @dataclasses.dataclass
 class Strict:
     many: int
@@ -142,55 +142,6 @@ class Strict:
     def __post_init__(self):
         if self.many < 0:
             raise ValueError("many must not be negative")
-
-
-@dataclasses.dataclass
-class Tree:
-    value: int
-    children: typing.List["Tree"]
-
-
-class Chain(typing.NamedTuple):
-    when: datetime.date
-    next: "Chain | None" = None
-
-
-@dataclasses.dataclass
-class Husband:
-    wife: "Wife | None" = None
-
-
-@dataclasses.dataclass
-class Wife:
-    husband: "typing.Optional[Husband]" = None
-
-
-class Point(typing.NamedTuple):
-    x: int
-    y: int = 0
-
-
-Untyped = collections.namedtuple("Untyped", "a b")
-
-
-class _Titled(typing.TypedDict):
-    name: str
-
-
-class Movie(_Titled, total=False):
-    year: int
-
-
-class Partial(typing.TypedDict, total=False):
-    a: int
-    day: datetime.date
-
-
-if sys.version_info >= (3, 11):
-
-    class Release(typing.TypedDict):
-        name: typing.Required[str]
-        tag: "typing.NotRequired[str]"
 
 
 def unwrap(result):
@@ -447,9 +398,6 @@ try:
     import tracemalloc
 except ImportError:
     tracemalloc = None  # PyPy has none
-PYPY = sys.implementation.name == "pypy"
-
-
 SERVE = [sys.executable, os.path.abspath(__file__), "--serve"]
 # A deadline for what takes milliseconds: these machines are shared.
 SECONDS = 30
@@ -567,14 +515,6 @@ def target(request):
         yield http.url.replace("/mcp", "/sse")
 
 
-def eras(target):
-    """The revisions to try what differs between the eras.
-
-    The old HTTP+SSE has but one.
-    """
-    return ("2025-11-25",) if str(target).endswith("/sse") else ("2025-11-25", MODERN)
-
-
 @pytest.fixture(params=EVERY)
 def version(request):
     """Every revision."""
@@ -589,10 +529,6 @@ def answer(params):
 
 
 CALLBACKS = {"on_elicit": answer, "on_sample": lambda params: "four", "roots": ["/tmp"]}
-
-
-def supports(version, since):
-    return version >= since
 
 
 def opening(version, capabilities=None):
@@ -786,30 +722,721 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
     return script
 
 
-def modern_server(**answers):
-    """The same of a modern server, which has tools and prompts. What is missing in an
-    answer of server/discover is added."""
-    declared = {"tools": {"listChanged": True}, "prompts": {}}
-    about = {"supportedVersions": [MODERN], "capabilities": declared}
-    discover = answers.pop("server_discover", {})
-
-    def answer_discover(message, read, write):
-        more = discover(message, read, write) if callable(discover) else discover
-        return {**about, **more}
-
-    return legacy_server(
-        initialize={"error": {"code": -32601, "message": "what?"}},
-        server_discover=answer_discover,
-        **answers,
-    )
-
-
 def example(name):
     """A module of examples/."""
     folder = os.path.join(HERE, "examples")
     if folder not in sys.path:
         sys.path.append(folder)
     return importlib.import_module(name)
+
+
+def cancelled(id, **more):
+    """The notification that cancels a request."""
+    params = {"requestId": id, **more}
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+
+
+def converse(client):
+    """A bit of everything: progress, a question, a failure of each kind."""
+    client.call_tool("count", {"to": 1}, on_progress=lambda *a: None)
+    assert client.call("think") == "four"
+    assert client.call_tool("fail", {"how": "tool"})["isError"]
+    with pytest.raises(NotFound):
+        client.call_tool("no such")
+
+
+class Web:
+    """A raw HTTP conversation with a server on a port;
+    `session` is a legacy session's id.
+    """
+
+    def __init__(self, http, session=None, version=None, **headers):
+        self.port = http.port
+        self.session = session
+        self.version = version
+        self.headers = headers
+
+    def connect(self, method, message=None, path="/mcp", **headers):
+        """Send a request; the connection, and the response, whose body was not read."""
+        body = message
+        if not isinstance(message, (bytes, type(None))):
+            body = json.dumps(message).encode()
+        sent = {} if body is None else {"Content-Type": "application/json"}
+        sent["Accept"] = "application/json, text/event-stream"
+        if method == "GET":
+            sent["Accept"] = "text/event-stream"
+        meta = {}
+        if isinstance(message, dict):
+            meta = message.get("params", {}).get("_meta", {})
+        if META_VERSION in meta:
+            params = message["params"]
+            sent["MCP-Protocol-Version"] = meta[META_VERSION]
+            sent["Mcp-Method"] = message["method"]
+            if message["method"] in ("tools/call", "resources/read", "prompts/get"):
+                sent["Mcp-Name"] = str(params.get("name", params.get("uri")))
+        elif self.session:
+            sent["Mcp-Session-Id"] = self.session
+            sent["MCP-Protocol-Version"] = self.version
+        for name, value in {**self.headers, **headers}.items():
+            sent[name.replace("_", "-")] = value
+        # None is how a test leaves one out.
+        sent = {name: value for name, value in sent.items() if value is not None}
+        conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
+        conn.request(method, path, body, sent)
+        return conn, conn.getresponse()
+
+    def send(self, method, message=None, path="/mcp", **headers):
+        """One exchange: the status, the headers,
+        and the body, decoded if it is JSON.
+        """
+        conn, response = self.connect(method, message, path, **headers)
+        with contextlib.closing(conn):
+            body = response.read()
+            if response.getheader("Content-Type") == "application/json":
+                body = json.loads(body)
+            return response.status, response.headers, body
+
+    def post(self, message, **headers):
+        return self.send("POST", message, **headers)
+
+    @contextlib.contextmanager
+    def stream(self, method="GET", message=None, path="/mcp", **headers):
+        """The response as next_event() reads it; to leave is to hang up."""
+        conn, response = self.connect(method, message, path, **headers)
+        try:
+            assert response.status == 200
+            assert response.getheader("Content-Type") == "text/event-stream"
+            yield response
+        finally:
+            response.close()
+            conn.close()
+
+    def open(self, version="2025-11-25", capabilities=None):
+        params = opening(version, capabilities)
+        status, headers, body = self.post(request("initialize", params, 0))
+        assert (status, body["result"]["protocolVersion"]) == (200, version)
+        self.session = headers["Mcp-Session-Id"]
+        self.version = version
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        assert self.post(initialized)[0] == 202
+        return self
+
+
+def next_event(response):
+    """The next event of a stream, {field: value}, and its message; None at the end.
+
+    Comments are under "".
+    """
+    fields = {}
+    for line in iter(response.readline, b""):
+        name, _, value = line.decode().rstrip("\r\n").partition(":")
+        if line.strip():
+            fields[name] = value.strip()
+        elif fields:
+            message = None
+            if fields.get("data", "")[:1] == "{":
+                message = json.loads(fields["data"])
+            return {**fields, "message": message}
+    return None
+
+
+def raw_http(port, data, until=b""):
+    """Send these bytes; what comes back until the server closes,
+    or until these bytes.
+    """
+    with socket.create_connection(("127.0.0.1", port), SECONDS) as sock:
+        found = b""
+        # What was not read makes a reset of the server's close.
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(data)
+        with contextlib.suppress(ConnectionError):
+            for piece in iter(lambda: sock.recv(65536), b""):
+                found += piece
+                if until and until in found:
+                    break
+        return found
+
+
+def head_of(message, *lines, path="/mcp", length=True):
+    """A whole modern POST, as bytes, with these lines in its head."""
+    body = json.dumps(message).encode()
+    head = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"MCP-Protocol-Version: {MODERN}",
+        f"Mcp-Method: {message['method']}",
+        *lines,
+    ]
+    return (
+        "\r\n".join(
+            head + ([f"Content-Length: {len(body)}"] if length else []) + ["", ""]
+        ).encode()
+        + body
+    )
+
+
+def call_tool(tool, id=1, capabilities=None, meta=None, **arguments):
+    """A modern tools/call."""
+    return request(
+        "tools/call",
+        modern(capabilities, name=tool, arguments=arguments, _meta=meta or {}),
+        id,
+    )
+
+
+def call_legacy(tool, id=1, meta=None, **arguments):
+    """A legacy tools/call."""
+    return request(
+        "tools/call",
+        {"name": tool, "arguments": arguments, **({"_meta": meta} if meta else {})},
+        id,
+    )
+
+
+@pytest.fixture
+def server():
+    """One of everything."""
+    return build_server()
+
+
+@pytest.fixture
+def web(server):
+    """A server on a port, and a conversation with it."""
+    with server.start_http() as http:
+        yield Web(http)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for localhost that signs itself:
+    (server's context, client's context).
+    """
+    folder = tmp_path_factory.mktemp("tls")
+    key = str(folder / "key.pem")
+    cert = str(folder / "cert.pem")
+    try:
+        subprocess.run(
+            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost "
+            "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 "
+            "-keyout key.pem -out cert.pem".split(),
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no openssl command that makes certificates")
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(cert, key)
+    return theirs, ssl.create_default_context(cafile=cert)
+
+
+def hang_up(sock):
+    """End a socket under those who read from it or write to it."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def web_server(script):
+    """A scripted HTTP server. Yields its address and what was seen.
+
+    script(seen, sock) gets {"method", "path", "headers", "message", "connection"} of
+    each request. It returns (status, headers, body), or None when it has written what
+    it wants: then the connection is closed.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    seen = []
+    socks = []
+    threads = []
+
+    def serve(sock, number):
+        with contextlib.suppress(OSError, ValueError), sock.makefile("rb") as reader:
+            while True:
+                method, path, _ = reader.readline().decode().split(" ")
+                lines = (
+                    line.decode("latin-1").rstrip("\r\n").partition(":")
+                    for line in iter(reader.readline, b"\r\n")
+                )
+                headers = {name.lower(): value.strip() for name, _, value in lines}
+                body = reader.read(int(headers.get("content-length", 0)))
+                if len(body) < int(headers.get("content-length", 0)):
+                    # The client has hung up.
+                    break
+                this = {
+                    "method": method,
+                    "path": path,
+                    "headers": headers,
+                    "connection": number,
+                    "message": json.loads(body) if body[:1] == b"{" else body,
+                }
+                # Not its last: that may be another thread's by now.
+                seen.append(this)
+                answer = script(this, sock)
+                if answer is None:
+                    break
+                status, more, body = answer
+                body = json.dumps(body).encode() if isinstance(body, dict) else body
+                kind = "application/json" if body[:1] == b"{" else "text/event-stream"
+                head = {"Content-Type": kind, "Content-Length": len(body), **more}
+                sock.sendall(
+                    "\r\n".join(
+                        [
+                            f"HTTP/1.1 {status} X",
+                            *(f"{k}: {v}" for k, v in head.items()),
+                            "",
+                            "",
+                        ]
+                    ).encode()
+                    + body
+                )
+        hang_up(sock)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            for number in itertools.count():
+                socks.append(listener.accept()[0])
+                threads.append(
+                    threading.Thread(
+                        target=serve, args=(socks[-1], number), daemon=True
+                    )
+                )
+                threads[-1].start()
+
+    acceptor = threading.Thread(target=accept, daemon=True)
+    acceptor.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", seen
+    finally:
+        for sock in [listener, *socks]:
+            hang_up(sock)
+        acceptor.join(SECONDS)
+        for thread in threads:
+            thread.join(SECONDS)
+        for sock in [listener, *socks]:
+            sock.close()
+
+
+def result_of(seen, **result):
+    """A JSON answer to what was seen."""
+    return (
+        200,
+        {},
+        {
+            "jsonrpc": "2.0",
+            "id": seen["message"]["id"],
+            "result": {"resultType": "complete", **result},
+        },
+    )
+
+
+def event_of(message, **fields):
+    """A server-sent event."""
+    return (
+        "".join(f"{name}: {value}\n" for name, value in fields.items())
+        + f"data: {json.dumps(message)}\n\n"
+    )
+
+
+def legacy_site(version="2025-11-25", **answers):
+    """The same for a session;
+    GET and DELETE are answered with 405 if there is no answer for them.
+    """
+
+    def script(seen, sock):
+        message = seen["message"]
+        if not isinstance(message, dict):
+            message = {"method": seen["method"]}
+        method = message.get("method", "")
+        answer = answers.get(method.replace("/", "_"))
+        if answer is not None:
+            return answer(seen, sock)
+        if method == "initialize":
+            result = {
+                "protocolVersion": version,
+                "serverInfo": {"name": "fake", "version": "1"},
+                "capabilities": {"tools": {}, "resources": {"subscribe": True}},
+            }
+            return (
+                200,
+                {"Mcp-Session-Id": "s1"},
+                {"jsonrpc": "2.0", "id": message["id"], "result": result},
+            )
+        if method in ("GET", "DELETE"):
+            return 405, {}, b""
+        if "id" not in message:
+            return 202, {}, b""
+        return (
+            400,
+            {},
+            {
+                "jsonrpc": "2.0",
+                "id": message["id"],
+                "error": {"code": -32601, "message": "what?"},
+            },
+        )
+
+    return script
+
+
+def text_result(text):
+    return {"content": [{"type": "text", "text": text}]}
+
+
+def begin_stream(sock, *events):
+    """The head of a stream that ends with the connection, and these events."""
+    sock.sendall(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+        + "".join(events).encode()
+    )
+
+
+def http_failure_of(url, **options):
+    """What connect() raises, which must be an HttpFailure that shows no secret."""
+    url = url.replace("//", "//ann:p4ssw0rd@") + "?key=hush-hush"
+    headers = {"X-Api-Key": "s3cret-key", **options.pop("headers", {})}
+    with pytest.raises(HttpFailure) as caught:
+        Client(url, headers=headers, **options).connect()
+    failure = caught.value
+    assert not re.search("p4ssw0rd|hush-hush|s3cret|%", str(failure))
+    assert isinstance(failure, ConnectionError)
+    # A traceback has nothing of http.client's.
+    assert failure.__cause__ is None and failure.__context__ is None
+    bare = url.partition("?")[0].replace("ann:p4ssw0rd@", "")
+    assert failure.url == bare and str(failure).startswith(bare)
+    return failure
+
+
+def member(value, *path):
+    """The member of a member; None where there is none."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+@pytest.fixture
+def recorded(server):
+    """A server on a port, and the (method, headers, message) of each request to it."""
+    seen = []
+    with server.start_http() as http:
+        answer = http.endpoint.answer
+
+        def record(exchange, *problem):
+            request = [exchange.method, exchange.headers, None]
+            seen.append(request)
+            read = exchange.read_body
+
+            def read_body():
+                body = read()
+                request[2] = json.loads(body) if body else None
+                return body
+
+            exchange.read_body = read_body
+            answer(exchange, *problem)
+
+        http.endpoint.answer = record
+        yield http, seen
+
+
+def called(text):
+    """A script's answer to tools/call."""
+    return lambda seen, sock: result_of(seen, **text_result(text))
+
+
+def never(seen, sock):
+    """No answer: until the client hangs up."""
+    sock.recv(1)
+
+
+class LoginSite(http.server.ThreadingHTTPServer):
+    """A server at /mcp that wants tokens, and the authorization server that gives them.
+
+    `pages` has what is answered instead at a path, a (status, headers, body) or a
+    function of the request; `lies` overrides members of both metadata. `seen` has
+    (method, path, what the body says, headers) of each request.
+    """
+
+    daemon_threads = False
+    request_queue_size = 64
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), LoginPage)
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.mcp = self.url + "/mcp"
+        self.pages = {}
+        self.lies = {}
+        self.seen = []
+        # What is asked of the user, by code.
+        self.asked = {}
+        self.tokens = {}
+        self.scope = ""
+        self.lifetime = 3600
+        self.lock = threading.Lock()
+        self.numbers = itertools.count(1)
+
+    def handle_error(self, request, client_address):
+        """Clients may hang up."""
+
+    def expire(self):
+        """Take no token any more that was given."""
+        with self.lock:
+            self.tokens.clear()
+
+    def paths(self, path):
+        """What came to a path, in order."""
+        return [each[2] for each in self.seen if each[1].partition("?")[0] == path]
+
+    def metadata(self, kind):
+        documents = {
+            "oauth-protected-resource": {
+                "resource": self.mcp,
+                "authorization_servers": [self.url],
+            },
+            "oauth-authorization-server": {
+                "issuer": self.url,
+                "authorization_endpoint": self.url + "/authorize",
+                "token_endpoint": self.url + "/token",
+                "registration_endpoint": self.url + "/register",
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["none"],
+            },
+        }
+        document = {**documents[kind], **self.lies.get(kind, {})}
+        return {name: value for name, value in document.items() if value is not None}
+
+    def give(self, form):
+        """A token, and a token to refresh it by."""
+        number = next(self.numbers)
+        token = f"token-number-{number}"
+        self.tokens[token] = form
+        answer = {"access_token": token, "token_type": "Bearer"}
+        answer["refresh_token"] = f"refresh-number-{number}"
+        answer["expires_in"] = self.lifetime
+        return answer
+
+
+class LoginPage(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *arguments):
+        """Not on stderr."""
+
+    def do_GET(self):
+        site = self.server
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path, _, query = self.path.partition("?")
+        kind = self.headers.get("Content-Type", "")
+        said = dict(urllib.parse.parse_qsl(query))
+        if kind.startswith("application/json"):
+            said = json.loads(body)
+        elif body:
+            said = dict(urllib.parse.parse_qsl(body.decode()))
+        with site.lock:
+            site.seen.append((self.command, self.path, said, dict(self.headers)))
+        page = site.pages.get(path, getattr(self, "answer_" + path[1:], self.answer))
+        status, headers, body = page(said) if callable(page) else page
+        if isinstance(body, dict):
+            headers = {"Content-Type": "application/json", **headers}
+            body = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": len(body), **headers}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_DELETE = do_GET
+
+    def answer(self, said):
+        parts = self.path.split("/")
+        if parts[1] == ".well-known" and parts[3:] in ([], ["mcp"]):
+            with contextlib.suppress(KeyError):
+                return 200, {}, self.server.metadata(parts[2])
+        return 404, {}, b"<html>no such page</html>"
+
+    def answer_mcp(self, said):
+        token = self.headers.get("Authorization", "").partition(" ")[2]
+        site = self.server
+        if token not in site.tokens:
+            place = f"{site.url}/.well-known/oauth-protected-resource/mcp"
+            challenge = f'Bearer resource_metadata="{place}"{site.scope}'
+            told = {"error": f"what is {token}?"}
+            return 401, {"WWW-Authenticate": challenge}, told
+        seen = {"message": said}
+        if said.get("method") == "server/discover":
+            return result_of(
+                seen, supportedVersions=[MODERN], capabilities={"tools": {}}
+            )
+        return result_of(seen, **text_result("let in"))
+
+    def answer_register(self, said):
+        return 201, {}, {"client_id": "client-1", **said}
+
+    def answer_authorize(self, said):
+        code = f"code-number-{next(self.server.numbers)}"
+        self.server.asked[code] = said
+        answer = urllib.parse.urlencode({"code": code, "state": said["state"]})
+        return 302, {"Location": f"{said['redirect_uri']}?{answer}"}, b""
+
+    def answer_token(self, said):
+        site = self.server
+        if said["grant_type"] == "authorization_code":
+            asked = site.asked.pop(said["code"], {})
+            digest = hashlib.sha256(said["code_verifier"].encode()).digest()
+            digest = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+            if asked.get("code_challenge") != digest:
+                return 400, {}, {"error": "invalid_grant"}
+        return 200, {}, site.give(said)
+
+
+@contextlib.contextmanager
+def running(site):
+    """A LoginSite that runs."""
+    with site:
+        thread = threading.Thread(target=site.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield site
+        finally:
+            site.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def site():
+    """A LoginSite that runs."""
+    with running(LoginSite()) as site:
+        yield site
+
+
+def visit(url):
+    """What a browser arrives at where the user agrees: nobody there need listen."""
+    parts = urllib.parse.urlsplit(url)
+    with contextlib.closing(
+        http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
+    ) as web:
+        web.request("GET", f"{parts.path}?{parts.query}")
+        with web.getresponse() as answer:
+            return answer.headers["Location"]
+
+
+def pump(main, condition):
+    """The main loop of a host: run jobs until the condition holds."""
+    until = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < until, "the host waited in vain"
+        main.run_pending(wait=0.01)
+
+
+def text_of(result):
+    """The text of a tool's result."""
+    return result["content"][0]["text"]
+
+
+# What these programs begin with: a server, in the program and as a child.
+PROGRAM = """
+    import os, socket, threading, time
+    import mcp_lite
+    from mcp_lite import Client, Context, MainThread, Server
+
+    here = threading.Event()
+    def make(name="host"):
+        server = Server(name)
+        @server.tool
+        def add(a: int, b: int = 1) -> int:
+            return a + b
+        @server.tool
+        def deaf() -> str:
+            here.set()
+            time.sleep(600)
+        @server.tool
+        def is_here() -> bool:
+            return here.wait(30)
+        @server.tool
+        def fail() -> str:
+            raise ValueError("told")
+        @server.tool
+        def pid() -> int:
+            return os.getpid()
+        return server
+    def pair(server):
+        ours, theirs = socket.socketpair()
+        files = (theirs.makefile("rb"), theirs.makefile("wb"))
+        threading.Thread(target=server.serve, args=files, daemon=True).start()
+        return ours.makefile("rb"), ours.makefile("wb")
+    if "--serve" in sys.argv:
+        # Its failures are wanted; the other streams of a program stay silent.
+        import logging
+        logging.getLogger("mcp_lite").setLevel(60)
+        mcp_lite.DRAIN_SECONDS = 0.1
+        make().run()
+        sys.exit()
+    SERVE = [sys.executable, __file__, "--serve"]
+"""
+STARTS = rb"""
+GET /mcp HTTP/1.1
+DELETE /mcp HTTP/1.1
+PUT /mcp HTTP/1.1
+HEAD /mcp HTTP/1.1
+OPTIONS * HTTP/1.1
+POST /nowhere HTTP/1.1
+POST /mcp HTTP/1.0
+POST /mcp HTTP/2.0
+POST /mcp
+post /mcp HTTP/1.1
+POST /messages?session_id=no HTTP/1.1
+GET /sse HTTP/1.1
+POST  /mcp HTTP/1.1
+POST http://localhost/mcp HTTP/1.1
+""".split(b"\n")
+STARTS += [b"POST /" + b"a" * 70000 + b" HTTP/1.1", b"POST /mcp?\xff#x HTTP/1.1"]
+STARTS += [b"\x16\x03\x01\x02\0\x01"]
+QUESTIONS = {
+    "form": {
+        "method": "elicitation/create",
+        "params": {"message": "m", "requestedSchema": FORM},
+    },
+    "think": {
+        "method": "sampling/createMessage",
+        "params": {"messages": [], "maxTokens": 5},
+    },
+    "where": {"method": "roots/list", "params": {}},
+    "alive": {"method": "ping"},
+}
+
+
+def program(folder, text):
+    """The command of a script that has the library at hand."""
+    path = folder / "program.py"
+    path.write_text(
+        f"import os, signal, subprocess, sys, threading, time\n"
+        f"sys.path.insert(0, {HERE!r})\n"
+        f"import mcp_lite\n"
+        f"from mcp_lite import *\n"
+        f"{textwrap.dedent(text)}"
+    )
+    return [sys.executable, str(path)]
+
+
+def is_gone(pid):
+    """Whether no process with this id runs any more."""
+    if os.name == "nt":
+        import ctypes
+
+        kernel = ctypes.WinDLL("kernel32")
+        handle = kernel.OpenProcess(0x1000, False, pid)
+        code = ctypes.c_ulong()
+        kernel.GetExitCodeProcess(handle, ctypes.byref(code))
+        kernel.CloseHandle(handle)
+        return not handle or code.value != 259
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def say(**members):
+    """A ping with these members in place of its own."""
+    return json.dumps({**request("ping"), **members}).encode()
 
 
 class TestMessages:
@@ -1451,6 +2078,77 @@ class TestSchema:
         for deep in (schema, {"const": value}, loop):
             assert validate(value, deep) == ["nested too deeply for the schema"]
         assert validate(1, {"$ref": "#"}) != []
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Shape(str, enum.Enum):
+    ROUND = "round"
+
+
+UserId = typing.NewType("UserId", int)
+UserIds = typing.NewType("UserIds", typing.List[UserId])
+
+
+@dataclasses.dataclass
+class Team:
+    lead: Person
+    members: "list[Person]"
+    since: typing.Optional[datetime.date] = None
+    tags: typing.Set[str] = dataclasses.field(default_factory=set)
+    color: Color = Color.RED
+
+
+@dataclasses.dataclass
+class Tree:
+    value: int
+    children: typing.List["Tree"]
+
+
+class Chain(typing.NamedTuple):
+    when: datetime.date
+    next: "Chain | None" = None
+
+
+@dataclasses.dataclass
+class Husband:
+    wife: "Wife | None" = None
+
+
+@dataclasses.dataclass
+class Wife:
+    husband: "typing.Optional[Husband]" = None
+
+
+class Point(typing.NamedTuple):
+    x: int
+    y: int = 0
+
+
+Untyped = collections.namedtuple("Untyped", "a b")
+
+
+class _Titled(typing.TypedDict):
+    name: str
+
+
+class Movie(_Titled, total=False):
+    year: int
+
+
+class Partial(typing.TypedDict, total=False):
+    a: int
+    day: datetime.date
+
+
+if sys.version_info >= (3, 11):
+
+    class Release(typing.TypedDict):
+        name: typing.Required[str]
+        tag: "typing.NotRequired[str]"
 
 
 def offered(fn, **options):
@@ -2219,101 +2917,6 @@ class TestSignatures:
         assert call({})["structuredContent"] == {"result": [1, "x"]}
 
 
-class TestFraming:
-    """The headers that mirror a message."""
-
-    MIRRORS = [
-        ("text", "us-west1", "us-west1"),
-        ("text", "a\tb", "a\tb"),
-        ("text", "", "=?base64??="),
-        ("text", "Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
-        ("text", " padded ", "=?base64?IHBhZGRlZCA=?="),
-        ("text", "a\r\nb: c", "=?base64?YQ0KYjogYw==?="),
-        ("text", "=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
-        ("number", 42, "42.0"),
-        ("number", -7, "-7"),
-        ("number", 2**53 - 1, str(2**53 - 1)),
-        ("flag", True, "true"),
-    ]
-    LIES = [
-        ("text", "a", "b"),
-        ("text", "x", "=?base64?%%%?="),
-        ("text", "x", "=?base64?/w==?="),
-        ("text", "=?base64?YQ==?=", "=?base64?YQ==?="),
-        ("number", 42, "41"),
-        ("number", 1, "1e0"),
-        ("number", 1, "01"),
-        ("number", 2**53, str(2**53 + 1)),
-        ("number", 1, "9" * 5000),
-        ("flag", True, "True"),
-        ("flag", True, "1"),
-    ]
-
-    def test_mirrored_values(self):
-        """A header says the value as the specification does, or in base64; a number is
-        compared as a number. One that says another value is refused.
-        """
-        types = {"text": "string", "number": "integer", "flag": "boolean"}
-        schema = {
-            "type": "object",
-            "properties": {
-                name: {"type": types[name], "x-mcp-header": name} for name in types
-            },
-        }
-        server = Server("s")
-        server.add_tool(
-            lambda text=None, number=None, flag=None: "fine",
-            name="t",
-            input_schema=schema,
-        )
-        with server.start_http() as http:
-            web = Web(http)
-            for rows, expected in ((self.MIRRORS, 200), (self.LIES, 400)):
-                for name, value, header in rows:
-                    header = {f"Mcp_Param_{name}": header}
-                    status, _, body = web.post(
-                        call_tool("t", **{name: value}), **header
-                    )
-                    assert status == expected, (name, value, header)
-                    assert status == 200 or body["error"]["code"] == -32020
-
-            # What a client sends is what the server takes.
-            with Client(http.url) as client:
-                for name, value, _ in self.MIRRORS:
-                    assert client.call("t", {name: value}) == "fine"
-
-    PROPERTY = {"type": "string", "x-mcp-header": "A"}
-
-    @pytest.mark.parametrize(
-        "schema, is_fine",
-        [
-            ({"properties": {"o": {"properties": {"b": PROPERTY}}}}, True),
-            ({"properties": {"x-mcp-header": {"type": "string"}}}, True),
-            ({"properties": {"a": {"enum": [PROPERTY], "default": PROPERTY}}}, True),
-            ({"patternProperties": {"a": PROPERTY}}, False),
-            ({"additionalProperties": PROPERTY}, False),
-            ({"properties": {"a": {"not": PROPERTY}}}, False),
-            ({"properties": {"a": {"items": PROPERTY}}}, False),
-            ({"properties": {"a": {"anyOf": [PROPERTY]}}}, False),
-            ({"$defs": {"d": PROPERTY}}, False),
-            ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, False),
-            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A B"}}}, False),
-            ({"properties": {"a": {**PROPERTY, "x-mcp-header": ""}}}, False),
-            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A\r\nB: c"}}}, False),
-            ({"properties": {"a": PROPERTY, "b": PROPERTY}}, False),
-        ],
-        ids=range(14),
-    )
-    def test_where_a_mirrored_parameter_may_stand(self, schema, is_fine):
-        """Below `properties` alone, under a name of its own; else the tool is refused
-        when it is registered.
-        """
-        schema = {"type": "object", **schema}
-        refused = pytest.raises(ValueError, match="x-mcp-header")
-        with contextlib.nullcontext() if is_fine else refused:
-            Server("s").add_tool(lambda a=None: "x", name="t", input_schema=schema)
-
-
 class TestProtocol:
     """The room Protocol: what may come now."""
 
@@ -2562,12 +3165,6 @@ class TestSeams:
         server.disconnect(connection)
         server.remove_tool("extra")
         assert written.empty()
-
-
-def cancelled(id, **more):
-    """The notification that cancels a request."""
-    params = {"requestId": id, **more}
-    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
 
 
 class TestServerOnTheWire:
@@ -3168,2897 +3765,99 @@ class TestServerOnTheWire:
         assert "timed out" in text_of(late["result"])
 
 
-class TestEverywhere:
-    """Context to Client: the same promises over memory and stdio, in every revision."""
+class TestFraming:
+    """The headers that mirror a message."""
 
-    def test_tools(self, target, version):
-        """Values, texts, blocks, structured results, errors."""
-        with Client(target, version=version) as client:
-            assert client.protocol_version == version
-            assert client.server_info["name"] == "everything"
-            assert client.instructions == "Call anything."
-            assert {tool["name"] for tool in client.list_tools()} >= {
-                "echo",
-                "add",
-                "bad",
-            }
-            assert client.call("add", a=2, b=3) in (5, "5")
-            assert client.call("greet", name="Bo") == "hello Bo"
-            blocks = client.call("media")
-            assert blocks[0] == {"type": "text", "text": "text"}
-            assert blocks[1]["mimeType"] == "image/png"
-            if supports(version, "2025-06-18"):
-                assert client.call("person", name="Bo") == {"name": "Bo", "age": 7}
-                assert client.call("echo", value={"result": 1}) == {"result": 1}
-                assert [block["type"] for block in blocks] == [
-                    "text",
-                    "image",
-                    "audio",
-                    "resource",
-                    "resource_link",
-                ]
-                for value in (None, [], [1, "a"], {"a": None}, 1.5, True):
-                    assert client.call("echo", value=value) == value
-            with pytest.raises(NotFound, match="did you mean greet"):
-                client.call("gret")
+    MIRRORS = [
+        ("text", "us-west1", "us-west1"),
+        ("text", "a\tb", "a\tb"),
+        ("text", "", "=?base64??="),
+        ("text", "Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+        ("text", " padded ", "=?base64?IHBhZGRlZCA=?="),
+        ("text", "a\r\nb: c", "=?base64?YQ0KYjogYw==?="),
+        ("text", "=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("number", 42, "42.0"),
+        ("number", -7, "-7"),
+        ("number", 2**53 - 1, str(2**53 - 1)),
+        ("flag", True, "true"),
+    ]
+    LIES = [
+        ("text", "a", "b"),
+        ("text", "x", "=?base64?%%%?="),
+        ("text", "x", "=?base64?/w==?="),
+        ("text", "=?base64?YQ==?=", "=?base64?YQ==?="),
+        ("number", 42, "41"),
+        ("number", 1, "1e0"),
+        ("number", 1, "01"),
+        ("number", 2**53, str(2**53 + 1)),
+        ("number", 1, "9" * 5000),
+        ("flag", True, "True"),
+        ("flag", True, "1"),
+    ]
 
-    def test_failures(self, target, version):
-        """ToolError, protocol errors, any exception, exits, recursion:
-        each is told, none ends the server.
+    def test_mirrored_values(self):
+        """A header says the value as the specification does, or in base64; a number is
+        compared as a number. One that says another value is refused.
         """
-        with Client(target, version=version) as client:
-            with pytest.raises(ToolError, match="one") as caught:
-                client.call("fail", how="tool")
-            assert [block["type"] for block in caught.value.content] == [
-                "text",
-                "image",
-            ]
-            with pytest.raises(McpError, match="no") as refused:
-                client.call("fail", how="protocol")
-            assert (refused.value.code, refused.value.data) == (1050, {"why": 1})
-            for how, said in (
-                ("other", "KeyError: 'other'"),
-                ("exit", "SystemExit: 3"),
-                ("deep", "RecursionError"),
-            ):
-                with pytest.raises(ToolError, match=said):
-                    client.call("fail", how=how)
-            wrong = ToolError if supports(version, "2025-11-25") else InvalidParams
-            with pytest.raises(
-                wrong, match="a: expected integer, got true; c: unknown"
-            ):
-                client.call("add", a=True, c=1)
-            with pytest.raises(ToolError, match="timed out after 0.05 seconds"):
-                client.call("slow")
-            client.ping()
-
-    def test_resources(self, target, version):
-        """Fixed and templates, text and bytes, lists, not found."""
-        with Client(target, version=version) as client:
-            assert client.read("x://note") == "note" and client.read("x://bytes") == PNG
-            assert client.read_resource("x://data") == {
-                **client.read_resource("x://data"),
-                "contents": [
-                    {
-                        "uri": "x://data",
-                        "mimeType": "application/json",
-                        "text": '{"a":1}',
-                    }
-                ],
-            }
-            assert json.loads(client.read("x://users/Bo%20B/7?color=red")) == {
-                "name": "Bo B",
-                "age": 7,
-                "color": "red",
-            }
-            assert client.read("x://files/a/../b") == "a/../b"
-            assert [each["name"] for each in client.list_resources()] == [
-                "note",
-                "raw",
-                "data",
-            ]
-            assert [
-                each["uriTemplate"] for each in client.list_resource_templates()
-            ] == ["x://users/{name}/{age}{?color}", "x://files/{+path}"]
-            for wrong in ("x://no", "x://users/Bo/seven", "x://users/../7"):
-                with pytest.raises(NotFound) as caught:
-                    client.read(wrong)
-                assert caught.value.code == (
-                    -32602 if version >= mcp_lite.FIRST_MODERN else -32002
-                )
-
-    def test_prompts_and_completion(self, target, version):
-        """Arguments by hint, messages, completers,
-        and completion of Literal and bool by itself.
-        """
-        with Client(target, version=version) as client:
-            review = client.list_prompts()[0]
-            assert review["arguments"] == [
-                {"name": "code", "required": True},
-                {"name": "style"},
-                {"name": "deep"},
-            ]
-            found = client.get_prompt("review", {"code": "x", "deep": "true"})
-            assert [(m["role"], m["content"]["type"]) for m in found["messages"]] == [
-                ("user", "text"),
-                ("assistant", "text"),
-                ("user", "image"),
-            ]
-            assert found["messages"][0]["content"]["text"] == "kind True"
-            assert found["description"] == "Review some code."
-            with pytest.raises(InvalidParams, match="style: expected one of"):
-                client.get_prompt("review", {"code": "x", "style": "rude"})
-            with pytest.raises(NotFound):
-                client.get_prompt("no")
-            assert client.complete("review", "style", "s") == ["strict"]
-            assert client.complete("review", "deep", "") == ["true", "false"]
-            assert client.complete("review", "code", "v", {"style": "kind"})[:2] == [
-                "v0",
-                "v1",
-            ]
-            assert len(client.complete("review", "code", "v")) == 100
-            assert client.complete("x://users/{name}/{age}{?color}", "name", "") == []
-            with pytest.raises(InvalidParams):
-                client.complete("no", "a", "")
-
-    def test_questions(self, target, version):
-        """One blocking call asks the user, the model and the roots, in both eras."""
-        with Client(target, version=version, **CALLBACKS) as client:
-            assert client.call("think") == "four"
-            roots = client.call("where")
-            assert "file:///tmp" in str(roots)
-            if not supports(version, "2025-06-18"):
-                with pytest.raises(MissingCapability):
-                    client.call("form")
-                return
-            assert client.call("form") == {
-                "action": "accept",
-                "content": {"name": "who?", "age": 7},
-            }
-            assert client.call("form_person") == "Person(name='who?', age=7)"
-            assert client.call("steps")[1:] == ["first", "second"]
-            assert client.call("together") == ["a", "b", "c"]
-            assert (
-                client.get_prompt("asks")["messages"][0]["content"]["text"]
-                == "for who?"
-            )
-            if supports(version, "2025-11-25"):
-                assert client.call("visit") == {"action": "accept", "content": None}
-
-    def test_refusals_of_questions(self, target):
-        """None cancels, decline declines, and a callback that fails breaks nothing."""
-        for version in eras(target):
-            for given, action in ((None, "cancel"), ({"action": "decline"}, "decline")):
-                with Client(
-                    target, version=version, on_elicit=lambda params, given=given: given
-                ) as client:
-                    assert client.call("form") == {"action": action, "content": None}
-            with Client(
-                target,
-                version=version,
-                on_elicit=lambda params: 1 / 0,
-                on_sample=lambda params: 5,
-            ) as client:
-                for tool in ("form", "think"):
-                    with pytest.raises((McpError, ToolError)):
-                        client.call(tool)
-                client.ping()
-
-    def test_progress_and_logs(self, target, version):
-        """Progress in the calling thread, logs in order on one other thread."""
-        here = threading.current_thread()
-        seen = []
-        logs = []
-
-        def on_progress(progress, total, message):
-            seen.append((progress, total, message, threading.current_thread() is here))
-
-        with Client(
-            target,
-            version=version,
-            on_log=lambda *a: logs.append((a, threading.current_thread())),
-        ) as client:
-            result = client.call_tool("count", {"to": 2}, on_progress=on_progress)
-            assert result["content"] == [{"type": "text", "text": "counted"}]
-            text = supports(version, "2025-03-26")
-            assert seen == [(n, 2, f"step {n}" if text else None, True) for n in (1, 2)]
-            client.set_log_level("error")
-            client.call("logs")
-            eventually(lambda: len(logs) >= 4)
-        assert [a[0] for a, _ in logs] == ["error", "critical", "alert", "emergency"]
-        assert logs[0][0] == ("error", {"level": "error"}, "test")
-        assert len({thread for _, thread in logs}) == 1 and logs[0][1] is not here
-
-    def test_cancellation_and_timeouts(self, target, version):
-        """A call that is cancelled or late ends here and there."""
-        with Client(target, version=version) as client:
-            call = client.start_call("wait")
-            assert "true" in str(client.call_tool("is_waiting")["content"])
-            assert not call.done()
-            call.cancel("enough")
-            assert call.done()
-            with pytest.raises(Cancelled):
-                call.result()
-            assert "cancelled" in str(client.call("waited"))
-            with pytest.raises(
-                Timeout, match="tools/call: no answer within 0.05 seconds"
-            ):
-                client.call_tool("wait", timeout=0.05)
-            client.ping()
-
-    def test_what_is_cancelled_in_the_queue_never_runs(self):
-        """A handler that did not start
-        before its cancellation does not start after it.
-        """
-        server = Server("s", max_workers=1)
-        ran = []
-        gate = threading.Event()
-
-        @server.tool
-        def work(n: int) -> int:
-            ran.append(n)
-            gate.wait(SECONDS)
-            return n
-
-        with Client(server) as client:
-            first = client.start_call("work", {"n": 1})
-            second = client.start_call("work", {"n": 2})
-            eventually(lambda: ran)
-            second.cancel()
-            # What is read in turn: then the cancellation has been read, too.
-            client.ping()
-            gate.set()
-            first.result()
-            assert client.call("work", n=3) == 3
-        assert ran == [1, 3]
-
-    def test_busy_handlers_hold_up_nothing_else(self):
-        """With every worker busy: ping, cancellation
-        with its callbacks, and timeouts still work.
-        """
-        server = Server("s", max_workers=1)
-        stopped = threading.Event()
-
-        @server.tool
-        def stuck(ctx: Context) -> str:
-            ctx.on_cancel(stopped.set)
-            ready.set()
-            stopped.wait(SECONDS)
-            return "never seen"
-
-        for version in ("2025-11-25", MODERN):
-            ready = threading.Event()
-            with Client(server, version=version) as client:
-                call = client.start_call("stuck")
-                assert ready.wait(SECONDS)
-                client.ping()
-                call.cancel()
-                assert stopped.wait(SECONDS)
-            stopped.clear()
-
-    def test_calls_at_once(self, target):
-        """Many calls in flight, from one thread and from several."""
-        with Client(target) as client:
-            calls = [client.start_call("add", {"a": n}) for n in range(200)]
-            assert [
-                call.result()["structuredContent"]["result"] for call in calls
-            ] == list(range(1, 201))
-            found = []
-
-            def work(n):
-                found.append(
-                    [client.call("add", a=n * 100 + k) for k in range(20)]
-                    == [n * 100 + k + 1 for k in range(20)]
-                )
-
-            threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(SECONDS)
-            assert found == [True] * 8
-
-    def test_listening(self, target, version):
-        """One iterator for both eras:
-        list changes and resource updates, filtered, until it is closed.
-        """
-        with Client(target, version=version) as client:
-            with client.listen(
-                prompts=False, resources=False, uris=["x://note"]
-            ) as events:
-                client.call("change")
-                updated = "notifications/resources/updated"
-                found = [next(events)["method"]]
-                while found[-1] != updated:
-                    found.append(next(events)["method"])
-                # Two changes are told as one if the first was still waiting.
-                assert set(found[:-1]) == {"notifications/tools/list_changed"}
-                assert len(found) <= 3
-                closer = threading.Timer(0.05, events.close)
-                closer.start()
-                assert list(events) == []
-                closer.join()
-            client.call("change")
-
-    def test_subscribing(self, target, version):
-        """on_notification hears of a resource until unsubscribe."""
-        heard = []
-        with Client(
-            target,
-            version=version,
-            on_notification=lambda method, params: heard.append((method, params)),
-        ) as client:
-            client.subscribe("x://note")
-            client.call("change")
-            wanted = ("notifications/resources/updated", {"uri": "x://note"})
-            eventually(lambda: wanted in heard)
-            client.unsubscribe("x://note")
-            heard.clear()
-            client.call("change")
-            client.ping()
-        assert wanted not in heard
-
-    def test_a_callback_s_own_call_times_out(self):
-        """The clock stands for who waits for the user,
-        not for the calls that the callback makes.
-        """
-        for version in ("2025-11-25", MODERN):
-            holder = []
-
-            def on_elicit(params, holder=holder):
-                try:
-                    holder[0].call_tool("wait", timeout=0.05)
-                except Timeout:
-                    return {"action": "decline"}
-
-            with Client(build_server(), version=version, on_elicit=on_elicit) as client:
-                holder.append(client)
-                assert client.call("form")["action"] == "decline"
-
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    @pytest.mark.parametrize(
-        "end, raised",
-        [
-            (mcp_lite.Call.cancel, Cancelled),
-            (lambda call: call.client.close(), ConnectionClosed),
-        ],
-    )
-    def test_closing_while_the_user_thinks(self, version, end, raised):
-        """close() and cancel() end a call whose question is still open: of a session at
-        once, of a modern server when the callback returns, as that runs in the thread
-        that waits.
-        """
-        asked = threading.Event()
-        done = threading.Event()
-        told = []
-
-        def on_elicit(params):
-            asked.set()
-            done.wait(SECONDS)
-            return {"action": "decline"}
-
-        def wait(call):
-            try:
-                told.append(call.result())
-            except Exception as error:
-                told.append(type(error))
-
-        client = Client(build_server(), version=version, on_elicit=on_elicit).connect()
-        try:
-            call = client.start_call("form")
-            waiter = threading.Thread(target=wait, args=(call,))
-            waiter.start()
-            assert asked.wait(SECONDS)
-            closer = threading.Thread(target=end, args=(call,))
-            closer.start()
-            if version == MODERN:
-                closer.join(0.1)
-                done.set()
-            waiter.join(SECONDS)
-            assert told == [raised]
-            done.set()
-            closer.join(SECONDS)
-        finally:
-            done.set()
-            client.close()
-
-    def test_listening_ends_with_the_server(self, tmp_path):
-        """The iteration raises ConnectionClosed when the server dies, in both eras."""
-        command = program(
-            tmp_path,
-            """
-            server = Server("dies")
-            server.add_tool(lambda: os._exit(9), name="die")
-            server.run()
-            """,
-        )
-        for version in ("2025-11-25", MODERN):
-            with Client(command, version=version) as client, client.listen() as events:
-                client.start_call("die")
-                with pytest.raises(ConnectionClosed):
-                    next(events)
-
-    def test_closing(self, target, version):
-        """close() is idempotent, ends waiting calls, and what comes after says so."""
-        client = Client(target, version=version)
-        client.connect()
-        with pytest.raises(RuntimeError):
-            client.connect()
-        call = client.start_call("wait")
-        closer = threading.Timer(0.05, client.close)
-        closer.start()
-        with pytest.raises(ConnectionClosed):
-            call.result()
-        closer.join()
-        client.close()
-        with pytest.raises(ConnectionClosed, match="not connected"):
-            client.ping()
-
-    def test_a_callback_may_call_the_client(self, target):
-        """A question is answered on a worker, so it may use the client again."""
-        for version in eras(target):
-            holder = []
-
-            def on_sample(params, holder=holder):
-                return str(holder[0].call("add", a=40, b=2))
-
-            with Client(target, version=version, on_sample=on_sample) as client:
-                holder.append(client)
-                assert client.call("think") == "42"
-
-
-class Promise:
-    """What can be awaited, and is no coroutine."""
-
-    def __await__(self):
-        yield
-        return "given"
-
-
-def waiting_server(seen=None):
-    """A server of `async def` handlers; `seen` gets what becomes of some."""
-    import asyncio
-
-    server = Server("waiting")
-
-    @server.tool
-    async def add(a: int, ctx: Context) -> int:
-        await asyncio.sleep(0)
-        ctx.progress(1, 2)
-        return a + 1
-
-    @server.tool
-    async def raises():
-        return {}["x"]
-
-    @server.tool
-    async def gives_up():
-        raise asyncio.CancelledError
-
-    @server.tool
-    async def exits():
-        sys.exit(3)
-
-    @server.tool
-    async def asks(aside: bool, ctx: Context) -> str:
-        ask = functools.partial(ctx.elicit, "who?", FORM)
-        loop = asyncio.get_running_loop()
-        answered = await loop.run_in_executor(None, ask) if aside else ask()
-        return answered["content"]["name"]
-
-    async def forever():
-        seen.put("begun")
-        try:
-            await asyncio.sleep(10 * SECONDS)
-        except asyncio.CancelledError:
-            seen.put("cancelled")
-            raise
-        finally:
-            seen.put("tidied up")
-
-    server.add_tool(forever)
-    server.add_tool(forever, name="late", timeout=0.05)
-
-    @server.tool
-    def promised() -> str:
-        return Promise()
-
-    @server.resource("x://slow")
-    async def slow():
-        return "read"
-
-    @server.prompt
-    async def greet(name: str):
-        return "hello " + name
-
-    @server.completion("greet", "name")
-    async def complete_name(value):
-        return [value + "1", value + "2"]
-
-    return server
-
-
-class TestServerInProcess:
-    """The room Server: what needs no wire."""
-
-    def test_run_on_the_main_thread(self):
-        """MainThread runs handlers where the host says;
-        exceptions travel; close() fails the waiting.
-        """
-        main = MainThread()
-        seen = []
-        run_on, arrived = counted(main)
-        server = Server("host", run_on=run_on)
-
-        @server.tool
-        def where(fail: bool = False) -> str:
-            seen.append(threading.current_thread())
-            # There is no re-entry.
-            assert main.run_pending() == 0
-            if fail:
-                raise ValueError("told")
-            return "here"
-
-        with Client(server) as client:
-            calls = [
-                client.start_call("where", {"fail": fail}) for fail in (False, True)
-            ]
-            until = time.monotonic() + SECONDS
-            while not all(call.done() for call in calls) and time.monotonic() < until:
-                main.run_pending(wait=0.01)
-            assert calls[0].result()["content"][0]["text"] == "here"
-            assert calls[1].result()["content"][0]["text"] == "where: ValueError: told"
-            assert seen == [threading.current_thread()] * 2
-            late = client.start_call("where")
-            eventually(lambda: len(arrived) == 3, "the job")
-            main.close()
-            assert "closed" in late.result()["content"][0]["text"]
-
-    @pytest.mark.parametrize("masked", [False, True])
-    def test_failures_name_what_failed(self, masked):
-        """A text begins with the tool, resource, prompt or completion, and says why;
-        with masked errors it is the name alone, but for what is said on purpose.
-        """
-
-        class Mute(Exception):
-            def __str__(self):
-                raise ValueError("no words")
-
-        def raises(error):
-            raise error
-
-        def number() -> int:
-            return "no"
-
-        def needs(days: int):
-            """"""
-
-        def completing(fn):
-            return lambda value: fn()
-
-        tool, prompt, resource = "tools/call", "prompts/get", "resources/read"
-        completion = "completion/complete"
-        on_purpose = [
-            (tool, lambda: raises(ToolError("sorry")), "sorry"),
-            (tool, lambda: raises(McpError(-1, "mine")), "mine"),
-            (tool, needs, "it: days: required, but missing"),
-            (prompt, needs, "it: days: required, but missing"),
-            (prompt, lambda: raises(ToolError("no prompt today")), "no prompt today"),
-            (resource, lambda: raises(McpError(-1, "not today")), "not today"),
-        ]
-        faults = [
-            (tool, lambda: {}["x"], "it: KeyError: 'x'"),
-            (tool, lambda: raises(ValueError()), "it: ValueError"),
-            (tool, lambda: raises(Mute()), "it: Mute"),
-            (tool, lambda: sys.exit(3), "it: SystemExit: 3"),
-            (tool, number, 'it: ValueError: the result .*: expected integer, got "no"'),
-            (tool, lambda: {"a": [object()]}, "it: TypeError: a value of class object"),
-            (tool, lambda: [float("nan")], "it: ValueError: Out of range float"),
-            (resource, lambda: {}["x"], "x://it: KeyError: 'x'"),
-            (resource, lambda: object(), "x://it: TypeError: a value of class object"),
-            (prompt, lambda: {}["x"], "it: KeyError: 'x'"),
-            (prompt, lambda: {"a": 1}, "it: TypeError: content: expected text, an Im"),
-            (prompt, lambda: Message("x", "system"), "it: ValueError: role: user or"),
-            (completion, lambda: {}["x"], "completion/complete: KeyError: 'x'"),
-            (completion, lambda: "Oslo", "completion/complete: TypeError: expected a"),
-        ]
-        for method, fn, text in on_purpose + faults:
-            server = Server("failing", mask_errors=masked)
-            params = {"name": "it"}
-            if method == tool:
-                server.add_tool(fn, name="it")
-            elif method == prompt:
-                server.add_prompt(fn, name="it")
-            elif method == resource:
-                server.add_resource("x://it", fn)
-                params = {"uri": "x://it"}
-            else:
-                server.add_prompt(lambda a: a, name="it")
-                server.completion("it", "a")(completing(fn))
-                params = {"ref": {"type": "ref/prompt", "name": "it"}}
-                params["argument"] = {"name": "a", "value": ""}
-            answer = server.handle(request(method, modern(**params)))
-            said = answer.get("error", {}).get("message")
-            if masked and (method, fn, text) in faults:
-                text = text.partition(": ")[0] + " failed$"
-            assert re.match(text, said or text_of(answer["result"]))
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    def test_what_is_not_found_says_a_handler(self, over_http, version):
-        """Its NotFound arrives as one in every revision, in the handler's words."""
-
-        def missing():
-            raise NotFound("no such city", {"id": 7})
-
-        server = Server("s")
-        server.add_tool(missing)
-        server.add_prompt(missing)
-        server.add_resource("x://missing", missing)
-        with server.start_http() as http, Client(
-            http.url if over_http else server, version=version
-        ) as client:
-            for use, name in (
-                (client.read, "x://missing"),
-                (client.get_prompt, "missing"),
-                (client.call, "missing"),
-            ):
-                with pytest.raises(NotFound) as caught:
-                    use(name)
-                is_legacy_resource = use == client.read and version < "2026"
-                assert caught.value.code == (-32002 if is_legacy_resource else -32602)
-                assert caught.value.message == "no such city"
-                assert caught.value.data["id"] == 7
-
-    def test_the_log_of_a_failure_shows_the_lines_of_the_user(self, caplog):
-        """The traceback has their frames, those of its causes too; it comes once."""
-        server = waiting_server()
-
-        @server.tool
-        def chained(ctx: Context):
-            try:
-                return {}["x"]
-            except KeyError:
-                try:
-                    ctx.log("loud", "x")
-                except ValueError as error:
-                    raise RuntimeError("chained") from error
-
-        with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
-            client.call_tool("chained")
-            client.call_tool("raises")
-        first, awaited = caplog.records
-        assert first.getMessage() == "chained failed"
-        for text in ('{}["x"]', "KeyError: 'x'", "ctx.log", "RuntimeError: chained"):
-            assert first.exc_text.count(text) == 1
-        assert '{}["x"]' in awaited.exc_text
-
-    def test_async_handlers_run(self, version):
-        """Of tools, resources, prompts and completions; progress and exceptions are as
-        those of others, and so is what any awaitable gives.
-        """
-        seen = []
-        with Client(waiting_server(), version=version) as client:
-            result = client.call_tool(
-                "add", {"a": 1}, on_progress=lambda *told: seen.append(told)
-            )
-            assert text_of(result) == "2" and seen == [(1, 2, None)]
-            assert client.read("x://slow") == "read"
-            messages = client.get_prompt("greet", {"name": "ada"})["messages"]
-            assert messages[0]["content"]["text"] == "hello ada"
-            assert client.complete("greet", "name", "a") == ["a1", "a2"]
-            assert client.call("promised") == "given"
-            with pytest.raises(ToolError, match="raises: KeyError: 'x'"):
-                client.call("raises")
-            with pytest.raises(ToolError, match="gives_up: CancelledError"):
-                client.call("gives_up")
-            with pytest.raises(ToolError, match="exits: SystemExit: 3"):
-                client.call("exits")
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_an_async_handler_is_cancelled_with_its_request(self, over_http, version):
-        """By the client, and by its timeout: its task sees CancelledError, and what it
-        does in `finally` is done.
-        """
-        seen = queue.SimpleQueue()
-        server = waiting_server(seen)
-        with server.start_http() as http, Client(
-            http.url if over_http else server, version=version
-        ) as client:
-            call = client.start_call("forever")
-            assert seen.get(timeout=SECONDS) == "begun"
-            call.cancel()
-            with pytest.raises(ToolError, match="late: timed out after 0.05 seconds"):
-                client.call("late")
-            told = sorted(seen.get(timeout=SECONDS) for _ in range(5))
-            assert told == ["begun", *["cancelled"] * 2, *["tidied up"] * 2]
-
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_an_async_handler_may_ask(self, version):
-        """On its thread, where that holds up its event loop; or on another one, where
-        it holds up nothing.
-        """
-        with Client(waiting_server(), version=version, **CALLBACKS) as client:
-            assert client.call("asks", aside=False) == "who?"
-            assert client.call("asks", aside=True) == "who?"
-
-    def test_an_async_handler_where_a_loop_runs_already(self):
-        """It is refused; on another thread it runs."""
-        import asyncio
-
-        server = waiting_server()
-        call = request("tools/call", modern(name="add", arguments={"a": 1}))
-
-        async def program():
-            refused = server.handle(call)
-            loop = asyncio.get_running_loop()
-            return refused, await loop.run_in_executor(None, server.handle, call)
-
-        refused, answered = asyncio.run(program())
-        assert "running event loop" in text_of(refused["result"])
-        assert text_of(answered["result"]) == "2"
-
-    def test_a_name_that_is_taken_is_warned_of(self, caplog):
-        """The later one counts. What was removed before is not warned of."""
-        server = Server("s")
-
-        def first():
-            return "first"
-
-        def second():
-            return "second"
-
-        with caplog.at_level("WARNING", "mcp_lite"):
-            server.add_tool(first, name="x")
-            server.add_tool(second, name="x")
-            server.remove_tool("x")
-            server.add_tool(first, name="x")
-            server.add_prompt(first, name="x")
-            server.add_resource("x://y", first)
-            server.add_resource("x://y", second)
-        with Client(server) as client:
-            assert client.call("x") == "first" and client.read("x://y") == "second"
-        tool, resource = [record.getMessage() for record in caplog.records]
-        assert tool.startswith("x: ")
-        assert resource.startswith("x://y: ")
-
-    def test_help_explains_every_option(self):
-        """The docstring of each public method names all that it can be given."""
-        functions = [Server.__init__]
-        for public in (Server, Context, MainThread):
-            for name, member in vars(public).items():
-                part = getattr(member, "fget", None) or getattr(member, "func", member)
-                if isinstance(part, types.FunctionType) and not name.startswith("_"):
-                    functions.append(part)
-        for function in functions:
-            _, *options = inspect.signature(function).parameters
-            for option in options:
-                assert re.search(rf"\b{option}\b", function.__doc__), function
-
-    def test_nothing_is_asked_after_the_end(self):
-        """Who keeps a context beyond its request gets Cancelled; the client nothing."""
-        server = Server("s")
-        kept = []
-
-        @server.tool
-        def keep(ctx: Context) -> str:
-            kept.append(ctx)
-            return "kept"
-
-        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
-        with LocalWire(server) as wire:
-            wire.open(capabilities=caps)
-            for params in ({"name": "keep"}, modern(caps, name="keep")):
-                wire.ask("tools/call", params)
-                for question in (
-                    lambda ctx: ctx.elicit("?", FORM),
-                    lambda ctx: ctx.sample("?"),
-                    lambda ctx: ctx.roots(),
-                    lambda ctx: ctx.ask({"a": ("roots/list", {})}),
-                ):
-                    with pytest.raises(Cancelled, match="over"):
-                        question(kept[-1])
-            assert wire.ask("ping", id=9) == {"jsonrpc": "2.0", "id": 9, "result": {}}
-
-    @pytest.mark.parametrize(
-        "declared, modes",
-        [
-            ({}, ["form"]),
-            ({"form": {}}, ["form"]),
-            ({"vendor": {}}, ["form"]),
-            ({"url": {}}, ["url"]),
-            ({"url": {}, "vendor": {}}, ["url"]),
-            ({"url": {}, "form": {}}, ["form", "url"]),
-        ],
-    )
-    def test_only_declared_modes_are_asked_for(self, declared, modes):
-        """The other one is -32021 before anything is sent."""
-        server = Server("s")
-
-        @server.tool
-        def ask(mode: str, ctx: Context) -> str:
-            params = {"mode": mode, "message": "?", "requestedSchema": FORM}
-            if mode == "url":
-                params = {"mode": mode, "message": "?", "url": "https://example.com"}
-            ctx.ask({"a": ("elicitation/create", params)})
-            return "asked"
-
-        for mode in ("form", "url"):
-            arguments = {"mode": mode}
-            params = modern({"elicitation": declared}, name="ask", arguments=arguments)
-            found = server.handle(request("tools/call", params))
-            if mode in modes:
-                assert found["result"]["resultType"] == "input_required"
-            else:
-                assert found["error"]["code"] == -32021
-                needed = {"requiredCapabilities": {"elicitation": {mode: {}}}}
-                assert found["error"]["data"] == needed
-
-    @staticmethod
-    def asked_in(version, question, answer):
-        """What a handler's question(ctx) sends to a client of this revision, and what
-        it gets: a value, or an exception.
-        """
-        server = Server("s")
-        ends = []
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            try:
-                ends.append(question(ctx))
-            except (ValueError, MissingCapability) as error:
-                ends.append(error)
-            return "asked"
-
-        caps = {"elicitation": {}, "sampling": {}}
-        params = modern(caps, name="ask", inputResponses={})
-        with LocalWire(server) as wire:
-            if version in LEGACY:
-                wire.open(version, caps)
-                params = {"name": "ask"}
-            found = wire.ask("tools/call", params)
-            asked = None
-            if "method" in found:
-                asked = found["params"]
-                wire.send({"jsonrpc": "2.0", "id": found["id"], "result": answer})
-                found = wire.read()
-            elif "inputRequests" in found["result"]:
-                asked = found["result"]["inputRequests"]["k"]["params"]
-                state = found["result"]["requestState"]
-                params.update(requestState=state, inputResponses={"k": answer})
-                found = wire.ask("tools/call", params)
-        assert found["result"]["content"][0]["text"] == "asked"
-        return asked, ends[0]
-
-    @pytest.mark.parametrize("version", EVERY)
-    def test_a_form_says_what_its_revision_knows(self, version):
-        """Titles of choices go as the older revisions have them."""
-        colors = [
-            {"const": "#f00", "title": "Red"},
-            {"const": "#0f0", "title": "Green"},
-        ]
-        titled = {"type": "string", "title": "Color", "oneOf": colors}
-        form = {"type": "object", "properties": {"color": titled}}
-        answer = {"action": "accept", "content": {"color": "#f00"}}
-        asked, end = self.asked_in(
-            version, lambda ctx: ctx.elicit("?", form, key="k"), answer
-        )
-        if version < "2025-06-18":
-            assert asked is None and isinstance(end, MissingCapability)
-            return
-        assert end == answer
-        if version < "2025-11-25":
-            titled = {"type": "string", "title": "Color"}
-            titled["enum"] = ["#f00", "#0f0"]
-            titled["enumNames"] = ["Red", "Green"]
-        assert asked["requestedSchema"]["properties"] == {"color": titled}
-
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_a_message_may_have_several_blocks(self, version):
-        """They go to the model as they are, each message with its role."""
-        answer = {"role": "assistant", "content": {"type": "text", "text": "x"}}
-        answer["model"] = "m"
-        messages = [Message(["one", Audio(WAV)], role="assistant"), "three"]
-        asked, end = self.asked_in(
-            version, lambda ctx: ctx.sample(messages, key="k"), answer
-        )
-        assert end == answer
-        contents = [each["content"] for each in asked["messages"]]
-        assert [each["type"] for each in contents[0]] == ["text", "audio"]
-        assert [each["role"] for each in asked["messages"]] == ["assistant", "user"]
-
-    def test_roots_are_of_files(self):
-        """Their URIs are file:// and have no steps up; others are -32602."""
-        server = Server("s")
-
-        @server.tool
-        def where(ctx: Context) -> list:
-            return [root["uri"] for root in ctx.roots(key="r")]
-
-        def ask(uri):
-            roots = {"roots": [{"uri": "file:///first"}, {"uri": uri}]}
-            params = modern({"roots": {}}, name="where", inputResponses={"r": roots})
-            return server.handle(request("tools/call", params))
-
-        for uri in ("file:///home/ada", "file:///home/ada/", "file:///C:/x%20y"):
-            result = ask(uri)["result"]["structuredContent"]
-            assert result == {"result": ["file:///first", uri]}
-        for wrong in (
-            "/home/ada",
-            "https://example.com/",
-            "file:///home/../etc",
-            "file:///a/..%2f..%2fetc",
-            "file:///a%00",
-            "",
-        ):
-            error = ask(wrong)["error"]
-            assert error["code"] == -32602 and "roots" in error["message"]
-
-    def test_a_form_is_flat(self):
-        """Nested objects and lists of objects are refused; a class becomes a form, and
-        its answer an instance.
-        """
-
-        def elicit(schema, content=None):
-            answer = {"action": "accept", "content": content}
-            ends = []
-
-            def ask(ctx: Context) -> str:
-                ends.append(ctx.elicit("?", schema, key="k")["content"])
-                return "asked"
-
-            server = Server("s")
-            server.add_tool(ask)
-            params = modern({"elicitation": {}}, name="ask", inputResponses={})
-            if content is not None:
-                params["inputResponses"] = {"k": answer}
-            result = server.handle(request("tools/call", params))["result"]
-            if "inputRequests" in result:
-                return result["inputRequests"]["k"]["params"]["requestedSchema"]
-            return ends or text_of(result)
-
-        def form(field):
-            return {"type": "object", "properties": {"a": field}}
-
-        for wrong in (
-            {"type": "string"},
-            {"type": "object"},
-            form({"type": "object"}),
-            form({"type": "array", "items": {"type": "object"}}),
-            form({"type": "string", "default": 1}),
-        ):
-            assert "requestedSchema" in elicit(wrong)
-        for fine in (
-            form({"type": "array", "items": {"enum": ["x"]}}),
-            form({"type": "string", "format": "date", "pattern": "a", "title": "A"}),
-        ):
-            assert elicit(fine) == fine
-
-        @dataclasses.dataclass
-        class Visit:
-            at: datetime.time
-            by: typing.Optional[uuid.UUID] = None
-            day: typing.Optional[datetime.date] = None
-
-        # A form knows four formats.
-        assert elicit(Visit)["properties"] == {
-            "at": {"type": "string"},
-            "by": {"type": "string"},
-            "day": {"type": "string", "format": "date"},
-        }
-        day = datetime.date(2026, 1, 2)
-        content = {"at": "10:00:00", "day": "2026-01-02"}
-        assert elicit(Visit, content) == [Visit(datetime.time(10), day=day)]
-
-    @pytest.mark.parametrize(
-        "answers",
-        [
-            None,
-            5,
-            [{}],
-            {"form": None},
-            {"form": {"action": []}},
-            {"form": {"action": "accept"}},
-            {"form": {"action": "accept", "content": 5}},
-            {"form": {"action": "accept", "content": {"name": "\ud800"}}},
-            {"form": {"action": "decline", "content": "\ud800"}},
-            {"\ud800": {}},
-            {"other": {"action": "accept"}},
-            {"day": {"action": "accept", "content": {"day": "9999-99-99"}}},
-            {"sample": {"role": "assistant", "content": [5]}},
-            {"sample": {"role": "assistant", "content": {"type": "text"}}},
-            {"sample": {"role": [], "content": {"type": "text", "text": "x"}}},
-            {"roots": {"roots": {}}},
-            {"roots": {"roots": [{"uri": 5}]}},
-        ],
-    )
-    def test_junk_in_answers_is_no_failure_of_ours(self, answers):
-        """It is -32602, or the question is asked again."""
-        server = Server("s")
-
-        @dataclasses.dataclass
-        class Day:
-            day: datetime.date
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            ctx.elicit("?", FORM, key="form")
-            ctx.elicit("?", Day, key="day")
-            ctx.sample("?", key="sample")
-            ctx.roots(key="roots")
-            return "asked"
-
-        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
-        good = {
-            "form": {"action": "accept", "content": {"name": "x"}},
-            "day": {"action": "accept", "content": {"day": "2026-01-01"}},
-            "sample": {
-                "role": "assistant",
-                "content": {"type": "text", "text": "x"},
-                "model": "m",
+        types = {"text": "string", "number": "integer", "flag": "boolean"}
+        schema = {
+            "type": "object",
+            "properties": {
+                name: {"type": types[name], "x-mcp-header": name} for name in types
             },
-            "roots": {"roots": [{"uri": "file:///x"}]},
         }
-        if isinstance(answers, dict):
-            answers = {**good, **answers}
-        params = modern(caps, name="ask", inputResponses=answers)
-        found = server.handle(request("tools/call", params))
-        if "error" in found:
-            assert found["error"]["code"] == -32602
-        else:
-            assert not found["result"].get("isError")
-
-    def test_state_keys_are_shared_and_rotated(self):
-        """Another process takes the state if it has the key, also the old one of a
-        list; another server never does.
-        """
-
-        def answer_of(key, state=None, name="s"):
-            server = Server(name, state_key=key)
-
-            @server.tool
-            def form(ctx: Context) -> dict:
-                return ctx.elicit("?", FORM)
-
-            params = modern({"elicitation": {}}, name="form")
-            if state:
-                answers = {"elicit-1": {"action": "cancel"}}
-                params.update(requestState=state, inputResponses=answers)
-            return server.handle(request("tools/call", params))
-
-        state = answer_of("k" * 16)["result"]["requestState"]
-        assert answer_of(["n" * 16, b"k" * 16], state)["result"]["structuredContent"]
-        for key, name in (("n" * 16, "s"), (None, "s"), ("k" * 16, "other")):
-            assert answer_of(key, state, name)["error"]["code"] == -32602
-
-    @pytest.mark.parametrize(
-        "misuse, said",
-        [
-            (lambda server: server.add_tool(len), "len: expected a Python function"),
-            (lambda server: server.tool("review"), "tool: expected a function, got"),
-            (lambda server: server.prompt(5), "prompt: expected a function, got"),
-            (
-                lambda server: server.resource("x://y")(5),
-                "resource: expected a function",
-            ),
-            (lambda server: server.add_tool(lambda: 0), "give it one by name="),
-            (lambda server: server.add_prompt(lambda: 0), "give it one by name="),
-            (lambda server: server.resource("x://{a}")(lambda: 0), "the same names"),
-            (lambda server: server.resource("x://a")(lambda b: 0), "the same names"),
-            (lambda server: server.resource("x://a{?b}")(lambda b: 0), "have defaults"),
-            (lambda server: server.resource(lambda: 0), "URI"),
-            (lambda server: server.completion("reviw", "x"), '"reviw"'),
-            (lambda server: server.remove_tool("no"), "no"),
-            (lambda server: server.tool(nme="x"), "nme"),
-            (lambda server: server.start_http(prot=1), "prot"),
-            (lambda server: server.run("http", prot=1), "prot"),
-            (lambda server: server.run("stdio", port=1), r'write run\("http"'),
-            (lambda server: server.run("fax"), "fax"),
-            (lambda server: server.wsgi_app(port=1), "port"),
-            (lambda server: Server(""), "name"),
-            (lambda server: Server("s", page_size=0), "page_size"),
-            (lambda server: Server("s", state_key="short"), "16 bytes"),
-            (lambda server: server.method("tools/call"), "method: expected a new one"),
-            (lambda server: server.method("rpc.x"), "method: expected a new one"),
-            (lambda server: server.method("ü/x"), "method: expected a new one"),
-            (
-                lambda server: server.method("b/do", extension="com.example/b"),
-                r'Server\(extensions={"com.example/b": {}',
-            ),
-        ],
-        ids=range(25),
-    )
-    def test_misuse_is_told_at_once(self, misuse, said):
-        """An error names what is wrong, and nothing is offered then."""
         server = Server("s")
-        with pytest.raises((TypeError, ValueError, KeyError), match=said):
-            misuse(server)
-        with Client(server) as client:
-            assert client.server_capabilities.keys() == {"logging"}
-
-    def test_import_is_lean(self):
-        """Nothing slow is imported until it is used: asyncio comes with the first call
-        of an async tool.
-        """
-        code = """if 1:
-            import sys, json, threading
-            old = set(sys.modules)
-            import mcp_lite
-            print(*set(sys.modules) - old)
-            def plain(city: str, n: int = 3, tags: list = [], more: 'dict' = {}) -> dict:
-                'Doc.'
-            async def waits() -> int:
-                return 2
-            server = mcp_lite.Server('s')
-            server.tool(plain)
-            server.tool(waits)
-            print(*set(sys.modules) - old)
-            with mcp_lite.Client(server) as client:
-                print(client.call('waits'), 'asyncio' in sys.modules)"""
-        printed = subprocess.run(
-            [sys.executable, "-S", "-c", code],
-            stdout=subprocess.PIPE,
-            cwd=HERE,
-            timeout=SECONDS,
-        ).stdout.decode()
-        at_import, at_start, called = printed.splitlines()
-        assert set(at_import.split()) <= {
-            "mcp_lite",
-            "__future__",
-            "contextlib",
-            "io",  # since Python 3.14 not loaded at the start
-            "queue",
-            "_queue",
-            "collections",
-            "collections.abc",  # aliases of what is loaded in any case: 0.2 ms
-            "heapq",
-            "_heapq",
-            "itertools",
-            "types",
-            "time",
-        }
-        slow = {"inspect", "dataclasses", "typing", "datetime", "decimal", "uuid"}
-        slow |= {"pathlib", "ast", "asyncio", "hashlib", "logging", "urllib"}
-        assert not slow & set(at_start.split())
-        assert called == "2 True"
-
-    def test_what_is_removed_is_offered_no_more(self):
-        """Tools, resources, templates and prompts; what is gone cannot go again."""
-        server = Server("s")
-        server.add_tool(lambda: "x", name="tool")
-        server.add_resource("x://fixed", lambda: "x")
-        server.add_resource("x://{step}", lambda step: "x")
-        server.add_prompt(lambda: "x", name="prompt")
-        with Client(server) as client:
-            for remove, name, list_names in (
-                (server.remove_tool, "tool", client.list_tools),
-                (server.remove_resource, "x://fixed", client.list_resources),
-                (
-                    server.remove_resource,
-                    "x://{step}",
-                    client.list_resource_templates,
-                ),
-                (server.remove_prompt, "prompt", client.list_prompts),
-            ):
-                assert len(list_names()) == 1
-                remove(name)
-                with pytest.raises(KeyError):
-                    remove(name)
-                with contextlib.suppress(MethodNotFound):
-                    assert list_names() == []
-
-
-class TestExtending:
-    """The rooms Features and Server: middleware, methods of extensions, and what some
-    callers do not see.
-    """
-
-    @pytest.fixture
-    def seen(self):
-        return []
-
-    @pytest.fixture
-    def noting(self, seen):
-        """A server with two middlewares that note what passes."""
-        server = Server("noting", cache_ttl_ms=7)
-
-        @server.middleware
-        def outer(ctx, method, params, call_next):
-            seen.append(("outer", method))
-            return call_next()
-
-        @server.middleware
-        def inner(ctx, method, params, call_next):
-            seen.append(("inner", method))
-            return call_next()
-
-        @server.tool
-        def echo(text: str) -> str:
-            return text
-
-        @server.tool
-        def hello(ctx: Context) -> str:
-            seen.append("hello runs")
-            form = {"type": "object", "properties": {"name": {"type": "string"}}}
-            return ctx.elicit("who?", form)["content"]["name"]
-
-        return server
-
-    # Middleware
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_middleware_is_around_every_request(self, noting, seen, over_http, version):
-        """The first registered is outermost; the handshake, lists and pings pass it,
-        and so does what handle() answers. What a caller puts into `_meta` reaches it.
-        """
-        told = []
-
-        @noting.middleware
-        def note(ctx, method, params, call_next):
-            told.append(ctx.meta.get("traceparent"))
-            return call_next()
-
-        with noting.start_http() as http, Client(
-            http.url if over_http else noting, version=version
-        ) as client:
-            result = client.call_tool("echo", {"text": "hi"}, meta={"traceparent": "1"})
-            assert text_of(result) == "hi" and told[-1] == "1"
-            client.ping()
-            assert len(client.list_tools()) == 2
-        opening = ["server/discover", "server/discover"]
-        if version != MODERN:
-            opening = ["initialize", "ping"]
-        methods = {"tools/call", "tools/list", *opening}
-        assert {method for _, method in seen} == methods
-        assert seen[::2] == [("outer", method) for _, method in seen[1::2]]
-        assert {layer for layer, _ in seen[1::2]} == {"inner"}
-        seen.clear()
-        assert noting.handle(call_tool("echo", text="c"))["result"]["content"]
-        assert seen == [("outer", "tools/call"), ("inner", "tools/call")]
-
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_middleware_and_rounds(self, noting, seen, version):
-        """Where a handler runs again for an answer, so does the middleware around it;
-        a question passes `except Exception`.
-        """
-
-        @noting.middleware
-        def careful(ctx, method, params, call_next):
-            try:
-                return call_next()
-            except Exception:
-                seen.append("caught")
-                raise
-
-        with Client(noting, version=version, on_elicit=answer) as client:
-            seen.clear()
-            assert client.call("hello") == "who?"
-        passed = [("outer", "tools/call"), ("inner", "tools/call"), "hello runs"]
-        assert seen == passed * (2 if version == MODERN else 1)
-
-    def test_middleware_changes_what_goes_in(self, noting):
-        """call_next(params) goes on with others, and so does one that changed them in
-        place; what a question is bound to stays what the client sent.
-        """
-        ways = iter([True, True, False, False])
-
-        @noting.middleware
-        def rename(ctx, method, params, call_next):
-            if params.get("name") == "alias" and next(ways):
-                return call_next({**params, "name": "hello"})
-            if params.get("name") == "alias":
-                params["name"] = "hello"
-            return call_next()
-
-        with Client(noting, on_elicit=answer) as client:
-            assert client.call("alias") == "who?"
-            assert client.call("alias") == "who?"
-
-    def test_middleware_answers_by_itself(self):
-        """Who does not call call_next() answers: the result gets what the era wants,
-        and is itself not changed; lists are private then, unless it says otherwise.
-        """
-        server = Server("answering")
-        kept = {"tools/call": {"content": []}, "tools/list": {"tools": []}}
-        server.add_tool(lambda: "no", name="x")
-        server.add_prompt(lambda: "no", name="x")
-
-        @server.middleware
-        def answering(ctx, method, params, call_next):
-            if method in kept:
-                return kept[method]
-            result = call_next()
-            if method == "prompts/list":
-                result["cacheScope"] = "public"
-            return result
-
-        result = server.handle(call_tool("x"))["result"]
-        info = {META_SERVER_INFO: {"name": "answering", "version": "0"}}
-        assert result == {"content": [], "resultType": "complete", "_meta": info}
-        for method, scope in (("tools/list", "private"), ("prompts/list", "public")):
-            result = server.handle(request(method, modern()))["result"]
-            assert (result["ttlMs"], result["cacheScope"]) == (0, scope)
-        assert kept == {"tools/call": {"content": []}, "tools/list": {"tools": []}}
-        with Client(server, version="2025-11-25") as client:
-            assert client.call_tool("x") == {"content": []}
-            assert client.request("tools/list") == {"tools": []}
-
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_what_middleware_raises(self, version, caplog):
-        """It is answered as what a handler raises, and so is what is no result."""
-        server = Server("raising")
-        server.add_tool(lambda: "fine", name="x")
-
-        @server.middleware
-        def guard(ctx, method, params, call_next):
-            if method == "tools/call":
-                how = params["arguments"].get("how")
-                if how == "refuse":
-                    raise mcp_lite.McpError(-31000, "not on Mondays", {"day": 1})
-                if how == "fail":
-                    raise KeyError("oops")
-                return how
-            return call_next()
-
-        with Client(server, version=version) as client:
-            with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
-                client.call_tool("x", {"how": "refuse"})
-            assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
-            for how, why in (
-                ("fail", "oops"),
-                ("text", "expected a dict"),
-            ):
-                with pytest.raises(mcp_lite.InternalError):
-                    client.call_tool("x", {"how": how})
-                eventually(lambda why=why: re.search(why, caplog.text), why)
-
-    def test_a_handshake_that_middleware_refuses(self):
-        """It opens no session: over stdio, and over HTTP."""
-        server = Server("closed")
-        server.add_tool(lambda: "in", name="x")
-        names = {"ann"}
-
-        @server.middleware
-        def only_ann(ctx, method, params, call_next):
-            if method == "initialize" and ctx.client_info["name"] not in names:
-                raise mcp_lite.InvalidRequest("who are you?")
-            return call_next()
-
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "bob", "version": "0"},
-        }
-        with LocalWire(server) as wire:
-            assert wire.ask("initialize", hello)["error"]["message"] == "who are you?"
-            found = wire.ask("tools/call", {"name": "x"}, 2)
-            assert "not initialized" in found["error"]["message"]
-            names.add("bob")
-            assert wire.ask("initialize", hello, 3)["result"]
-            assert wire.ask("tools/call", {"name": "x"}, 4)["result"]
-        names.clear()
+        server.add_tool(
+            lambda text=None, number=None, flag=None: "fine",
+            name="t",
+            input_schema=schema,
+        )
         with server.start_http() as http:
-            status, headers, body = Web(http).post(request("initialize", hello))
-            assert "error" in body and "Mcp-Session-Id" not in headers
-
-    def test_middleware_and_listening(self, noting, seen):
-        """subscriptions/listen is open when call_next() has returned {}; it ends as
-        ever, and what is raised then ends it.
-        """
-        results = []
-
-        @noting.middleware
-        def listening(ctx, method, params, call_next):
-            result = call_next()
-            if method == "subscriptions/listen":
-                results.append(result)
-                if params["notifications"].get("promptsListChanged"):
-                    raise mcp_lite.InvalidRequest("not prompts")
-            return result
-
-        with Client(noting) as client:
-            with client.listen(prompts=False) as events:
-                noting.add_tool(lambda: 1, name="new")
-                assert next(events)["method"] == "notifications/tools/list_changed"
-            with pytest.raises(mcp_lite.InvalidRequest, match="not prompts"):
-                next(client.listen())
-        assert results == [{}, {}]
-
-    def test_middleware_asks_where_it_may(self):
-        """While a tool is called; about a list, nothing can be asked in the modern era:
-        that is an error, and no question.
-        """
-        server = Server("asking")
-        server.add_tool(lambda: "called", name="x")
-        form = {"type": "object", "properties": {"name": {"type": "string"}}}
-
-        @server.middleware
-        def sure(ctx, method, params, call_next):
-            if method in ("tools/call", "tools/list"):
-                assert ctx.elicit("sure?", form)["action"] == "accept"
-            return call_next()
-
-        with Client(server, on_elicit=answer) as client:
-            assert client.call("x") == "called"
-            with pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked"):
-                client.list_tools()
-
-    # Methods of extensions
-
-    CART = "com.example/cart"
-
-    @pytest.fixture
-    def shop(self, seen):
-        """A server with an extension, and a method of nobody's."""
-        server = Server("shop", extensions={self.CART: {"currency": "EUR"}})
-
-        @server.method("cart/add", extension=self.CART)
-        def add(ctx, params):
-            if params.get("item") == "coal":
-                raise McpError(-31000, "no coal", {"tea": True})
-            if params.get("item") == "nothing":
-                return None
-            return {"item": params["item"], "declared": ctx.client_capabilities}
-
-        @server.method("cart/seen", extension=self.CART)
-        def note(ctx, params):
-            seen.append((ctx.request_id, params["item"], ctx.headers.get("x-tenant")))
-
-        server.method("anybody/hello")(lambda ctx, params: {"hello": "you"})
-        return server
-
-    @pytest.mark.parametrize("over_http", [False, True])
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
-    def test_methods_of_extensions(self, shop, seen, over_http, version):
-        """Both sides declare them as their revision has it; requests are answered, and
-        notifications are heard.
-        """
-        options = {"version": version, "extensions": {self.CART: {"size": 3}}}
-        if over_http:
-            options["headers"] = {"X-Tenant": "ann"}
-        with shop.start_http() as http, Client(
-            http.url if over_http else shop, **options
-        ) as client:
-            places = (
-                {"extensions"} if version == MODERN else {"extensions", "experimental"}
-            )
-            declared = client.server_capabilities
-            for place in ("extensions", "experimental"):
-                found = declared.get(place) == {self.CART: {"currency": "EUR"}}
-                assert found == (place in places)
-            result = client.request("cart/add", {"item": "tea"})
-            assert result["item"] == "tea"
-            assert places <= result["declared"].keys()
-            assert result["declared"]["extensions"] == {self.CART: {"size": 3}}
-            client.notify("cart/seen", {"item": "tea"})
-            eventually(lambda: seen, "the notification")
-            assert seen == [(None, "tea", "ann" if over_http else None)]
-            with pytest.raises(McpError, match="no coal") as raised:
-                client.request("cart/add", {"item": "coal"})
-            assert (raised.value.code, raised.value.data) == (-31000, {"tea": True})
-            with pytest.raises(InternalError, match="expected a dict, got null"):
-                client.request("cart/add", {"item": "nothing"})
-            with pytest.raises(MethodNotFound):
-                client.request("cart/remove", {"item": "tea"})
-
-    def test_methods_of_extensions_on_the_wire(self, shop, seen):
-        """Over HTTP a header says the method, and a refusal has its status."""
-        declared = {"extensions": {self.CART: {}}}
-        with shop.start_http() as http:
             web = Web(http)
-            add = request("cart/add", modern(declared, item="tea"))
-            assert web.post(add)[2]["result"]["item"] == "tea"
-            status, _, body = web.post(add, Mcp_Method="cart/seen")
-            assert (status, body["error"]["code"]) == (400, -32020)
-            status, _, body = web.post(request("cart/add", modern(item="tea")))
-            assert (status, body["error"]["code"]) == (400, -32021)
+            for rows, expected in ((self.MIRRORS, 200), (self.LIES, 400)):
+                for name, value, header in rows:
+                    header = {f"Mcp_Param_{name}": header}
+                    status, _, body = web.post(
+                        call_tool("t", **{name: value}), **header
+                    )
+                    assert status == expected, (name, value, header)
+                    assert status == 200 or body["error"]["code"] == -32020
 
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_an_extension_that_was_not_declared(self, shop, seen, version):
-        """Its methods are refused, with what is missing; notifications are dropped;
-        what belongs to none is for all.
-        """
-        shop.add_tool(lambda: "still there", name="tool")
-        for extensions in (None, {"com.example/other": {}}):
-            with Client(shop, version=version, extensions=extensions) as client:
-                with pytest.raises(mcp_lite.MissingCapability) as raised:
-                    client.request("cart/add", {"item": "tea"})
-                needed = {"extensions": {self.CART: {}}}
-                assert raised.value.data == {"requiredCapabilities": needed}
-                client.notify("cart/seen", {"item": "tea"})
-                assert client.request("anybody/hello")["hello"] == "you"
-                assert client.call("tool") == "still there"
-        assert not seen
+            # What a client sends is what the server takes.
+            with Client(http.url) as client:
+                for name, value, _ in self.MIRRORS:
+                    assert client.call("t", {name: value}) == "fine"
 
-    def test_a_notification_is_over_with_its_conversation(self, shop, seen):
-        """When that ends, its handler is cancelled, as those of requests are."""
+    PROPERTY = {"type": "string", "x-mcp-header": "A"}
 
-        @shop.method("slow/start")
-        def start(ctx, params):
-            seen.append("begun")
-            try:
-                ctx.sleep(SECONDS)
-            except mcp_lite.Cancelled:
-                seen.append("cancelled")
-
-        with Client(shop) as client:
-            client.notify("slow/start")
-            eventually(lambda: seen, "its begin")
-        eventually(lambda: seen == ["begun", "cancelled"], "its end")
-
-    def test_extensions_without_a_conversation(self, shop, seen):
-        """handle() answers requests, and serves notifications; middleware is around
-        both.
-        """
-        methods = []
-
-        @shop.middleware
-        def note(ctx, method, params, call_next):
-            methods.append((method, ctx.request_id))
-            return call_next()
-
-        params = modern({"extensions": {self.CART: {}}}, item="tea")
-        answer = shop.handle(request("cart/add", params, 7))
-        assert answer["result"]["item"] == "tea"
-        notice = {"jsonrpc": "2.0", "method": "cart/seen", "params": params}
-        assert shop.handle(notice) is None
-        assert seen == [(None, "tea", None)]
-        assert methods == [("cart/add", 7), ("cart/seen", None)]
-
-    def test_results_of_extensions(self, shop):
-        """A handler may be async, and give its result a type of its own. One of a
-        method of the protocol is for a client that has registered the type.
-        """
-
-        @shop.method("job/start")
-        async def start(ctx, params):
-            return {"resultType": "job", "id": params["n"]}
-
-        @shop.middleware
-        def as_job(ctx, method, params, call_next):
-            if method == "tools/call":
-                return {"resultType": "job", "id": 8}
-            return call_next()
-
-        shop.add_tool(lambda: "no", name="tool")
-
-        def finish(call, result):
-            text = f"{call.method} {call.params['name']} {result['id']}"
-            return {"content": [{"type": "text", "text": text}]}
-
-        with Client(shop, result_types={"job": finish}) as client:
-            result = client.request("job/start", {"n": 7})
-            assert (result["resultType"], result["id"]) == ("job", 7)
-            assert client.call("tool") == "tools/call tool 8"
-        refused = pytest.raises(mcp_lite.InternalError, match="resultType .?job")
-        with Client(shop) as client, refused:
-            client.call("tool")
-
-    def test_a_handler_goes_on_after_its_answer(self, shop):
-        """ctx.detach() sends progress and questions elsewhere; cancel() cancels it."""
-        form = {"type": "object", "properties": {"name": {"type": "string"}}}
-        heard = []
-        answered = threading.Event()
-        done = threading.Event()
-
-        @shop.middleware
-        def as_job(ctx, method, params, call_next):
-            if method != "tools/call":
-                return call_next()
-
-            def ask(questions):
-                ((key, question),) = questions.items()
-                heard.append(question["params"]["message"])
-                return {key: {"action": "accept", "content": {"name": "Bob"}}}
-
-            cancel = ctx.detach(lambda *told: heard.append(told), ask)
-
-            def work():
-                assert answered.wait(SECONDS)
-                try:
-                    call_next()
-                except Cancelled:
-                    heard.append("cancelled")
-                done.set()
-
-            heard.append(cancel)
-            threading.Thread(target=work).start()
-            return {"resultType": "task", "taskId": 1}
-
-        @shop.tool
-        def tool(ctx: Context) -> str:
-            ctx.progress(1, 2, "half")
-            heard.append(ctx.elicit("who?", form)["content"])
-            heard.append(heard[0]())
-            ctx.sleep(600)
-
-        with Client(
-            shop, on_elicit=answer, result_types={"task": lambda call, result: result}
-        ) as client:
-            assert client.request("tools/call", {"name": "tool"})["taskId"] == 1
-            answered.set()
-            assert done.wait(SECONDS)
-        told = [(1, 2, "half"), "who?", {"name": "Bob"}, None, "cancelled"]
-        assert heard[1:] == told
-
-    def test_methods_of_extensions_ask_nothing_in_the_modern_era(self, shop):
-        """There are three methods that may: others get an error; in a session any."""
-        form = {"type": "object", "properties": {"name": {"type": "string"}}}
-
-        @shop.method("asking/do")
-        def ask(ctx, params):
-            return ctx.elicit("who?", form)
-
-        with Client(shop, on_elicit=answer, version="2025-11-25") as client:
-            assert client.request("asking/do")["content"] == {"name": "who?"}
-        nothing = pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked")
-        with Client(shop, on_elicit=answer) as client, nothing:
-            client.request("asking/do")
-
-    # What some callers do not see
-
-    @pytest.fixture
-    def selective(self):
-        """A server that shows more to who has a token, and the URL where it is."""
-        server = Server("selective", page_size=2, cache_ttl_ms=5)
-
-        def is_ann(ctx):
-            return (ctx.auth or {}).get("sub") == "ann"
-
-        for n in range(6):
-            server.add_tool(
-                lambda n=n: n, name=f"tool{n}", visible=is_ann if n % 2 else None
-            )
-        server.add_prompt(lambda: "open", name="open")
-
-        @server.prompt(visible=is_ann)
-        def secret_prompt(kind: typing.Literal["red", "blue"]) -> str:
-            return kind
-
-        server.add_resource("x://open", lambda: "open")
-        server.add_resource("x://secret", lambda: "secret", visible=is_ann)
-        server.add_resource("x://shadow", lambda: "fixed", visible=is_ann)
-
-        @server.resource("x://{name}/secret", visible=is_ann)
-        def secret_template(name: typing.Literal["red", "blue"]) -> str:
-            return name
-
-        verify = {"1": {"sub": "ann"}, "2": {"sub": "bob"}}.get
-        with server.start_http(verify=verify) as http:
-            yield server, http.url
-
-    @staticmethod
-    def client_of(url, token, version):
-        return Client(
-            url, version=version, headers={"Authorization": f"Bearer {token}"}
-        )
-
-    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
-    def test_lists_have_what_may_be_seen(self, selective, version):
-        """Each page but the last is full, whatever is left out."""
-        server, url = selective
-        for token, numbers, more in (
-            ("1", range(6), ["secret_prompt"]),
-            ("2", (0, 2, 4), []),
-        ):
-            with self.client_of(url, token, version) as client:
-                tools = [tool["name"] for tool in client.list_tools()]
-                assert tools == [f"tool{n}" for n in numbers]
-                first = client.request("tools/list")["tools"]
-                assert [tool["name"] for tool in first] == tools[:2]
-                prompts = [prompt["name"] for prompt in client.list_prompts()]
-                assert prompts == ["open", *more]
-                assert len(client.list_resources()) == (3 if more else 1)
-                assert len(client.list_resource_templates()) == len(more)
-
-    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
-    def test_what_is_not_seen_does_not_exist(self, selective, version):
-        """To use it is answered as if there were no such thing, and no answer to
-        something else tells of it.
-        """
-        server, url = selective
-        uses = [
-            (lambda client, name: client.call(name), "tool1", "tool7"),
-            (lambda client, name: client.get_prompt(name), "secret_prompt", "x_prompt"),
-            (lambda client, uri: client.read(uri), "x://secret", "x://nothing"),
-            (lambda client, uri: client.read(uri), "x://red/secret", "x://red/what"),
-            (lambda client, uri: client.read(uri), "x://odd/secret", "x://odd/what"),
-            (
-                lambda client, name: client.complete(name, "kind", "r"),
-                "secret_prompt",
-                "x_prompt",
-            ),
-            (
-                lambda client, uri: client.complete(uri, "name", "r"),
-                "x://{name}/secret",
-                "x://{name}/what",
-            ),
-        ]
-        if version != MODERN:
-            subscribe = {"method": "resources/subscribe"}
-            uses.append(
-                (
-                    lambda client, uri: client.request(
-                        **subscribe, params={"uri": uri}
-                    ),
-                    "x://secret",
-                    "x://nothing",
-                )
-            )
-        with self.client_of(url, "2", version) as client:
-            for use, hidden, unknown in uses:
-                errors = []
-                for name in (hidden, unknown):
-                    with pytest.raises(mcp_lite.McpError) as raised:
-                        use(client, name)
-                    error = raised.value
-                    text = json.dumps([error.code, error.message, error.data])
-                    errors.append(text.replace(name, "NAME"))
-                assert errors[0] == errors[1]
-                assert "tool3" not in errors[0] and "secret" not in errors[0]
-        with self.client_of(url, "1", version) as client:
-            assert client.call("tool1") == 1
-            assert client.read("x://red/secret") == "red"
-            assert client.complete("secret_prompt", "kind", "r") == ["red"]
-
-    def test_updates_of_what_is_not_seen(self, selective):
-        """They are not told; what is not seen is as what is not there."""
-        server, url = selective
-        uris = ["x://secret", "x://open", "x://nowhere"]
-        with self.client_of(url, "1", MODERN) as ann, self.client_of(
-            url, "2", MODERN
-        ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris) as told_less:
-            for uri in uris:
-                server.resource_updated(uri)
-
-            def heard(events):
-                for event in events:
-                    yield event["params"].get("uri")
-                    if event["params"].get("uri") == "x://open":
-                        return
-
-            assert list(heard(told)) == ["x://secret", "x://open"]
-            assert list(heard(told_less)) == ["x://open"]
-
-    def test_a_resource_behind_one_that_is_not_seen(self, selective):
-        """A template serves its URI, as if there were no other."""
-        server, url = selective
-        server.add_resource("x://{name}", lambda name: f"any {name}")
-        with self.client_of(url, "2", MODERN) as client:
-            assert client.read("x://shadow") == "any shadow"
-        with self.client_of(url, "1", MODERN) as client:
-            assert client.read("x://shadow") == "fixed"
-
-    def test_visible_functions_that_fail(self, caplog):
-        """What they raise hides, and is logged; they may be async."""
-        server = Server("failing")
-
-        def broken(ctx):
-            raise KeyError("no database")
-
-        async def never(ctx):
-            return False
-
-        server.add_tool(lambda: 1, name="one", visible=broken)
-        server.add_tool(lambda: 2, name="two", visible=never)
-        with Client(server) as client:
-            assert client.list_tools() == []
-            for name in ("one", "two"):
-                with pytest.raises(mcp_lite.NotFound):
-                    client.call(name)
-        assert "no database" in caplog.text
-
-    def test_visible_is_asked_where_functions_run(self):
-        """No thread that reads waits for it."""
-        main = mcp_lite.MainThread()
-        threads = set()
-
-        def visible(ctx):
-            threads.add(threading.current_thread())
-            return True
-
-        server = Server("hosted", run_on=main)
-        for n in range(5):
-            server.add_resource(f"x://{n}", lambda: "x", visible=visible)
-        done = []
-
-        def look():
-            with Client(server, version="2025-11-25") as client:
-                done.append(len(client.list_resources()))
-                client.request("resources/subscribe", {"uri": "x://1"})
-                done.append("subscribed")
-
-        looking = threading.Thread(target=look)
-        looking.start()
-        pump(main, lambda: len(done) == 2)
-        looking.join(SECONDS)
-        main.close()
-        assert done == [5, "subscribed"]
-        assert threads == {threading.current_thread()}
-
-
-class TestClient:
-    """The room Client, against peers that misbehave."""
-
-    # Children
-    def test_a_dead_child_says_why(self):
-        """The exception and its text have its exit code, command and last lines."""
-        command = [
-            sys.executable,
-            "-c",
-            "import sys; sys.stderr.write('no license\\n'); sys.exit(7)",
-        ]
-        with pytest.raises(ConnectionClosed, match="no license") as caught:
-            Client(command).connect()
-        assert caught.value.exit_code == 7
-        assert caught.value.command == command
-        assert caught.value.stderr == "no license"
-        assert "exit code 7" in str(caught.value)
-        with pytest.raises(ConnectionClosed, match="cannot start"):
-            Client(["/no/such/program"]).connect()
-
-    @pytest.mark.parametrize("kind", ["True", "None", "a function", "one that raises"])
-    def test_what_a_child_says(self, tmp_path, capsys, kind):
-        """Its lines go behind its name to stderr, or to a function; none commands the
-        terminal, and a long one is cut. The exception has the last ones in any case.
-        """
-        command = program(
-            tmp_path,
-            """
-            write = sys.stderr.buffer.write
-            write(b"\\x1b[2Jred\\r\\n\\n1%\\r100%\\n\\xff\\xe2\\x82\\xac\\n")
-            write(b"y" * 5000 + b"\\nPassword: ")
-            """,
-        )
-        lines = []
-
-        def wrong(line):
-            raise RuntimeError("no")
-
-        kinds = {"True": True, "a function": lines.append, "one that raises": wrong}
-        with pytest.raises(ConnectionClosed) as caught:
-            Client(command, version="2025-11-25", stderr=kinds.get(kind)).connect()
-        assert caught.value.stderr.endswith("y\nPassword:")
-        told = ["\\x1b[2Jred", "", "100%", "\ufffd\u20ac", "y" * 2000, "Password:"]
-        shown = capsys.readouterr().err.splitlines()
-        if kind == "True":
-            assert shown == [f"[program.py] {line}".rstrip() for line in told]
-        else:
-            assert shown == []
-        if kind == "a function":
-            assert [line[:2000] for line in lines] == ["\x1b[2Jred", *told[1:]]
-
-    @pytest.mark.skipif(os.name == "nt", reason="a shell's script")
-    def test_a_child_that_does_not_answer(self, tmp_path):
-        """The Timeout of connect() has the command, and what the child has said."""
-        script = tmp_path / "silent.sh"
-        script.write_text(
-            "trap '' TERM\necho starting >&2\nprintf 'Password: ' >&2\nexec sleep 6000\n"
-        )
-        with pytest.raises(Timeout) as caught:
-            Client(["sh", script], timeout=0.5).connect()
-        assert str(caught.value).startswith("initialize: no answer within 0.2")
-        assert str(caught.value).endswith(
-            f"(command: sh {script}); the end of its stderr:\nstarting\nPassword:"
-        )
-
-    def test_a_call_that_a_child_does_not_answer(self):
-        """Its Timeout names the command; the server is told the reason alone."""
-        told = []
-        with Client(
-            SERVE, trace=lambda way, line: told.append(line)
-        ) as client, pytest.raises(Timeout) as caught:
-            client.call_tool("wait", timeout=0.05)
-        assert f"(command: {' '.join(SERVE[:-1])} ...)" in str(caught.value)
-        cancelled = [line for line in told if b"notifications/cancelled" in line]
-        reason = json.loads(cancelled[0])["params"]["reason"]
-        assert reason == "tools/call: no answer within 0.05 seconds"
-
-    @pytest.mark.skipif(os.name == "nt", reason="its environment has other names")
-    def test_what_a_child_gets_of_the_environment(self, tmp_path, monkeypatch):
-        """It gets where things are, and the language, but no secrets; more by `env`."""
-        told = {"HOME": "/home/u", "LC_TIME": "C", "HTTPS_PROXY": "http://proxy:3128"}
-        kept = {
-            "AWS_SECRET_ACCESS_KEY": "s3cret",
-            "https_proxy": "http://user:s3cret@proxy:3128",
-            "XDG_FUNCTION": "() { :; }",
-        }
-        for name, value in {**told, **kept}.items():
-            monkeypatch.setenv(name, value)
-        command = program(
-            tmp_path,
-            "Server('e', instructions=repr(dict(os.environ))).run()",
-        )
-        with Client(command, env={"KEY": "k"}) as client:
-            seen = ast.literal_eval(client.instructions)
-        assert {name: seen.get(name) for name in told} == told
-        assert not set(kept) & set(seen)
-        assert (seen["KEY"], seen["PATH"]) == ("k", os.environ["PATH"])
-        with Client(command, env=dict(os.environ)) as client:
-            assert set(kept) < set(ast.literal_eval(client.instructions))
-
-    def test_a_child_that_dies_during_a_call(self, tmp_path):
-        """The call ends with the reason. The client connects again, by connect() or
-        `with`; while it is connected, connect() is refused."""
-        command = program(
-            tmp_path,
-            """
-            server = Server("dies")
-            server.add_tool(lambda: os._exit(9), name="die")
-            server.add_tool(lambda: "x", name="live")
-            server.run()
-            """,
-        )
-        client = Client(command)
-        with client:
-            for again in (client.connect, client.__enter__):
-                with pytest.raises(RuntimeError, match="connected already"):
-                    client.connect()
-                with pytest.raises(ConnectionClosed) as caught:
-                    client.call("die")
-                assert caught.value.exit_code == 9
-                again()
-                assert client.call("live") == "x"
-
-    def test_grandchildren_end_with_the_child(self, tmp_path):
-        """close() ends what a server has started, too."""
-        command = program(
-            tmp_path,
-            """
-            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
-            quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
-            child = subprocess.Popen(sleep, **quiet)
-            Server("parent", instructions=str(child.pid)).run()
-            """,
-        )
-        with Client(command) as client:
-            grandchild = int(client.instructions)
-            assert not is_gone(grandchild)
-        eventually(lambda: is_gone(grandchild), "the end of the grandchild")
-
-    def test_a_server_that_ends_when_probed(self, tmp_path):
-        """It is started again, and not probed."""
-        command = program(
-            tmp_path,
-            """
-            import json
-            for line in sys.stdin:
-                m = json.loads(line)
-                if m["method"] == "server/discover":
-                    sys.exit(1)
-                if m["method"] == "initialize":
-                    result = {"protocolVersion": "2025-11-25", "capabilities": {}}
-                    answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
-                    print(json.dumps(answer), flush=True)
-            """,
-        )
-        with Client(command) as client:
-            assert client.protocol_version == "2025-11-25"
-
-    # What is no answer
     @pytest.mark.parametrize(
-        "result, said",
+        "schema, is_fine",
         [
-            (b'{"x":NaN}', "not JSON in UTF-8"),
-            (b'{"x":"\xff"}', "not JSON in UTF-8"),
-            (b'{"x":[' + b"[]," * 500_000 + b"[]]}", "500000 arrays"),
+            ({"properties": {"o": {"properties": {"b": PROPERTY}}}}, True),
+            ({"properties": {"x-mcp-header": {"type": "string"}}}, True),
+            ({"properties": {"a": {"enum": [PROPERTY], "default": PROPERTY}}}, True),
+            ({"patternProperties": {"a": PROPERTY}}, False),
+            ({"additionalProperties": PROPERTY}, False),
+            ({"properties": {"a": {"not": PROPERTY}}}, False),
+            ({"properties": {"a": {"items": PROPERTY}}}, False),
+            ({"properties": {"a": {"anyOf": [PROPERTY]}}}, False),
+            ({"$defs": {"d": PROPERTY}}, False),
+            ({"properties": {"a": {"type": "number", "x-mcp-header": "A"}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A B"}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": ""}}}, False),
+            ({"properties": {"a": {**PROPERTY, "x-mcp-header": "A\r\nB: c"}}}, False),
+            ({"properties": {"a": PROPERTY, "b": PROPERTY}}, False),
         ],
+        ids=range(14),
     )
-    def test_an_answer_that_cannot_be_read(self, result, said):
-        """The call that it should have answered ends; the next one is answered."""
-
-        def call(message, read, write):
-            line = b'{"jsonrpc":"2.0","id":%d,"result":%s}\n'
-            write(line % (message["id"], result))
-
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, version="2025-11-25"
-        ) as client:
-            with pytest.raises(InternalError, match=said):
-                client.call_tool("x")
-            with pytest.raises(MethodNotFound):
-                client.request("x/y")
-
-    def test_stray_lines_are_skipped(self, caplog):
-        """Noise on the server's stdout is logged; foreign and late answers are ignored."""
-
-        def listing(message, read, write):
-            write(b"Listening on port 80\n\n{\n[1]\n")
-            write({"jsonrpc": "2.0", "id": 999, "result": {}})
-            write({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "m"}})
-            return {"tools": [{"name": "a"}]}
-
-        with fake_server(legacy_server(tools_list=listing)) as target, Client(
-            target
-        ) as client:
-            assert client.list_tools() == [{"name": "a"}]
-        assert "Listening on port 80" in caplog.text
-
-    @pytest.mark.parametrize(
-        "call, answers",
-        [
-            (lambda c: c.call("x"), {"tools_call": {"isError": True, "content": [1]}}),
-            (lambda c: c.call("x"), {"tools_call": {"content": 5}}),
-            (lambda c: c.call("x"), {"tools_call": {}}),
-            (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
-            (
-                lambda c: c.read("x://y"),
-                {"resources_read": {"contents": [{"blob": "!"}]}},
-            ),
-            (
-                lambda c: c.complete("p", "a", ""),
-                {"completion_complete": {"completion": None}},
-            ),
-            (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
-            (lambda c: c.list_prompts(), {"prompts_list": {}}),
-            (lambda c: c.get_prompt("x"), {"prompts_get": {"messages": {}}}),
-        ],
-    )
-    def test_lies_in_results_are_told(self, call, answers):
-        """A result of the wrong shape is an InternalError."""
-        declared = {"resources": {}, "prompts": {}, "completions": {}}
-        peer = fake_server(legacy_server(capabilities=declared, **answers))
-        with peer as target, Client(target) as client, pytest.raises(InternalError):
-            call(client)
-
-    @pytest.mark.parametrize(
-        "schema, result, said",
-        [
-            (
-                {"required": ["n"]},
-                {"structuredContent": {}},
-                "n: required, but missing",
-            ),
-            ({}, {}, "structuredContent: expected, but missing"),
-            ({"$ref": "#/no"}, {"structuredContent": {}}, "#/no"),
-            ({"$ref": "http://x/y"}, {"structuredContent": {}}, "nothing is fetched"),
-            ({"pattern": "["}, {"structuredContent": {}}, "pattern"),
-            (
-                {"pattern": "." * 1000 + "!"},
-                {"structuredContent": "a" * 10**6},
-                "too much work",
-            ),
-        ],
-    )
-    def test_structured_results_are_checked(self, schema, result, said):
-        """An outputSchema that is not met, or that cannot be used, is an InternalError;
-        not for what has failed, nor with validate=False."""
-        answers = {
-            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
-            "tools_call": {"content": [], **result},
-        }
-        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
-            client.list_tools()
-            with pytest.raises(InternalError, match=f"x: its outputSchema.*{said}"):
-                client.call_tool("x")
-            assert client.start_call("x").result() == answers["tools_call"]
-            answers["tools_call"]["isError"] = True
-        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
-            client.list_tools()
-            assert client.call_tool("x")["isError"]
-        del answers["tools_call"]["isError"]
-        with fake_server(legacy_server(**answers)) as target, Client(
-            target, validate=False
-        ) as client:
-            assert client.call_tool("x") == answers["tools_call"]
-
-    def test_a_list_of_tools_is_read_again(self):
-        """It is when a change of the tools was told, and before a result that does not
-        match its schema is refused; else once."""
-        listed = []
-
-        def listing(message, read, write):
-            listed.append(message)
-            needed = ["old"] if len(listed) == 1 else ["new"]
-            schema = {"type": "object", "required": needed}
-            return {"tools": [{"name": "x", "outputSchema": schema}]}
-
-        def call(message, read, write):
-            kind = message["params"]["arguments"].get("changed")
-            if kind:
-                write(notice(f"{kind}/list_changed"))
-            return {"content": [], "structuredContent": {"new": 1}}
-
-        script = legacy_server(tools_list=listing, tools_call=call)
-        with fake_server(script) as target, Client(target) as client:
-            client.list_tools()
-            counts = []
-            for arguments in ({}, {}, {"changed": "prompts"}, {"changed": "tools"}):
-                assert client.call("x", arguments) == {"new": 1}
-                counts.append(len(listed))
-        assert counts == [2, 2, 2, 3]
-
-    def test_pages(self):
-        """Every page is read; "" and any other text are cursors."""
-        cursors = ["", "\ud55c", None]
-        pages = []
-
-        def listing(message, read, write):
-            pages.append(message["params"].get("cursor"))
-            cursor = cursors[len(pages) - 1]
-            more = {} if cursor is None else {"nextCursor": cursor}
-            return {"tools": [{"name": str(len(pages))}], **more}
-
-        with fake_server(legacy_server(tools_list=listing)) as target, Client(
-            target
-        ) as client:
-            names = [tool["name"] for tool in client.list_tools()]
-        assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
-
-    @pytest.mark.parametrize(
-        "timeout, error, said",
-        [(60.0, InternalError, "1000 pages"), (0.05, Timeout, "tools/list: no end")],
-    )
-    def test_endless_pages_are_left(self, timeout, error, said):
-        """A list ends after a thousand pages, and when its time is over."""
-        script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        with fake_server(script) as target, Client(target) as client:
-            client.timeout = timeout
-            with pytest.raises(error, match=said):
-                client.list_tools()
-
-    # Agreeing on a revision
-    def test_a_silent_legacy_server(self):
-        """A server that ignores what it does not know gets `initialize` after a while,
-        and the probe is over."""
-        told = []
-        script = legacy_server(
-            server_discover=lambda *a: None, tools_list={"tools": []}
-        )
-        with fake_server(script) as target, Client(
-            target, timeout=0.5, trace=lambda *line: told.append(line)
-        ) as client:
-            assert client.protocol_version == "2025-11-25"
-            assert client.list_tools() == []
-        sent = [json.loads(line)["method"] for way, line in told if way == "-->"]
-        assert sent == [
-            "server/discover",
-            "notifications/cancelled",
-            "initialize",
-            "notifications/initialized",
-            "tools/list",
-        ]
-
-    @pytest.mark.parametrize(
-        "script, wanted, said",
-        [
-            (legacy_server("2030-01-01"), "auto", "2030-01-01"),
-            (legacy_server("2025-03-26"), "2025-06-18", "2025-03-26"),
-            (legacy_server(), MODERN, MODERN),
-            (
-                modern_server(server_discover={"supportedVersions": ["2031-01-01"]}),
-                "auto",
-                "2031-01-01",
-            ),
-            (
-                legacy_server(
-                    server_discover={
-                        "error": {
-                            "code": -32022,
-                            "message": "no",
-                            "data": {"supported": ["2031-01-01"], "requested": MODERN},
-                        }
-                    }
-                ),
-                "auto",
-                "2031-01-01",
-            ),
-            (modern_server(), "2025-06-18", "2025-06-18: what"),
-        ],
-    )
-    def test_no_version_in_common(self, script, wanted, said):
-        """The error says what was wanted, and what the server speaks."""
-        with fake_server(script) as target, pytest.raises(
-            UnsupportedVersion, match=said
-        ):
-            Client(target, version=wanted).connect()
-
-    @pytest.mark.parametrize("kind", ["input_required", "later", 5, None])
-    def test_a_discovery_of_unknown_type_is_invalid(self, kind):
-        """The error names the member."""
-        script = modern_server(server_discover={"resultType": kind})
-        with fake_server(script) as target, pytest.raises(
-            InternalError, match="resultType"
-        ):
-            Client(target).connect()
-
-    @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
-    def test_a_modern_client_answers_no_request(self, method):
-        """ "The client MUST NOT send JSON-RPC responses": neither while the revision is
-        being agreed on, nor later.
+    def test_where_a_mirrored_parameter_may_stand(self, schema, is_fine):
+        """Below `properties` alone, under a name of its own; else the tool is refused
+        when it is registered.
         """
-        told = []
-
-        def discover(message, read, write):
-            for stray in (request(method, id="q"), {"jsonrpc": "2.0", "id": 7}):
-                write(stray)
-            return {}
-
-        with fake_server(modern_server(server_discover=discover)) as target, Client(
-            target, roots=[], trace=lambda *line: told.append(line)
-        ) as client:
-            client.ping()
-            client.ping()
-        sent = [json.loads(line) for way, line in told if way == "-->"]
-        assert [each.get("method") for each in sent] == ["server/discover"] * 3
-
-    def test_capabilities_are_enforced(self):
-        """What the server did not declare, or this revision does not have, is not
-        sent; what the library does not know, the server is to judge."""
-        with fake_server(legacy_server()) as target, Client(target) as client:
-            with pytest.raises(MethodNotFound, match="did not declare prompts"):
-                client.get_prompt("x")
-            with pytest.raises(MethodNotFound, match="is not in 2025-11-25"):
-                client.request("server/discover")
-            with pytest.raises(MethodNotFound, match="what"):
-                client.request("vendor/thing")
-
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_what_is_not_declared(self, version):
-        """Its lists are empty, and not asked for. A server that starts without tools
-        has some when the client connects again."""
-        told = []
-        server = Server("grows")
-        client = Client(
-            server,
-            version=version,
-            trace=lambda way, line: told.append(json.loads(line).get("method")),
-        )
-        with client:
-            assert client.list_tools() == client.list_prompts() == []
-            assert client.list_resources() == client.list_resource_templates() == []
-            assert not [method for method in told if str(method).endswith("list")]
-            with pytest.raises(MethodNotFound, match="did not declare tools"):
-                client.call("first")
-            server.add_tool(lambda: "x", name="first")
-            client.close()
-            client.connect()
-            assert client.call("first") == "x"
-
-    def test_a_transport_that_cannot_start(self):
-        """connect() raises what it does, and leaves nothing behind."""
-
-        class Broken(mcp_lite.Transport):
-            def start(self, connection):
-                raise OSError("no way there")
-
-        client = Client(Broken())
-        with pytest.raises(OSError, match="no way there"):
-            client.connect()
-        with pytest.raises(ConnectionClosed, match="not connected"):
-            client.ping()
-
-    # Calls
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    def test_the_value_of_a_started_call(self, version):
-        """call.value() is what client.call() gives: unwrapped, or ToolError; within a
-        time of its own, and as often as it is asked for.
-        """
-        with Client(build_server(), version=version) as client:
-            call = client.start_call("add", {"a": 1, "b": 2})
-            assert call.value() == call.value(SECONDS) == 3
-            assert client.call("add", {"a": 1}, b=2) == 3
-            with pytest.raises(ToolError, match="how: required"):
-                client.start_call("fail").value()
-            with pytest.raises(Timeout, match="within 0.05 seconds"):
-                client.start_call("wait").value(timeout=0.05)
-            with pytest.raises(NotFound):
-                client.start_call("nobody").value()
-
-    @pytest.mark.parametrize("target", ["http"], indirect=True)
-    def test_a_timeout_without_end(self, target):
-        """float("inf") is one, for sockets, too."""
-        forever = float("inf")
-        with Client(target, timeout=forever, total_timeout=forever) as client:
-            assert client.call("add", a=1) == 2
-
-    @staticmethod
-    def progressing_server(is_over):
-        """A script: a call's progress is told until is_over()."""
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            for n in itertools.takewhile(lambda n: not is_over(), itertools.count(1)):
-                write(notice("progress", {"progressToken": token, "progress": n}))
-                time.sleep(0.02)
-            return {"content": []}
-
-        return legacy_server(tools_call=call)
-
-    def test_progress_is_a_sign_of_life(self):
-        """A request's timeout starts again with each notification."""
-        until = []
-
-        def is_over():
-            until.append(time.monotonic() + 0.6)
-            return until[-1] > until[0] + 0.6
-
-        with fake_server(self.progressing_server(is_over)) as target, Client(
-            target, timeout=0.3, on_progress=lambda *a: None
-        ) as client:
-            assert client.call_tool("x") == {"content": []}
-
-    def test_progress_without_end_is_ended(self):
-        """total_timeout ends it; progress is asked for then, too."""
-        ended = threading.Event()
-        script = self.progressing_server(ended.is_set)
-        with fake_server(script) as target, Client(target, total_timeout=0.2) as client:
-            with pytest.raises(Timeout, match="deadline"):
-                client.call_tool("x")
-            ended.set()
-
-    @pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
-    def test_a_progress_callback_that_raises(self, error):
-        """The call ends with that, and the server is told."""
-        told = []
-
-        def raise_it(progress, total, message):
-            raise error
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            write(notice("progress", {"progressToken": token, "progress": 1}))
-            told.append(read())
-
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, on_progress=raise_it
-        ) as client:
-            with pytest.raises(error):
-                client.call("x")
-            eventually(lambda: told)
-        assert told[0]["method"] == "notifications/cancelled"
-        assert told[0]["params"]["reason"] == error.__name__
-
-    def test_many_notifications_lose_no_answer(self):
-        """Of a flood of progress before the answer the oldest go; the answer comes."""
-
-        def call(message, read, write):
-            token = message["params"]["_meta"]["progressToken"]
-            line = (
-                '{"jsonrpc": "2.0", "method": "notifications/progress", "params": '
-                f'{{"progressToken": {json.dumps(token)}, "progress": %d}}}}\n'
-            )
-            for n in range(0, 12_000, 1000):
-                write("".join(line % k for k in range(n, n + 1000)).encode())
-            return {"content": [{"type": "text", "text": "done"}]}
-
-        seen = []
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target
-        ) as client:
-            waiting = client.start_call("x", on_progress=lambda *a: seen.append(a[0]))
-            eventually(waiting.done)
-            assert waiting.value() == "done"
-        assert (len(seen), seen[-1]) == (10_000, 11_999)
-
-    def test_nothing_queued_is_lost_at_the_end(self):
-        """close() runs the callbacks for what came before it, and a cancelled handler's
-        own functions.
-        """
-        logs = []
-        started = threading.Event()
-        cancelled = threading.Event()
-        server = build_server()
-
-        @server.tool
-        def held(ctx: Context) -> str:
-            ctx.on_cancel(cancelled.set)
-            started.set()
-            ctx.sleep(60)
-
-        with Client(
-            server, version="2025-11-25", on_log=lambda *a: logs.append(a)
-        ) as client:
-            for _ in range(20):
-                client.call("logs")
-            client.start_call("held")
-            assert started.wait(SECONDS)
-        assert len(logs) >= 20 * 7
-        assert cancelled.wait(SECONDS)
-
-    def test_headers_that_never_match(self):
-        """The list of tools is read again once for a tool's call, and for nothing else."""
-        error = {"error": {"code": -32020, "message": "no"}}
-        asked = []
-        script = modern_server(tools_call=error, tools_list=error, prompts_list=error)
-        with fake_server(script) as target, Client(
-            target, trace=lambda *line: asked.append(line)
-        ) as client:
-            with pytest.raises(mcp_lite.HeaderMismatch):
-                client.list_prompts()
-            with pytest.raises(mcp_lite.HeaderMismatch):
-                client.call("x")
-        sent = [json.loads(line)["method"] for way, line in asked if way == "-->"]
-        assert sent[1:] == ["prompts/list", "tools/call", "tools/list"]
-
-    # Questions
-    @pytest.mark.parametrize(
-        "result, error, said",
-        [
-            ({"resultType": "later"}, InternalError, "unknown resultType later"),
-            (
-                {"resultType": "input_required", "inputRequests": {}},
-                InternalError,
-                "asked more than 10 times",
-            ),
-            (
-                {"resultType": "input_required", "inputRequests": 5},
-                InternalError,
-                "expected requests",
-            ),
-            *(
-                (
-                    {
-                        "resultType": "input_required",
-                        "inputRequests": {"q": {"method": method}},
-                    },
-                    mcp_lite.McpError,
-                    "no question",
-                )
-                for method in ("initialize", "tools/list", "what", "roots/list")
-            ),
-        ],
-    )
-    def test_modern_results_that_are_wrong(self, result, error, said):
-        """They are errors of the call."""
-        with fake_server(modern_server(tools_call=result)) as target, Client(
-            target
-        ) as client, pytest.raises(error, match=said):
-            client.call("x")
-
-    def test_a_server_may_ask_for_patience(self):
-        """A result with only requestState is asked again, after a pause; one without
-        any resultType is complete."""
-
-        def call(message, read, write):
-            if "requestState" not in message["params"]:
-                return {"resultType": "input_required", "requestState": "later"}
-            return {"content": []}
-
-        with fake_server(modern_server(tools_call=call)) as target, Client(
-            target
-        ) as client:
-            assert client.call("x") is None
-
-    @pytest.mark.parametrize("how", ["cancel", "close", "total_timeout"])
-    def test_nothing_is_asked_after_the_end(self, how):
-        """Of two questions, the second is not asked when the call has ended meanwhile."""
-        asked = []
-        calls = []
-        raised = []
-        ask = {"method": "roots/list"}
-        waiting = threading.Event()
-        go_on = threading.Event()
-
-        def roots():
-            asked.append(1)
-            waiting.set()
-            assert go_on.wait(SECONDS)
-            return []
-
-        def answer_call(message, read, write):
-            calls.append(message)
-            questions = {"a": ask, "b": ask}
-            return {"resultType": "input_required", "inputRequests": questions}
-
-        script = modern_server(tools_call=answer_call)
-        with fake_server(script) as target, Client(target, roots=roots) as client:
-            if how == "total_timeout":
-                client.total_timeout = 0.1
-            until = time.monotonic() + 0.1
-            call = client.start_call("x")
-
-            def wait():
-                try:
-                    call.result(SECONDS)
-                except Exception as error:
-                    raised.append(type(error))
-
-            waiter = threading.Thread(target=wait)
-            waiter.start()
-            assert waiting.wait(SECONDS)
-            if how == "close":
-                client.close()
-            elif how == "cancel":
-                call.cancel()
-            else:
-                eventually(lambda: time.monotonic() > until + 0.1)
-            go_on.set()
-            waiter.join(SECONDS)
-        ends = {"close": ConnectionClosed, "cancel": Cancelled}
-        assert raised == [ends.get(how, Timeout)]
-        assert (len(asked), len(calls)) == (1, 1)
-
-    @pytest.mark.parametrize(
-        "version, options, method, params, code",
-        [
-            ("2025-11-25", "", "vendor/thing", {}, -32601),
-            ("2025-11-25", "", "roots/list", {}, -32601),
-            ("2025-11-25", "", "sampling/createMessage", {}, -32601),
-            ("2025-11-25", "", "elicitation/create", {"mode": "url"}, -32602),
-            ("2025-06-18", "on_elicit", "elicitation/create", {"mode": "url"}, -32602),
-            ("2025-11-25", "on_elicit", "elicitation/create", {"mode": "url"}, -32602),
-            ("2025-11-25", "on_elicit", "elicitation/create", {"mode": "x"}, -32602),
-            ("2025-11-25", "on_elicit", "elicitation/create", {}, -32602),
-            *(
-                (
-                    "2025-11-25",
-                    "on_elicit",
-                    "elicitation/create",
-                    {"requestedSchema": {"type": "object", "properties": {"a": field}}},
-                    -32602,
-                )
-                for field in (
-                    {"type": "object"},
-                    {"type": "string", "default": 7},
-                    {"type": "string", "pattern": "(a|b)*c", "default": "ab" * 10**6},
-                    {"type": "string", "pattern": "["},
-                    {"type": "string", "$ref": "http://x/y"},
-                )
-            ),
-            (
-                "2025-06-18",
-                "on_sample",
-                "sampling/createMessage",
-                {"tools": []},
-                -32602,
-            ),
-        ],
-    )
-    def test_questions_are_checked(self, version, options, method, params, code):
-        """What was not declared, and a form that is none, is refused, in bounded work;
-        no callback is called."""
-        told = []
-        base = {"message": "m", "messages": [], "maxTokens": 1}
-
-        def call(message, read, write):
-            write(request(method, {**base, **params}, "q"))
-            told.append(read())
-            return {"content": []}
-
-        def callback(params):
-            raise AssertionError("it is not asked")
-
-        script = legacy_server(version, tools_call=call)
-        callbacks = dict.fromkeys(options.split(), callback)
-        with fake_server(script) as target, Client(
-            target, version=version, **callbacks
-        ) as client:
-            client.call("x")
-        assert told[0]["error"]["code"] == code
-
-    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-    @pytest.mark.parametrize(
-        "given",
-        [
-            5,
-            {"content": {}},
-            {"action": "maybe"},
-            {"action": "accept", "content": {"name": 1}},
-        ],
-    )
-    def test_what_a_callback_answers_is_checked(self, given, version):
-        """What is wrong is the callback's failure, and not sent."""
-        with Client(
-            build_server(), version=version, on_elicit=lambda params: given
-        ) as client, pytest.raises(mcp_lite.McpError, match="callback"):
-            client.call("form")
-
-    def test_roots(self):
-        """Paths, URIs of files or dicts are roots; other URIs are refused at once. A
-        function's roots are asked for each time."""
-        given = ["file:///b", {"uri": "file:///c/d", "name": "n"}]
-        told = [{"uri": "file:///b"}, {"uri": "file:///c/d", "name": "n"}]
-        server = build_server()
-        with Client(server, version="2025-11-25", roots=given) as client:
-            assert client.call("where") == told
-        with Client(server, version="2025-11-25", roots=lambda: given[:1]) as client:
-            assert client.call("where") == told[:1]
-            del given[0]
-            client.notify("notifications/roots/list_changed")
-            assert client.call("where") == told[1:]
-
-    # Listening
-    @pytest.mark.parametrize("how", ["early", "result", "cancel", "refuse"])
-    def test_a_server_may_end_a_subscription(self, how):
-        """It may by a result, by a cancellation, before its acknowledgement or after;
-        and it may refuse one."""
-
-        def listen(message, read, write):
-            if how == "refuse":
-                return {"error": {"code": -32600, "message": "full"}}
-            meta = {META_SUBSCRIPTION: message["id"]}
-            tag = {"notifications": {}, "_meta": meta}
-            if how != "early":
-                write(notice("subscriptions/acknowledged", tag))
-                write(notice("tools/list_changed", tag))
-            if how != "cancel":
-                return {}
-            write(notice("cancelled", {"requestId": message["id"]}))
-            return None
-
-        with fake_server(modern_server(subscriptions_listen=listen)) as target, Client(
-            target
-        ) as client:
-            if how == "refuse":
-                with pytest.raises(InvalidRequest, match="full"):
-                    client.listen()
-            else:
-                heard = [event["method"] for event in client.listen()]
-                changed = ["notifications/tools/list_changed"]
-                assert heard == ([] if how == "early" else changed)
-
-    def test_parts_of_a_resource(self):
-        """A Listening to a resource hears of the parts of that, in a session."""
-
-        def subscribe(message, read, write):
-            write({"jsonrpc": "2.0", "id": message["id"], "result": {}})
-            for uri in ("x://dir/file", "x://directory", ["x://dir"], "x://dir"):
-                write(notice("resources/updated", {"uri": uri}))
-
-        script = legacy_server(
-            capabilities={"resources": {"subscribe": True}},
-            resources_subscribe=subscribe,
-            resources_unsubscribe={},
-        )
-        heard = []
-        with fake_server(script) as target, Client(
-            target, version="2025-11-25"
-        ) as client, client.listen(False, False, False, ["x://dir"]) as listening:
-            while "x://dir" not in heard:
-                heard.append(next(listening)["params"]["uri"])
-        assert heard == ["x://dir/file", "x://dir"]
-
-    # Targets and options
-    def test_what_a_target_may_be(self, tmp_path, monkeypatch):
-        """A target may have numbers among arguments and variables, and ~ for the home
-        folder; a script is found from here, wherever it is to run."""
-        home = tmp_path / "home"
-        folder = tmp_path / "folder"
-        home.mkdir()
-        folder.mkdir()
-        monkeypatch.setenv("HOME", str(home))
-        monkeypatch.setenv("USERPROFILE", str(home))
-        monkeypatch.chdir(home)
-        told = "repr([os.getcwd(), os.environ.get('N')] + sys.argv[1:])"
-        program(home, f"Server('s', instructions={told}).run()")
-        here, there = map(os.path.realpath, (str(home), str(folder)))
-        entry = {"command": sys.executable, "args": ["~/program.py", 1, 2.5, "~x"]}
-        run = {**entry, "cwd": str(folder), "env": {"N": 7}, "type": "stdio"}
-        for target, options, told in (
-            (
-                "program.py --flag \"a b\" '' #",
-                {},
-                [here, None, "--flag", "a b", "", "#"],
-            ),
-            ("~/program.py", {"env": {"N": 5}}, [here, "5"]),
-            ("program.py x", {"cwd": folder}, [there, None, "x"]),
-            (home / "program.py", {"cwd": "~"}, [here, None]),
-            (["program.py", 5], {}, [here, None, "5"]),
-            (run, {}, [there, "7", "1", "2.5", "~x"]),
-            (run, {"cwd": home, "env": {"N": 8}}, [here, "8", "1", "2.5", "~x"]),
-            ({"command": "program.py", "env": None, "cwd": "~"}, {}, [here, None]),
-        ):
-            with Client(target, **options) as client:
-                assert ast.literal_eval(client.instructions) == told, (target, options)
-
-    @pytest.mark.skipif(os.name != "nt", reason="only Windows has batch files")
-    def test_a_batch_file_is_a_server(self, tmp_path):
-        """It is found by its name without the end, as npx is, in the PATH that it gets;
-        its arguments come as they were, and it ends with what it has started."""
-        words = ["a b", "x&y|z", "50% %PATH%", 'q"t', "back\\", "^!", "", "(1)"]
-        command = program(
-            tmp_path, 'Server("s", instructions=repr(sys.argv[1:])).run()'
-        )
-        batch = '@echo off\n"{}" "{}" %*\n'.format(*command)
-        (tmp_path / "tool.cmd").write_text(batch)
-        target = {"command": "tool", "args": words, "env": {"Path": str(tmp_path)}}
-        with Client(target) as client:
-            assert client.instructions == repr(words)
-        line = 'tool --root C:\\x "a b"'
-        with Client(line, env={"PATH": str(tmp_path)}) as client:
-            assert client.instructions == repr(["--root", "C:\\x", "a b"])
-
-    @pytest.mark.parametrize(
-        "target, options, said",
-        [
-            (None, {}, "expected a URL, a command, a script, a dict"),
-            (Server, {}, "expected a URL, a command, a script, a dict"),
-            (" ", {}, "expected a URL, a script or a command, got nothing"),
-            ([], {}, "expected a URL, a script or a command, got nothing"),
-            ({"command": ""}, {}, "expected a URL, a script or a command, got nothing"),
-            ('x "s3cret', {}, "No closing quotation"),
-            ("localhost:8000/mcp?key=s3cret", {}, "begins with http:// or https://"),
-            ({"cmd": "s3cret"}, {}, "a dict with a url or a command"),
-            ({"url": None}, {}, "a dict with a url or a command"),
-            (
-                "x.py",
-                {"version": "2025"},
-                "version: expected one of auto, 2024-11-05, ",
-            ),
-            ("x.py", {"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
-            ("x.py", {"roots": ["https://x/y"]}, "roots"),
-            ("x.py", {"roots": [{"uri": "x"}]}, "roots"),
-        ],
-    )
-    def test_wrong_targets_and_options(self, target, options, said):
-        """Each is refused when the client is made, by a text that shows no secret."""
-        with pytest.raises((TypeError, ValueError)) as caught:
-            Client(target, **options)
-        assert said in str(caught.value)
-        assert "s3cret" not in "".join(traceback.format_exception(*caught._excinfo))
-
-    def test_no_failure_shows_a_secret(self, tmp_path, caplog, capfd):
-        """Neither texts, reprs and tracebacks of exceptions nor logs, stderr and the
-        trace: of headers, variables, options of commands, URLs and what logs in.
-        """
-        script = tmp_path / "dies.py"
-        script.write_text("import sys; sys.exit('no license')")
-        silent = tmp_path / "silent.py"
-        silent.write_text("import time; time.sleep(600)")
-        secrets = {"Authorization": "Bearer s3cret", "X-Key": "s3cret"}
-        env = {"KEY": "s3cret"}
-        options = ["--api-key", "s3cret", "--token=s3cret", "-H", "X-Key: s3cret"]
-        told = []
-
-        def watch(*line):
-            told.append(line)
-
-        def refuse(seen, sock):
-            # As some do that want to help.
-            words = json.dumps(seen["headers"]).encode()
-            return 401, {"WWW-Authenticate": "Bearer"}, words
-
-        def secret_headers():
-            return {"Authorization": "s3cret\n"}
-
-        def no_headers():
-            return ["s3cret"]
-
-        with web_server(refuse) as (url, _), socket.create_server(
-            ("127.0.0.1", 0)
-        ) as silent_site, contextlib.ExitStack() as stack:
-            secret_url = url.replace("//", "//user:s3cret@") + "?key=s3cret"
-            nobody = f"http://user:s3cret@127.0.0.1:{silent_site.getsockname()[1]}/"
-            file = stack.enter_context(open(str(tmp_path / "binary"), "wb"))
-            program = {"command": str(script), "args": options, "env": env}
-            for target, more in (
-                (program, {}),
-                ({**program, "command": str(silent)}, {"timeout": 0.3}),
-                ({**program, "command": "/no/such/program"}, {}),
-                (f"{script} --key s3cret https://u:s3cret@x/?s3cret", {"env": env}),
-                (secret_url, {"headers": secrets}),
-                (secret_url, {"headers": secrets, "auth": lambda challenge: None}),
-                (url, {"headers": secret_headers}),
-                (url, {"headers": no_headers}),
-                ({"url": secret_url, "headers": secrets}, {"version": "2025-11-25"}),
-                (nobody + "?s3cret", {"headers": secrets, "timeout": 0.3}),
-                (url, {"headers": secrets, "stderr": file}),
-            ):
-                with pytest.raises(Exception) as caught:  # noqa: PT011
-                    client = Client(target, trace=watch, **more)
-                    told.append(repr(client))
-                    client.connect()
-                told += [caught.value, repr(caught.value)]
-                told += traceback.format_exception(*caught._excinfo)
-        for auth in (
-            {"client_secret": "s3cret", "client_id": "x", "issuer": "https://x"},
-            {"redirect_uri": "http://u:s3cret@x/?s3cret"},
-            {"issuer": "https://u:s3cret@x/?s3cret"},
-            {"client_metadata_url": "https://u:s3cret@x/?s3cret"},
-        ):
-            try:
-                told.append(repr(OAuth(**auth)))
-            except (TypeError, ValueError) as error:
-                told += [error, *traceback.format_exception(type(error), error, None)]
-        told += [caplog.text, *capfd.readouterr()]
-        shown = [str(each) for each in told if "s3cret" in str(each)]
-        assert shown == []
-
-
-def converse(client):
-    """A bit of everything: progress, a question, a failure of each kind."""
-    client.call_tool("count", {"to": 1}, on_progress=lambda *a: None)
-    assert client.call("think") == "four"
-    assert client.call_tool("fail", {"how": "tool"})["isError"]
-    with pytest.raises(NotFound):
-        client.call_tool("no such")
-
-
-class Web:
-    """A raw HTTP conversation with a server on a port;
-    `session` is a legacy session's id.
-    """
-
-    def __init__(self, http, session=None, version=None, **headers):
-        self.port = http.port
-        self.session = session
-        self.version = version
-        self.headers = headers
-
-    def connect(self, method, message=None, path="/mcp", **headers):
-        """Send a request; the connection, and the response, whose body was not read."""
-        body = message
-        if not isinstance(message, (bytes, type(None))):
-            body = json.dumps(message).encode()
-        sent = {} if body is None else {"Content-Type": "application/json"}
-        sent["Accept"] = "application/json, text/event-stream"
-        if method == "GET":
-            sent["Accept"] = "text/event-stream"
-        meta = {}
-        if isinstance(message, dict):
-            meta = message.get("params", {}).get("_meta", {})
-        if META_VERSION in meta:
-            params = message["params"]
-            sent["MCP-Protocol-Version"] = meta[META_VERSION]
-            sent["Mcp-Method"] = message["method"]
-            if message["method"] in ("tools/call", "resources/read", "prompts/get"):
-                sent["Mcp-Name"] = str(params.get("name", params.get("uri")))
-        elif self.session:
-            sent["Mcp-Session-Id"] = self.session
-            sent["MCP-Protocol-Version"] = self.version
-        for name, value in {**self.headers, **headers}.items():
-            sent[name.replace("_", "-")] = value
-        # None is how a test leaves one out.
-        sent = {name: value for name, value in sent.items() if value is not None}
-        conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
-        conn.request(method, path, body, sent)
-        return conn, conn.getresponse()
-
-    def send(self, method, message=None, path="/mcp", **headers):
-        """One exchange: the status, the headers,
-        and the body, decoded if it is JSON.
-        """
-        conn, response = self.connect(method, message, path, **headers)
-        with contextlib.closing(conn):
-            body = response.read()
-            if response.getheader("Content-Type") == "application/json":
-                body = json.loads(body)
-            return response.status, response.headers, body
-
-    def post(self, message, **headers):
-        return self.send("POST", message, **headers)
-
-    @contextlib.contextmanager
-    def stream(self, method="GET", message=None, path="/mcp", **headers):
-        """The response as next_event() reads it; to leave is to hang up."""
-        conn, response = self.connect(method, message, path, **headers)
-        try:
-            assert response.status == 200
-            assert response.getheader("Content-Type") == "text/event-stream"
-            yield response
-        finally:
-            response.close()
-            conn.close()
-
-    def open(self, version="2025-11-25", capabilities=None):
-        params = opening(version, capabilities)
-        status, headers, body = self.post(request("initialize", params, 0))
-        assert (status, body["result"]["protocolVersion"]) == (200, version)
-        self.session = headers["Mcp-Session-Id"]
-        self.version = version
-        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        assert self.post(initialized)[0] == 202
-        return self
-
-
-def next_event(response):
-    """The next event of a stream, {field: value}, and its message; None at the end.
-
-    Comments are under "".
-    """
-    fields = {}
-    for line in iter(response.readline, b""):
-        name, _, value = line.decode().rstrip("\r\n").partition(":")
-        if line.strip():
-            fields[name] = value.strip()
-        elif fields:
-            message = None
-            if fields.get("data", "")[:1] == "{":
-                message = json.loads(fields["data"])
-            return {**fields, "message": message}
-    return None
+        schema = {"type": "object", **schema}
+        refused = pytest.raises(ValueError, match="x-mcp-header")
+        with contextlib.nullcontext() if is_fine else refused:
+            Server("s").add_tool(lambda a=None: "x", name="t", input_schema=schema)
 
 
 def events_of(response):
@@ -6075,60 +3874,6 @@ def next_message(response):
     )
 
 
-def raw_http(port, data, until=b""):
-    """Send these bytes; what comes back until the server closes,
-    or until these bytes.
-    """
-    with socket.create_connection(("127.0.0.1", port), SECONDS) as sock:
-        found = b""
-        # What was not read makes a reset of the server's close.
-        with contextlib.suppress(ConnectionError):
-            sock.sendall(data)
-        with contextlib.suppress(ConnectionError):
-            for piece in iter(lambda: sock.recv(65536), b""):
-                found += piece
-                if until and until in found:
-                    break
-        return found
-
-
-def head_of(message, *lines, path="/mcp", length=True):
-    """A whole modern POST, as bytes, with these lines in its head."""
-    body = json.dumps(message).encode()
-    head = [
-        f"POST {path} HTTP/1.1",
-        "Host: localhost",
-        "Content-Type: application/json",
-        f"MCP-Protocol-Version: {MODERN}",
-        f"Mcp-Method: {message['method']}",
-        *lines,
-    ]
-    return (
-        "\r\n".join(
-            head + ([f"Content-Length: {len(body)}"] if length else []) + ["", ""]
-        ).encode()
-        + body
-    )
-
-
-def call_tool(tool, id=1, capabilities=None, meta=None, **arguments):
-    """A modern tools/call."""
-    return request(
-        "tools/call",
-        modern(capabilities, name=tool, arguments=arguments, _meta=meta or {}),
-        id,
-    )
-
-
-def call_legacy(tool, id=1, meta=None, **arguments):
-    """A legacy tools/call."""
-    return request(
-        "tools/call",
-        {"name": tool, "arguments": arguments, **({"_meta": meta} if meta else {})},
-        id,
-    )
-
-
 CANCELLED = {
     "jsonrpc": "2.0",
     "method": "notifications/cancelled",
@@ -6140,44 +3885,6 @@ LISTS = request("tools/list", modern())
 LISTEN = request(
     "subscriptions/listen", modern(notifications={"toolsListChanged": True}), 9
 )
-
-
-@pytest.fixture
-def server():
-    """One of everything."""
-    return build_server()
-
-
-@pytest.fixture
-def web(server):
-    """A server on a port, and a conversation with it."""
-    with server.start_http() as http:
-        yield Web(http)
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """A certificate for localhost that signs itself:
-    (server's context, client's context).
-    """
-    folder = tmp_path_factory.mktemp("tls")
-    key = str(folder / "key.pem")
-    cert = str(folder / "cert.pem")
-    try:
-        subprocess.run(
-            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost "
-            "-addext subjectAltName=DNS:localhost,IP:127.0.0.1 "
-            "-keyout key.pem -out cert.pem".split(),
-            cwd=folder,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no openssl command that makes certificates")
-    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    theirs.load_cert_chain(cert, key)
-    return theirs, ssl.create_default_context(cafile=cert)
 
 
 class TestHttpServer:
@@ -8094,113 +5801,6 @@ class TestWsgi:
             assert web.post(request("server/discover", modern()))[0] == 401
 
 
-def hang_up(sock):
-    """End a socket under those who read from it or write to it."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
-
-
-@contextlib.contextmanager
-def web_server(script):
-    """A scripted HTTP server. Yields its address and what was seen.
-
-    script(seen, sock) gets {"method", "path", "headers", "message", "connection"} of
-    each request. It returns (status, headers, body), or None when it has written what
-    it wants: then the connection is closed.
-    """
-    listener = socket.create_server(("127.0.0.1", 0))
-    seen = []
-    socks = []
-    threads = []
-
-    def serve(sock, number):
-        with contextlib.suppress(OSError, ValueError), sock.makefile("rb") as reader:
-            while True:
-                method, path, _ = reader.readline().decode().split(" ")
-                lines = (
-                    line.decode("latin-1").rstrip("\r\n").partition(":")
-                    for line in iter(reader.readline, b"\r\n")
-                )
-                headers = {name.lower(): value.strip() for name, _, value in lines}
-                body = reader.read(int(headers.get("content-length", 0)))
-                if len(body) < int(headers.get("content-length", 0)):
-                    # The client has hung up.
-                    break
-                this = {
-                    "method": method,
-                    "path": path,
-                    "headers": headers,
-                    "connection": number,
-                    "message": json.loads(body) if body[:1] == b"{" else body,
-                }
-                # Not its last: that may be another thread's by now.
-                seen.append(this)
-                answer = script(this, sock)
-                if answer is None:
-                    break
-                status, more, body = answer
-                body = json.dumps(body).encode() if isinstance(body, dict) else body
-                kind = "application/json" if body[:1] == b"{" else "text/event-stream"
-                head = {"Content-Type": kind, "Content-Length": len(body), **more}
-                sock.sendall(
-                    "\r\n".join(
-                        [
-                            f"HTTP/1.1 {status} X",
-                            *(f"{k}: {v}" for k, v in head.items()),
-                            "",
-                            "",
-                        ]
-                    ).encode()
-                    + body
-                )
-        hang_up(sock)
-
-    def accept():
-        with contextlib.suppress(OSError):
-            for number in itertools.count():
-                socks.append(listener.accept()[0])
-                threads.append(
-                    threading.Thread(
-                        target=serve, args=(socks[-1], number), daemon=True
-                    )
-                )
-                threads[-1].start()
-
-    acceptor = threading.Thread(target=accept, daemon=True)
-    acceptor.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", seen
-    finally:
-        for sock in [listener, *socks]:
-            hang_up(sock)
-        acceptor.join(SECONDS)
-        for thread in threads:
-            thread.join(SECONDS)
-        for sock in [listener, *socks]:
-            sock.close()
-
-
-def result_of(seen, **result):
-    """A JSON answer to what was seen."""
-    return (
-        200,
-        {},
-        {
-            "jsonrpc": "2.0",
-            "id": seen["message"]["id"],
-            "result": {"resultType": "complete", **result},
-        },
-    )
-
-
-def event_of(message, **fields):
-    """A server-sent event."""
-    return (
-        "".join(f"{name}: {value}\n" for name, value in fields.items())
-        + f"data: {json.dumps(message)}\n\n"
-    )
-
-
 def modern_site(**answers):
     """A script for web_server:
     a modern server that answers by answers[method](seen, sock).
@@ -8222,112 +5822,12 @@ def modern_site(**answers):
     return script
 
 
-def legacy_site(version="2025-11-25", **answers):
-    """The same for a session;
-    GET and DELETE are answered with 405 if there is no answer for them.
-    """
-
-    def script(seen, sock):
-        message = seen["message"]
-        if not isinstance(message, dict):
-            message = {"method": seen["method"]}
-        method = message.get("method", "")
-        answer = answers.get(method.replace("/", "_"))
-        if answer is not None:
-            return answer(seen, sock)
-        if method == "initialize":
-            result = {
-                "protocolVersion": version,
-                "serverInfo": {"name": "fake", "version": "1"},
-                "capabilities": {"tools": {}, "resources": {"subscribe": True}},
-            }
-            return (
-                200,
-                {"Mcp-Session-Id": "s1"},
-                {"jsonrpc": "2.0", "id": message["id"], "result": result},
-            )
-        if method in ("GET", "DELETE"):
-            return 405, {}, b""
-        if "id" not in message:
-            return 202, {}, b""
-        return (
-            400,
-            {},
-            {
-                "jsonrpc": "2.0",
-                "id": message["id"],
-                "error": {"code": -32601, "message": "what?"},
-            },
-        )
-
-    return script
-
-
-def text_result(text):
-    return {"content": [{"type": "text", "text": text}]}
-
-
-def begin_stream(sock, *events):
-    """The head of a stream that ends with the connection, and these events."""
-    sock.sendall(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-        + "".join(events).encode()
-    )
-
-
-def http_failure_of(url, **options):
-    """What connect() raises, which must be an HttpFailure that shows no secret."""
-    url = url.replace("//", "//ann:p4ssw0rd@") + "?key=hush-hush"
-    headers = {"X-Api-Key": "s3cret-key", **options.pop("headers", {})}
-    with pytest.raises(HttpFailure) as caught:
-        Client(url, headers=headers, **options).connect()
-    failure = caught.value
-    assert not re.search("p4ssw0rd|hush-hush|s3cret|%", str(failure))
-    assert isinstance(failure, ConnectionError)
-    # A traceback has nothing of http.client's.
-    assert failure.__cause__ is None and failure.__context__ is None
-    bare = url.partition("?")[0].replace("ann:p4ssw0rd@", "")
-    assert failure.url == bare and str(failure).startswith(bare)
-    return failure
-
-
 def answer_to(seen, text):
     return {
         "jsonrpc": "2.0",
         "id": seen["message"]["id"],
         "result": {"resultType": "complete", **text_result(text)},
     }
-
-
-def member(value, *path):
-    """The member of a member; None where there is none."""
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
-@pytest.fixture
-def recorded(server):
-    """A server on a port, and the (method, headers, message) of each request to it."""
-    seen = []
-    with server.start_http() as http:
-        answer = http.endpoint.answer
-
-        def record(exchange, *problem):
-            request = [exchange.method, exchange.headers, None]
-            seen.append(request)
-            read = exchange.read_body
-
-            def read_body():
-                body = read()
-                request[2] = json.loads(body) if body else None
-                return body
-
-            exchange.read_body = read_body
-            answer(exchange, *problem)
-
-        http.endpoint.answer = record
-        yield http, seen
 
 
 def lose_sessions(http, seen):
@@ -8344,19 +5844,9 @@ def client_of(site, **options):
         yield client, seen
 
 
-def called(text):
-    """A script's answer to tools/call."""
-    return lambda seen, sock: result_of(seen, **text_result(text))
-
-
 def mcp_message(method, params=None):
     """A notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params or {}}
-
-
-def never(seen, sock):
-    """No answer: until the client hangs up."""
-    sock.recv(1)
 
 
 def methods_in(seen):
@@ -9472,175 +6962,6 @@ class TestHttpClient:
         assert heard[0]["method"] == "notifications/tools/list_changed"
 
 
-class LoginSite(http.server.ThreadingHTTPServer):
-    """A server at /mcp that wants tokens, and the authorization server that gives them.
-
-    `pages` has what is answered instead at a path, a (status, headers, body) or a
-    function of the request; `lies` overrides members of both metadata. `seen` has
-    (method, path, what the body says, headers) of each request.
-    """
-
-    daemon_threads = False
-    request_queue_size = 64
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), LoginPage)
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        self.mcp = self.url + "/mcp"
-        self.pages = {}
-        self.lies = {}
-        self.seen = []
-        # What is asked of the user, by code.
-        self.asked = {}
-        self.tokens = {}
-        self.scope = ""
-        self.lifetime = 3600
-        self.lock = threading.Lock()
-        self.numbers = itertools.count(1)
-
-    def handle_error(self, request, client_address):
-        """Clients may hang up."""
-
-    def expire(self):
-        """Take no token any more that was given."""
-        with self.lock:
-            self.tokens.clear()
-
-    def paths(self, path):
-        """What came to a path, in order."""
-        return [each[2] for each in self.seen if each[1].partition("?")[0] == path]
-
-    def metadata(self, kind):
-        documents = {
-            "oauth-protected-resource": {
-                "resource": self.mcp,
-                "authorization_servers": [self.url],
-            },
-            "oauth-authorization-server": {
-                "issuer": self.url,
-                "authorization_endpoint": self.url + "/authorize",
-                "token_endpoint": self.url + "/token",
-                "registration_endpoint": self.url + "/register",
-                "code_challenge_methods_supported": ["S256"],
-                "token_endpoint_auth_methods_supported": ["none"],
-            },
-        }
-        document = {**documents[kind], **self.lies.get(kind, {})}
-        return {name: value for name, value in document.items() if value is not None}
-
-    def give(self, form):
-        """A token, and a token to refresh it by."""
-        number = next(self.numbers)
-        token = f"token-number-{number}"
-        self.tokens[token] = form
-        answer = {"access_token": token, "token_type": "Bearer"}
-        answer["refresh_token"] = f"refresh-number-{number}"
-        answer["expires_in"] = self.lifetime
-        return answer
-
-
-class LoginPage(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *arguments):
-        """Not on stderr."""
-
-    def do_GET(self):
-        site = self.server
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        path, _, query = self.path.partition("?")
-        kind = self.headers.get("Content-Type", "")
-        said = dict(urllib.parse.parse_qsl(query))
-        if kind.startswith("application/json"):
-            said = json.loads(body)
-        elif body:
-            said = dict(urllib.parse.parse_qsl(body.decode()))
-        with site.lock:
-            site.seen.append((self.command, self.path, said, dict(self.headers)))
-        page = site.pages.get(path, getattr(self, "answer_" + path[1:], self.answer))
-        status, headers, body = page(said) if callable(page) else page
-        if isinstance(body, dict):
-            headers = {"Content-Type": "application/json", **headers}
-            body = json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in {"Content-Length": len(body), **headers}.items():
-            self.send_header(name, str(value))
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_POST = do_DELETE = do_GET
-
-    def answer(self, said):
-        parts = self.path.split("/")
-        if parts[1] == ".well-known" and parts[3:] in ([], ["mcp"]):
-            with contextlib.suppress(KeyError):
-                return 200, {}, self.server.metadata(parts[2])
-        return 404, {}, b"<html>no such page</html>"
-
-    def answer_mcp(self, said):
-        token = self.headers.get("Authorization", "").partition(" ")[2]
-        site = self.server
-        if token not in site.tokens:
-            place = f"{site.url}/.well-known/oauth-protected-resource/mcp"
-            challenge = f'Bearer resource_metadata="{place}"{site.scope}'
-            told = {"error": f"what is {token}?"}
-            return 401, {"WWW-Authenticate": challenge}, told
-        seen = {"message": said}
-        if said.get("method") == "server/discover":
-            return result_of(
-                seen, supportedVersions=[MODERN], capabilities={"tools": {}}
-            )
-        return result_of(seen, **text_result("let in"))
-
-    def answer_register(self, said):
-        return 201, {}, {"client_id": "client-1", **said}
-
-    def answer_authorize(self, said):
-        code = f"code-number-{next(self.server.numbers)}"
-        self.server.asked[code] = said
-        answer = urllib.parse.urlencode({"code": code, "state": said["state"]})
-        return 302, {"Location": f"{said['redirect_uri']}?{answer}"}, b""
-
-    def answer_token(self, said):
-        site = self.server
-        if said["grant_type"] == "authorization_code":
-            asked = site.asked.pop(said["code"], {})
-            digest = hashlib.sha256(said["code_verifier"].encode()).digest()
-            digest = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-            if asked.get("code_challenge") != digest:
-                return 400, {}, {"error": "invalid_grant"}
-        return 200, {}, site.give(said)
-
-
-@contextlib.contextmanager
-def running(site):
-    """A LoginSite that runs."""
-    with site:
-        thread = threading.Thread(target=site.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield site
-        finally:
-            site.shutdown()
-            thread.join()
-
-
-@pytest.fixture
-def site():
-    """A LoginSite that runs."""
-    with running(LoginSite()) as site:
-        yield site
-
-
-def visit(url):
-    """What a browser arrives at where the user agrees: nobody there need listen."""
-    parts = urllib.parse.urlsplit(url)
-    with contextlib.closing(
-        http.client.HTTPConnection(parts.netloc, timeout=SECONDS)
-    ) as web:
-        web.request("GET", f"{parts.path}?{parts.query}")
-        with web.getresponse() as answer:
-            return answer.headers["Location"]
-
-
 def browse(url):
     """A browser that follows redirects, on a thread of its own."""
 
@@ -10315,126 +7636,2372 @@ class TestAuthorization:
             assert http_failure_of(url).challenge == challenge
 
 
-def pump(main, condition):
-    """The main loop of a host: run jobs until the condition holds."""
-    until = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < until, "the host waited in vain"
-        main.run_pending(wait=0.01)
+class Promise:
+    """What can be awaited, and is no coroutine."""
+
+    def __await__(self):
+        yield
+        return "given"
 
 
-def hosted(main, fn):
-    """What fn() returns or raises on another thread,
-    while this one runs the host's main loop.
-    """
-    found = []
+def waiting_server(seen=None):
+    """A server of `async def` handlers; `seen` gets what becomes of some."""
+    import asyncio
 
-    def drive():
+    server = Server("waiting")
+
+    @server.tool
+    async def add(a: int, ctx: Context) -> int:
+        await asyncio.sleep(0)
+        ctx.progress(1, 2)
+        return a + 1
+
+    @server.tool
+    async def raises():
+        return {}["x"]
+
+    @server.tool
+    async def gives_up():
+        raise asyncio.CancelledError
+
+    @server.tool
+    async def exits():
+        sys.exit(3)
+
+    @server.tool
+    async def asks(aside: bool, ctx: Context) -> str:
+        ask = functools.partial(ctx.elicit, "who?", FORM)
+        loop = asyncio.get_running_loop()
+        answered = await loop.run_in_executor(None, ask) if aside else ask()
+        return answered["content"]["name"]
+
+    async def forever():
+        seen.put("begun")
         try:
-            found.append((fn(), None))
-        except Exception as error:
-            found.append((None, error))
-
-    thread = threading.Thread(target=drive)
-    thread.start()
-    pump(main, lambda: not thread.is_alive())
-    value, error = found.pop()
-    if error is not None:
-        raise error
-    return value
-
-
-def text_of(result):
-    """The text of a tool's result."""
-    return result["content"][0]["text"]
-
-
-@contextlib.contextmanager
-def served(server):
-    """Both ends of a socket pair, for a Client; serve() is at the other."""
-    with contextlib.ExitStack() as stack:
-        socks = [stack.enter_context(sock) for sock in socket.socketpair()]
-        files = [
-            stack.enter_context(sock.makefile(mode))
-            for sock in socks
-            for mode in ("rb", "wb")
-        ]
-        thread = threading.Thread(target=server.serve, args=files[2:])
-        thread.start()
-        try:
-            yield tuple(files[:2])
+            await asyncio.sleep(10 * SECONDS)
+        except asyncio.CancelledError:
+            seen.put("cancelled")
+            raise
         finally:
-            shut(socks[0])
-            thread.join(SECONDS)
+            seen.put("tidied up")
+
+    server.add_tool(forever)
+    server.add_tool(forever, name="late", timeout=0.05)
+
+    @server.tool
+    def promised() -> str:
+        return Promise()
+
+    @server.resource("x://slow")
+    async def slow():
+        return "read"
+
+    @server.prompt
+    async def greet(name: str):
+        return "hello " + name
+
+    @server.completion("greet", "name")
+    async def complete_name(value):
+        return [value + "1", value + "2"]
+
+    return server
 
 
-def write_program(folder, *parts):
-    """A program of these parts, beside nothing: it knows where mcp_lite is."""
-    path = folder / "program.py"
-    code = "".join(map(textwrap.dedent, parts))
-    path.write_text(
-        f"import sys\nsys.path.insert(0, {HERE!r})\n" + code, encoding="utf-8"
+class TestServerInProcess:
+    """The room Server: what needs no wire."""
+
+    def test_run_on_the_main_thread(self):
+        """MainThread runs handlers where the host says;
+        exceptions travel; close() fails the waiting.
+        """
+        main = MainThread()
+        seen = []
+        run_on, arrived = counted(main)
+        server = Server("host", run_on=run_on)
+
+        @server.tool
+        def where(fail: bool = False) -> str:
+            seen.append(threading.current_thread())
+            # There is no re-entry.
+            assert main.run_pending() == 0
+            if fail:
+                raise ValueError("told")
+            return "here"
+
+        with Client(server) as client:
+            calls = [
+                client.start_call("where", {"fail": fail}) for fail in (False, True)
+            ]
+            until = time.monotonic() + SECONDS
+            while not all(call.done() for call in calls) and time.monotonic() < until:
+                main.run_pending(wait=0.01)
+            assert calls[0].result()["content"][0]["text"] == "here"
+            assert calls[1].result()["content"][0]["text"] == "where: ValueError: told"
+            assert seen == [threading.current_thread()] * 2
+            late = client.start_call("where")
+            eventually(lambda: len(arrived) == 3, "the job")
+            main.close()
+            assert "closed" in late.result()["content"][0]["text"]
+
+    @pytest.mark.parametrize("masked", [False, True])
+    def test_failures_name_what_failed(self, masked):
+        """A text begins with the tool, resource, prompt or completion, and says why;
+        with masked errors it is the name alone, but for what is said on purpose.
+        """
+
+        class Mute(Exception):
+            def __str__(self):
+                raise ValueError("no words")
+
+        def raises(error):
+            raise error
+
+        def number() -> int:
+            return "no"
+
+        def needs(days: int):
+            """"""
+
+        def completing(fn):
+            return lambda value: fn()
+
+        tool, prompt, resource = "tools/call", "prompts/get", "resources/read"
+        completion = "completion/complete"
+        on_purpose = [
+            (tool, lambda: raises(ToolError("sorry")), "sorry"),
+            (tool, lambda: raises(McpError(-1, "mine")), "mine"),
+            (tool, needs, "it: days: required, but missing"),
+            (prompt, needs, "it: days: required, but missing"),
+            (prompt, lambda: raises(ToolError("no prompt today")), "no prompt today"),
+            (resource, lambda: raises(McpError(-1, "not today")), "not today"),
+        ]
+        faults = [
+            (tool, lambda: {}["x"], "it: KeyError: 'x'"),
+            (tool, lambda: raises(ValueError()), "it: ValueError"),
+            (tool, lambda: raises(Mute()), "it: Mute"),
+            (tool, lambda: sys.exit(3), "it: SystemExit: 3"),
+            (tool, number, 'it: ValueError: the result .*: expected integer, got "no"'),
+            (tool, lambda: {"a": [object()]}, "it: TypeError: a value of class object"),
+            (tool, lambda: [float("nan")], "it: ValueError: Out of range float"),
+            (resource, lambda: {}["x"], "x://it: KeyError: 'x'"),
+            (resource, lambda: object(), "x://it: TypeError: a value of class object"),
+            (prompt, lambda: {}["x"], "it: KeyError: 'x'"),
+            (prompt, lambda: {"a": 1}, "it: TypeError: content: expected text, an Im"),
+            (prompt, lambda: Message("x", "system"), "it: ValueError: role: user or"),
+            (completion, lambda: {}["x"], "completion/complete: KeyError: 'x'"),
+            (completion, lambda: "Oslo", "completion/complete: TypeError: expected a"),
+        ]
+        for method, fn, text in on_purpose + faults:
+            server = Server("failing", mask_errors=masked)
+            params = {"name": "it"}
+            if method == tool:
+                server.add_tool(fn, name="it")
+            elif method == prompt:
+                server.add_prompt(fn, name="it")
+            elif method == resource:
+                server.add_resource("x://it", fn)
+                params = {"uri": "x://it"}
+            else:
+                server.add_prompt(lambda a: a, name="it")
+                server.completion("it", "a")(completing(fn))
+                params = {"ref": {"type": "ref/prompt", "name": "it"}}
+                params["argument"] = {"name": "a", "value": ""}
+            answer = server.handle(request(method, modern(**params)))
+            said = answer.get("error", {}).get("message")
+            if masked and (method, fn, text) in faults:
+                text = text.partition(": ")[0] + " failed$"
+            assert re.match(text, said or text_of(answer["result"]))
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    def test_what_is_not_found_says_a_handler(self, over_http, version):
+        """Its NotFound arrives as one in every revision, in the handler's words."""
+
+        def missing():
+            raise NotFound("no such city", {"id": 7})
+
+        server = Server("s")
+        server.add_tool(missing)
+        server.add_prompt(missing)
+        server.add_resource("x://missing", missing)
+        with server.start_http() as http, Client(
+            http.url if over_http else server, version=version
+        ) as client:
+            for use, name in (
+                (client.read, "x://missing"),
+                (client.get_prompt, "missing"),
+                (client.call, "missing"),
+            ):
+                with pytest.raises(NotFound) as caught:
+                    use(name)
+                is_legacy_resource = use == client.read and version < "2026"
+                assert caught.value.code == (-32002 if is_legacy_resource else -32602)
+                assert caught.value.message == "no such city"
+                assert caught.value.data["id"] == 7
+
+    def test_the_log_of_a_failure_shows_the_lines_of_the_user(self, caplog):
+        """The traceback has their frames, those of its causes too; it comes once."""
+        server = waiting_server()
+
+        @server.tool
+        def chained(ctx: Context):
+            try:
+                return {}["x"]
+            except KeyError:
+                try:
+                    ctx.log("loud", "x")
+                except ValueError as error:
+                    raise RuntimeError("chained") from error
+
+        with caplog.at_level("WARNING", "mcp_lite"), Client(server) as client:
+            client.call_tool("chained")
+            client.call_tool("raises")
+        first, awaited = caplog.records
+        assert first.getMessage() == "chained failed"
+        for text in ('{}["x"]', "KeyError: 'x'", "ctx.log", "RuntimeError: chained"):
+            assert first.exc_text.count(text) == 1
+        assert '{}["x"]' in awaited.exc_text
+
+    def test_async_handlers_run(self, version):
+        """Of tools, resources, prompts and completions; progress and exceptions are as
+        those of others, and so is what any awaitable gives.
+        """
+        seen = []
+        with Client(waiting_server(), version=version) as client:
+            result = client.call_tool(
+                "add", {"a": 1}, on_progress=lambda *told: seen.append(told)
+            )
+            assert text_of(result) == "2" and seen == [(1, 2, None)]
+            assert client.read("x://slow") == "read"
+            messages = client.get_prompt("greet", {"name": "ada"})["messages"]
+            assert messages[0]["content"]["text"] == "hello ada"
+            assert client.complete("greet", "name", "a") == ["a1", "a2"]
+            assert client.call("promised") == "given"
+            with pytest.raises(ToolError, match="raises: KeyError: 'x'"):
+                client.call("raises")
+            with pytest.raises(ToolError, match="gives_up: CancelledError"):
+                client.call("gives_up")
+            with pytest.raises(ToolError, match="exits: SystemExit: 3"):
+                client.call("exits")
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_an_async_handler_is_cancelled_with_its_request(self, over_http, version):
+        """By the client, and by its timeout: its task sees CancelledError, and what it
+        does in `finally` is done.
+        """
+        seen = queue.SimpleQueue()
+        server = waiting_server(seen)
+        with server.start_http() as http, Client(
+            http.url if over_http else server, version=version
+        ) as client:
+            call = client.start_call("forever")
+            assert seen.get(timeout=SECONDS) == "begun"
+            call.cancel()
+            with pytest.raises(ToolError, match="late: timed out after 0.05 seconds"):
+                client.call("late")
+            told = sorted(seen.get(timeout=SECONDS) for _ in range(5))
+            assert told == ["begun", *["cancelled"] * 2, *["tidied up"] * 2]
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_an_async_handler_may_ask(self, version):
+        """On its thread, where that holds up its event loop; or on another one, where
+        it holds up nothing.
+        """
+        with Client(waiting_server(), version=version, **CALLBACKS) as client:
+            assert client.call("asks", aside=False) == "who?"
+            assert client.call("asks", aside=True) == "who?"
+
+    def test_an_async_handler_where_a_loop_runs_already(self):
+        """It is refused; on another thread it runs."""
+        import asyncio
+
+        server = waiting_server()
+        call = request("tools/call", modern(name="add", arguments={"a": 1}))
+
+        async def program():
+            refused = server.handle(call)
+            loop = asyncio.get_running_loop()
+            return refused, await loop.run_in_executor(None, server.handle, call)
+
+        refused, answered = asyncio.run(program())
+        assert "running event loop" in text_of(refused["result"])
+        assert text_of(answered["result"]) == "2"
+
+    def test_a_name_that_is_taken_is_warned_of(self, caplog):
+        """The later one counts. What was removed before is not warned of."""
+        server = Server("s")
+
+        def first():
+            return "first"
+
+        def second():
+            return "second"
+
+        with caplog.at_level("WARNING", "mcp_lite"):
+            server.add_tool(first, name="x")
+            server.add_tool(second, name="x")
+            server.remove_tool("x")
+            server.add_tool(first, name="x")
+            server.add_prompt(first, name="x")
+            server.add_resource("x://y", first)
+            server.add_resource("x://y", second)
+        with Client(server) as client:
+            assert client.call("x") == "first" and client.read("x://y") == "second"
+        tool, resource = [record.getMessage() for record in caplog.records]
+        assert tool.startswith("x: ")
+        assert resource.startswith("x://y: ")
+
+    def test_help_explains_every_option(self):
+        """The docstring of each public method names all that it can be given."""
+        functions = [Server.__init__]
+        for public in (Server, Context, MainThread):
+            for name, member in vars(public).items():
+                part = getattr(member, "fget", None) or getattr(member, "func", member)
+                if isinstance(part, types.FunctionType) and not name.startswith("_"):
+                    functions.append(part)
+        for function in functions:
+            _, *options = inspect.signature(function).parameters
+            for option in options:
+                assert re.search(rf"\b{option}\b", function.__doc__), function
+
+    def test_nothing_is_asked_after_the_end(self):
+        """Who keeps a context beyond its request gets Cancelled; the client nothing."""
+        server = Server("s")
+        kept = []
+
+        @server.tool
+        def keep(ctx: Context) -> str:
+            kept.append(ctx)
+            return "kept"
+
+        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
+        with LocalWire(server) as wire:
+            wire.open(capabilities=caps)
+            for params in ({"name": "keep"}, modern(caps, name="keep")):
+                wire.ask("tools/call", params)
+                for question in (
+                    lambda ctx: ctx.elicit("?", FORM),
+                    lambda ctx: ctx.sample("?"),
+                    lambda ctx: ctx.roots(),
+                    lambda ctx: ctx.ask({"a": ("roots/list", {})}),
+                ):
+                    with pytest.raises(Cancelled, match="over"):
+                        question(kept[-1])
+            assert wire.ask("ping", id=9) == {"jsonrpc": "2.0", "id": 9, "result": {}}
+
+    @pytest.mark.parametrize(
+        "declared, modes",
+        [
+            ({}, ["form"]),
+            ({"form": {}}, ["form"]),
+            ({"vendor": {}}, ["form"]),
+            ({"url": {}}, ["url"]),
+            ({"url": {}, "vendor": {}}, ["url"]),
+            ({"url": {}, "form": {}}, ["form", "url"]),
+        ],
     )
-    return path
+    def test_only_declared_modes_are_asked_for(self, declared, modes):
+        """The other one is -32021 before anything is sent."""
+        server = Server("s")
+
+        @server.tool
+        def ask(mode: str, ctx: Context) -> str:
+            params = {"mode": mode, "message": "?", "requestedSchema": FORM}
+            if mode == "url":
+                params = {"mode": mode, "message": "?", "url": "https://example.com"}
+            ctx.ask({"a": ("elicitation/create", params)})
+            return "asked"
+
+        for mode in ("form", "url"):
+            arguments = {"mode": mode}
+            params = modern({"elicitation": declared}, name="ask", arguments=arguments)
+            found = server.handle(request("tools/call", params))
+            if mode in modes:
+                assert found["result"]["resultType"] == "input_required"
+            else:
+                assert found["error"]["code"] == -32021
+                needed = {"requiredCapabilities": {"elicitation": {mode: {}}}}
+                assert found["error"]["data"] == needed
+
+    @staticmethod
+    def asked_in(version, question, answer):
+        """What a handler's question(ctx) sends to a client of this revision, and what
+        it gets: a value, or an exception.
+        """
+        server = Server("s")
+        ends = []
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            try:
+                ends.append(question(ctx))
+            except (ValueError, MissingCapability) as error:
+                ends.append(error)
+            return "asked"
+
+        caps = {"elicitation": {}, "sampling": {}}
+        params = modern(caps, name="ask", inputResponses={})
+        with LocalWire(server) as wire:
+            if version in LEGACY:
+                wire.open(version, caps)
+                params = {"name": "ask"}
+            found = wire.ask("tools/call", params)
+            asked = None
+            if "method" in found:
+                asked = found["params"]
+                wire.send({"jsonrpc": "2.0", "id": found["id"], "result": answer})
+                found = wire.read()
+            elif "inputRequests" in found["result"]:
+                asked = found["result"]["inputRequests"]["k"]["params"]
+                state = found["result"]["requestState"]
+                params.update(requestState=state, inputResponses={"k": answer})
+                found = wire.ask("tools/call", params)
+        assert found["result"]["content"][0]["text"] == "asked"
+        return asked, ends[0]
+
+    @pytest.mark.parametrize("version", EVERY)
+    def test_a_form_says_what_its_revision_knows(self, version):
+        """Titles of choices go as the older revisions have them."""
+        colors = [
+            {"const": "#f00", "title": "Red"},
+            {"const": "#0f0", "title": "Green"},
+        ]
+        titled = {"type": "string", "title": "Color", "oneOf": colors}
+        form = {"type": "object", "properties": {"color": titled}}
+        answer = {"action": "accept", "content": {"color": "#f00"}}
+        asked, end = self.asked_in(
+            version, lambda ctx: ctx.elicit("?", form, key="k"), answer
+        )
+        if version < "2025-06-18":
+            assert asked is None and isinstance(end, MissingCapability)
+            return
+        assert end == answer
+        if version < "2025-11-25":
+            titled = {"type": "string", "title": "Color"}
+            titled["enum"] = ["#f00", "#0f0"]
+            titled["enumNames"] = ["Red", "Green"]
+        assert asked["requestedSchema"]["properties"] == {"color": titled}
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_a_message_may_have_several_blocks(self, version):
+        """They go to the model as they are, each message with its role."""
+        answer = {"role": "assistant", "content": {"type": "text", "text": "x"}}
+        answer["model"] = "m"
+        messages = [Message(["one", Audio(WAV)], role="assistant"), "three"]
+        asked, end = self.asked_in(
+            version, lambda ctx: ctx.sample(messages, key="k"), answer
+        )
+        assert end == answer
+        contents = [each["content"] for each in asked["messages"]]
+        assert [each["type"] for each in contents[0]] == ["text", "audio"]
+        assert [each["role"] for each in asked["messages"]] == ["assistant", "user"]
+
+    def test_roots_are_of_files(self):
+        """Their URIs are file:// and have no steps up; others are -32602."""
+        server = Server("s")
+
+        @server.tool
+        def where(ctx: Context) -> list:
+            return [root["uri"] for root in ctx.roots(key="r")]
+
+        def ask(uri):
+            roots = {"roots": [{"uri": "file:///first"}, {"uri": uri}]}
+            params = modern({"roots": {}}, name="where", inputResponses={"r": roots})
+            return server.handle(request("tools/call", params))
+
+        for uri in ("file:///home/ada", "file:///home/ada/", "file:///C:/x%20y"):
+            result = ask(uri)["result"]["structuredContent"]
+            assert result == {"result": ["file:///first", uri]}
+        for wrong in (
+            "/home/ada",
+            "https://example.com/",
+            "file:///home/../etc",
+            "file:///a/..%2f..%2fetc",
+            "file:///a%00",
+            "",
+        ):
+            error = ask(wrong)["error"]
+            assert error["code"] == -32602 and "roots" in error["message"]
+
+    def test_a_form_is_flat(self):
+        """Nested objects and lists of objects are refused; a class becomes a form, and
+        its answer an instance.
+        """
+
+        def elicit(schema, content=None):
+            answer = {"action": "accept", "content": content}
+            ends = []
+
+            def ask(ctx: Context) -> str:
+                ends.append(ctx.elicit("?", schema, key="k")["content"])
+                return "asked"
+
+            server = Server("s")
+            server.add_tool(ask)
+            params = modern({"elicitation": {}}, name="ask", inputResponses={})
+            if content is not None:
+                params["inputResponses"] = {"k": answer}
+            result = server.handle(request("tools/call", params))["result"]
+            if "inputRequests" in result:
+                return result["inputRequests"]["k"]["params"]["requestedSchema"]
+            return ends or text_of(result)
+
+        def form(field):
+            return {"type": "object", "properties": {"a": field}}
+
+        for wrong in (
+            {"type": "string"},
+            {"type": "object"},
+            form({"type": "object"}),
+            form({"type": "array", "items": {"type": "object"}}),
+            form({"type": "string", "default": 1}),
+        ):
+            assert "requestedSchema" in elicit(wrong)
+        for fine in (
+            form({"type": "array", "items": {"enum": ["x"]}}),
+            form({"type": "string", "format": "date", "pattern": "a", "title": "A"}),
+        ):
+            assert elicit(fine) == fine
+
+        @dataclasses.dataclass
+        class Visit:
+            at: datetime.time
+            by: typing.Optional[uuid.UUID] = None
+            day: typing.Optional[datetime.date] = None
+
+        # A form knows four formats.
+        assert elicit(Visit)["properties"] == {
+            "at": {"type": "string"},
+            "by": {"type": "string"},
+            "day": {"type": "string", "format": "date"},
+        }
+        day = datetime.date(2026, 1, 2)
+        content = {"at": "10:00:00", "day": "2026-01-02"}
+        assert elicit(Visit, content) == [Visit(datetime.time(10), day=day)]
+
+    @pytest.mark.parametrize(
+        "answers",
+        [
+            None,
+            5,
+            [{}],
+            {"form": None},
+            {"form": {"action": []}},
+            {"form": {"action": "accept"}},
+            {"form": {"action": "accept", "content": 5}},
+            {"form": {"action": "accept", "content": {"name": "\ud800"}}},
+            {"form": {"action": "decline", "content": "\ud800"}},
+            {"\ud800": {}},
+            {"other": {"action": "accept"}},
+            {"day": {"action": "accept", "content": {"day": "9999-99-99"}}},
+            {"sample": {"role": "assistant", "content": [5]}},
+            {"sample": {"role": "assistant", "content": {"type": "text"}}},
+            {"sample": {"role": [], "content": {"type": "text", "text": "x"}}},
+            {"roots": {"roots": {}}},
+            {"roots": {"roots": [{"uri": 5}]}},
+        ],
+    )
+    def test_junk_in_answers_is_no_failure_of_ours(self, answers):
+        """It is -32602, or the question is asked again."""
+        server = Server("s")
+
+        @dataclasses.dataclass
+        class Day:
+            day: datetime.date
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            ctx.elicit("?", FORM, key="form")
+            ctx.elicit("?", Day, key="day")
+            ctx.sample("?", key="sample")
+            ctx.roots(key="roots")
+            return "asked"
+
+        caps = {"elicitation": {}, "sampling": {}, "roots": {}}
+        good = {
+            "form": {"action": "accept", "content": {"name": "x"}},
+            "day": {"action": "accept", "content": {"day": "2026-01-01"}},
+            "sample": {
+                "role": "assistant",
+                "content": {"type": "text", "text": "x"},
+                "model": "m",
+            },
+            "roots": {"roots": [{"uri": "file:///x"}]},
+        }
+        if isinstance(answers, dict):
+            answers = {**good, **answers}
+        params = modern(caps, name="ask", inputResponses=answers)
+        found = server.handle(request("tools/call", params))
+        if "error" in found:
+            assert found["error"]["code"] == -32602
+        else:
+            assert not found["result"].get("isError")
+
+    def test_state_keys_are_shared_and_rotated(self):
+        """Another process takes the state if it has the key, also the old one of a
+        list; another server never does.
+        """
+
+        def answer_of(key, state=None, name="s"):
+            server = Server(name, state_key=key)
+
+            @server.tool
+            def form(ctx: Context) -> dict:
+                return ctx.elicit("?", FORM)
+
+            params = modern({"elicitation": {}}, name="form")
+            if state:
+                answers = {"elicit-1": {"action": "cancel"}}
+                params.update(requestState=state, inputResponses=answers)
+            return server.handle(request("tools/call", params))
+
+        state = answer_of("k" * 16)["result"]["requestState"]
+        assert answer_of(["n" * 16, b"k" * 16], state)["result"]["structuredContent"]
+        for key, name in (("n" * 16, "s"), (None, "s"), ("k" * 16, "other")):
+            assert answer_of(key, state, name)["error"]["code"] == -32602
+
+    @pytest.mark.parametrize(
+        "misuse, said",
+        [
+            (lambda server: server.add_tool(len), "len: expected a Python function"),
+            (lambda server: server.tool("review"), "tool: expected a function, got"),
+            (lambda server: server.prompt(5), "prompt: expected a function, got"),
+            (
+                lambda server: server.resource("x://y")(5),
+                "resource: expected a function",
+            ),
+            (lambda server: server.add_tool(lambda: 0), "give it one by name="),
+            (lambda server: server.add_prompt(lambda: 0), "give it one by name="),
+            (lambda server: server.resource("x://{a}")(lambda: 0), "the same names"),
+            (lambda server: server.resource("x://a")(lambda b: 0), "the same names"),
+            (lambda server: server.resource("x://a{?b}")(lambda b: 0), "have defaults"),
+            (lambda server: server.resource(lambda: 0), "URI"),
+            (lambda server: server.completion("reviw", "x"), '"reviw"'),
+            (lambda server: server.remove_tool("no"), "no"),
+            (lambda server: server.tool(nme="x"), "nme"),
+            (lambda server: server.start_http(prot=1), "prot"),
+            (lambda server: server.run("http", prot=1), "prot"),
+            (lambda server: server.run("stdio", port=1), r'write run\("http"'),
+            (lambda server: server.run("fax"), "fax"),
+            (lambda server: server.wsgi_app(port=1), "port"),
+            (lambda server: Server(""), "name"),
+            (lambda server: Server("s", page_size=0), "page_size"),
+            (lambda server: Server("s", state_key="short"), "16 bytes"),
+            (lambda server: server.method("tools/call"), "method: expected a new one"),
+            (lambda server: server.method("rpc.x"), "method: expected a new one"),
+            (lambda server: server.method("ü/x"), "method: expected a new one"),
+            (
+                lambda server: server.method("b/do", extension="com.example/b"),
+                r'Server\(extensions={"com.example/b": {}',
+            ),
+        ],
+        ids=range(25),
+    )
+    def test_misuse_is_told_at_once(self, misuse, said):
+        """An error names what is wrong, and nothing is offered then."""
+        server = Server("s")
+        with pytest.raises((TypeError, ValueError, KeyError), match=said):
+            misuse(server)
+        with Client(server) as client:
+            assert client.server_capabilities.keys() == {"logging"}
+
+    def test_import_is_lean(self):
+        """Nothing slow is imported until it is used: asyncio comes with the first call
+        of an async tool.
+        """
+        code = """if 1:
+            import sys, json, threading
+            old = set(sys.modules)
+            import mcp_lite
+            print(*set(sys.modules) - old)
+            def plain(city: str, n: int = 3, tags: list = [], more: 'dict' = {}) -> dict:
+                'Doc.'
+            async def waits() -> int:
+                return 2
+            server = mcp_lite.Server('s')
+            server.tool(plain)
+            server.tool(waits)
+            print(*set(sys.modules) - old)
+            with mcp_lite.Client(server) as client:
+                print(client.call('waits'), 'asyncio' in sys.modules)"""
+        printed = subprocess.run(
+            [sys.executable, "-S", "-c", code],
+            stdout=subprocess.PIPE,
+            cwd=HERE,
+            timeout=SECONDS,
+        ).stdout.decode()
+        at_import, at_start, called = printed.splitlines()
+        assert set(at_import.split()) <= {
+            "mcp_lite",
+            "__future__",
+            "contextlib",
+            "io",  # since Python 3.14 not loaded at the start
+            "queue",
+            "_queue",
+            "collections",
+            "collections.abc",  # aliases of what is loaded in any case: 0.2 ms
+            "heapq",
+            "_heapq",
+            "itertools",
+            "types",
+            "time",
+        }
+        slow = {"inspect", "dataclasses", "typing", "datetime", "decimal", "uuid"}
+        slow |= {"pathlib", "ast", "asyncio", "hashlib", "logging", "urllib"}
+        assert not slow & set(at_start.split())
+        assert called == "2 True"
+
+    def test_what_is_removed_is_offered_no_more(self):
+        """Tools, resources, templates and prompts; what is gone cannot go again."""
+        server = Server("s")
+        server.add_tool(lambda: "x", name="tool")
+        server.add_resource("x://fixed", lambda: "x")
+        server.add_resource("x://{step}", lambda step: "x")
+        server.add_prompt(lambda: "x", name="prompt")
+        with Client(server) as client:
+            for remove, name, list_names in (
+                (server.remove_tool, "tool", client.list_tools),
+                (server.remove_resource, "x://fixed", client.list_resources),
+                (
+                    server.remove_resource,
+                    "x://{step}",
+                    client.list_resource_templates,
+                ),
+                (server.remove_prompt, "prompt", client.list_prompts),
+            ):
+                assert len(list_names()) == 1
+                remove(name)
+                with pytest.raises(KeyError):
+                    remove(name)
+                with contextlib.suppress(MethodNotFound):
+                    assert list_names() == []
 
 
-def run_program(folder, *parts, options=(), args=()):
-    """Run a program in a process of its own:
-    it ends with code 0 and says nothing on stderr. Its stdout.
+class TestExtending:
+    """The rooms Features and Server: middleware, methods of extensions, and what some
+    callers do not see.
     """
-    path = write_program(folder, *parts)
-    run = subprocess.run(
-        [sys.executable, *options, str(path), *args],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        timeout=SECONDS * 2,
-        cwd=str(folder),
-    )
-    assert (run.returncode, run.stderr.decode()) == (0, ""), run.stdout.decode()
-    return run.stdout.decode().strip()
 
+    @pytest.fixture
+    def seen(self):
+        return []
 
-# What these programs begin with: a server, in the program and as a child.
-PROGRAM = """
-    import os, socket, threading, time
-    import mcp_lite
-    from mcp_lite import Client, Context, MainThread, Server
+    @pytest.fixture
+    def noting(self, seen):
+        """A server with two middlewares that note what passes."""
+        server = Server("noting", cache_ttl_ms=7)
 
-    here = threading.Event()
-    def make(name="host"):
-        server = Server(name)
+        @server.middleware
+        def outer(ctx, method, params, call_next):
+            seen.append(("outer", method))
+            return call_next()
+
+        @server.middleware
+        def inner(ctx, method, params, call_next):
+            seen.append(("inner", method))
+            return call_next()
+
         @server.tool
-        def add(a: int, b: int = 1) -> int:
-            return a + b
+        def echo(text: str) -> str:
+            return text
+
         @server.tool
-        def deaf() -> str:
-            here.set()
-            time.sleep(600)
-        @server.tool
-        def is_here() -> bool:
-            return here.wait(30)
-        @server.tool
-        def fail() -> str:
-            raise ValueError("told")
-        @server.tool
-        def pid() -> int:
-            return os.getpid()
+        def hello(ctx: Context) -> str:
+            seen.append("hello runs")
+            form = {"type": "object", "properties": {"name": {"type": "string"}}}
+            return ctx.elicit("who?", form)["content"]["name"]
+
         return server
-    def pair(server):
-        ours, theirs = socket.socketpair()
-        files = (theirs.makefile("rb"), theirs.makefile("wb"))
-        threading.Thread(target=server.serve, args=files, daemon=True).start()
-        return ours.makefile("rb"), ours.makefile("wb")
-    if "--serve" in sys.argv:
-        # Its failures are wanted; the other streams of a program stay silent.
-        import logging
-        logging.getLogger("mcp_lite").setLevel(60)
-        mcp_lite.DRAIN_SECONDS = 0.1
-        make().run()
-        sys.exit()
-    SERVE = [sys.executable, __file__, "--serve"]
-"""
+
+    # Middleware
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_middleware_is_around_every_request(self, noting, seen, over_http, version):
+        """The first registered is outermost; the handshake, lists and pings pass it,
+        and so does what handle() answers. What a caller puts into `_meta` reaches it.
+        """
+        told = []
+
+        @noting.middleware
+        def note(ctx, method, params, call_next):
+            told.append(ctx.meta.get("traceparent"))
+            return call_next()
+
+        with noting.start_http() as http, Client(
+            http.url if over_http else noting, version=version
+        ) as client:
+            result = client.call_tool("echo", {"text": "hi"}, meta={"traceparent": "1"})
+            assert text_of(result) == "hi" and told[-1] == "1"
+            client.ping()
+            assert len(client.list_tools()) == 2
+        opening = ["server/discover", "server/discover"]
+        if version != MODERN:
+            opening = ["initialize", "ping"]
+        methods = {"tools/call", "tools/list", *opening}
+        assert {method for _, method in seen} == methods
+        assert seen[::2] == [("outer", method) for _, method in seen[1::2]]
+        assert {layer for layer, _ in seen[1::2]} == {"inner"}
+        seen.clear()
+        assert noting.handle(call_tool("echo", text="c"))["result"]["content"]
+        assert seen == [("outer", "tools/call"), ("inner", "tools/call")]
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_middleware_and_rounds(self, noting, seen, version):
+        """Where a handler runs again for an answer, so does the middleware around it;
+        a question passes `except Exception`.
+        """
+
+        @noting.middleware
+        def careful(ctx, method, params, call_next):
+            try:
+                return call_next()
+            except Exception:
+                seen.append("caught")
+                raise
+
+        with Client(noting, version=version, on_elicit=answer) as client:
+            seen.clear()
+            assert client.call("hello") == "who?"
+        passed = [("outer", "tools/call"), ("inner", "tools/call"), "hello runs"]
+        assert seen == passed * (2 if version == MODERN else 1)
+
+    def test_middleware_changes_what_goes_in(self, noting):
+        """call_next(params) goes on with others, and so does one that changed them in
+        place; what a question is bound to stays what the client sent.
+        """
+        ways = iter([True, True, False, False])
+
+        @noting.middleware
+        def rename(ctx, method, params, call_next):
+            if params.get("name") == "alias" and next(ways):
+                return call_next({**params, "name": "hello"})
+            if params.get("name") == "alias":
+                params["name"] = "hello"
+            return call_next()
+
+        with Client(noting, on_elicit=answer) as client:
+            assert client.call("alias") == "who?"
+            assert client.call("alias") == "who?"
+
+    def test_middleware_answers_by_itself(self):
+        """Who does not call call_next() answers: the result gets what the era wants,
+        and is itself not changed; lists are private then, unless it says otherwise.
+        """
+        server = Server("answering")
+        kept = {"tools/call": {"content": []}, "tools/list": {"tools": []}}
+        server.add_tool(lambda: "no", name="x")
+        server.add_prompt(lambda: "no", name="x")
+
+        @server.middleware
+        def answering(ctx, method, params, call_next):
+            if method in kept:
+                return kept[method]
+            result = call_next()
+            if method == "prompts/list":
+                result["cacheScope"] = "public"
+            return result
+
+        result = server.handle(call_tool("x"))["result"]
+        info = {META_SERVER_INFO: {"name": "answering", "version": "0"}}
+        assert result == {"content": [], "resultType": "complete", "_meta": info}
+        for method, scope in (("tools/list", "private"), ("prompts/list", "public")):
+            result = server.handle(request(method, modern()))["result"]
+            assert (result["ttlMs"], result["cacheScope"]) == (0, scope)
+        assert kept == {"tools/call": {"content": []}, "tools/list": {"tools": []}}
+        with Client(server, version="2025-11-25") as client:
+            assert client.call_tool("x") == {"content": []}
+            assert client.request("tools/list") == {"tools": []}
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_what_middleware_raises(self, version, caplog):
+        """It is answered as what a handler raises, and so is what is no result."""
+        server = Server("raising")
+        server.add_tool(lambda: "fine", name="x")
+
+        @server.middleware
+        def guard(ctx, method, params, call_next):
+            if method == "tools/call":
+                how = params["arguments"].get("how")
+                if how == "refuse":
+                    raise mcp_lite.McpError(-31000, "not on Mondays", {"day": 1})
+                if how == "fail":
+                    raise KeyError("oops")
+                return how
+            return call_next()
+
+        with Client(server, version=version) as client:
+            with pytest.raises(mcp_lite.McpError, match="Mondays") as raised:
+                client.call_tool("x", {"how": "refuse"})
+            assert (raised.value.code, raised.value.data) == (-31000, {"day": 1})
+            for how, why in (
+                ("fail", "oops"),
+                ("text", "expected a dict"),
+            ):
+                with pytest.raises(mcp_lite.InternalError):
+                    client.call_tool("x", {"how": how})
+                eventually(lambda why=why: re.search(why, caplog.text), why)
+
+    def test_a_handshake_that_middleware_refuses(self):
+        """It opens no session: over stdio, and over HTTP."""
+        server = Server("closed")
+        server.add_tool(lambda: "in", name="x")
+        names = {"ann"}
+
+        @server.middleware
+        def only_ann(ctx, method, params, call_next):
+            if method == "initialize" and ctx.client_info["name"] not in names:
+                raise mcp_lite.InvalidRequest("who are you?")
+            return call_next()
+
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "bob", "version": "0"},
+        }
+        with LocalWire(server) as wire:
+            assert wire.ask("initialize", hello)["error"]["message"] == "who are you?"
+            found = wire.ask("tools/call", {"name": "x"}, 2)
+            assert "not initialized" in found["error"]["message"]
+            names.add("bob")
+            assert wire.ask("initialize", hello, 3)["result"]
+            assert wire.ask("tools/call", {"name": "x"}, 4)["result"]
+        names.clear()
+        with server.start_http() as http:
+            status, headers, body = Web(http).post(request("initialize", hello))
+            assert "error" in body and "Mcp-Session-Id" not in headers
+
+    def test_middleware_and_listening(self, noting, seen):
+        """subscriptions/listen is open when call_next() has returned {}; it ends as
+        ever, and what is raised then ends it.
+        """
+        results = []
+
+        @noting.middleware
+        def listening(ctx, method, params, call_next):
+            result = call_next()
+            if method == "subscriptions/listen":
+                results.append(result)
+                if params["notifications"].get("promptsListChanged"):
+                    raise mcp_lite.InvalidRequest("not prompts")
+            return result
+
+        with Client(noting) as client:
+            with client.listen(prompts=False) as events:
+                noting.add_tool(lambda: 1, name="new")
+                assert next(events)["method"] == "notifications/tools/list_changed"
+            with pytest.raises(mcp_lite.InvalidRequest, match="not prompts"):
+                next(client.listen())
+        assert results == [{}, {}]
+
+    def test_middleware_asks_where_it_may(self):
+        """While a tool is called; about a list, nothing can be asked in the modern era:
+        that is an error, and no question.
+        """
+        server = Server("asking")
+        server.add_tool(lambda: "called", name="x")
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+        @server.middleware
+        def sure(ctx, method, params, call_next):
+            if method in ("tools/call", "tools/list"):
+                assert ctx.elicit("sure?", form)["action"] == "accept"
+            return call_next()
+
+        with Client(server, on_elicit=answer) as client:
+            assert client.call("x") == "called"
+            with pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked"):
+                client.list_tools()
+
+    # Methods of extensions
+
+    CART = "com.example/cart"
+
+    @pytest.fixture
+    def shop(self, seen):
+        """A server with an extension, and a method of nobody's."""
+        server = Server("shop", extensions={self.CART: {"currency": "EUR"}})
+
+        @server.method("cart/add", extension=self.CART)
+        def add(ctx, params):
+            if params.get("item") == "coal":
+                raise McpError(-31000, "no coal", {"tea": True})
+            if params.get("item") == "nothing":
+                return None
+            return {"item": params["item"], "declared": ctx.client_capabilities}
+
+        @server.method("cart/seen", extension=self.CART)
+        def note(ctx, params):
+            seen.append((ctx.request_id, params["item"], ctx.headers.get("x-tenant")))
+
+        server.method("anybody/hello")(lambda ctx, params: {"hello": "you"})
+        return server
+
+    @pytest.mark.parametrize("over_http", [False, True])
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
+    def test_methods_of_extensions(self, shop, seen, over_http, version):
+        """Both sides declare them as their revision has it; requests are answered, and
+        notifications are heard.
+        """
+        options = {"version": version, "extensions": {self.CART: {"size": 3}}}
+        if over_http:
+            options["headers"] = {"X-Tenant": "ann"}
+        with shop.start_http() as http, Client(
+            http.url if over_http else shop, **options
+        ) as client:
+            places = (
+                {"extensions"} if version == MODERN else {"extensions", "experimental"}
+            )
+            declared = client.server_capabilities
+            for place in ("extensions", "experimental"):
+                found = declared.get(place) == {self.CART: {"currency": "EUR"}}
+                assert found == (place in places)
+            result = client.request("cart/add", {"item": "tea"})
+            assert result["item"] == "tea"
+            assert places <= result["declared"].keys()
+            assert result["declared"]["extensions"] == {self.CART: {"size": 3}}
+            client.notify("cart/seen", {"item": "tea"})
+            eventually(lambda: seen, "the notification")
+            assert seen == [(None, "tea", "ann" if over_http else None)]
+            with pytest.raises(McpError, match="no coal") as raised:
+                client.request("cart/add", {"item": "coal"})
+            assert (raised.value.code, raised.value.data) == (-31000, {"tea": True})
+            with pytest.raises(InternalError, match="expected a dict, got null"):
+                client.request("cart/add", {"item": "nothing"})
+            with pytest.raises(MethodNotFound):
+                client.request("cart/remove", {"item": "tea"})
+
+    def test_methods_of_extensions_on_the_wire(self, shop, seen):
+        """Over HTTP a header says the method, and a refusal has its status."""
+        declared = {"extensions": {self.CART: {}}}
+        with shop.start_http() as http:
+            web = Web(http)
+            add = request("cart/add", modern(declared, item="tea"))
+            assert web.post(add)[2]["result"]["item"] == "tea"
+            status, _, body = web.post(add, Mcp_Method="cart/seen")
+            assert (status, body["error"]["code"]) == (400, -32020)
+            status, _, body = web.post(request("cart/add", modern(item="tea")))
+            assert (status, body["error"]["code"]) == (400, -32021)
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_an_extension_that_was_not_declared(self, shop, seen, version):
+        """Its methods are refused, with what is missing; notifications are dropped;
+        what belongs to none is for all.
+        """
+        shop.add_tool(lambda: "still there", name="tool")
+        for extensions in (None, {"com.example/other": {}}):
+            with Client(shop, version=version, extensions=extensions) as client:
+                with pytest.raises(mcp_lite.MissingCapability) as raised:
+                    client.request("cart/add", {"item": "tea"})
+                needed = {"extensions": {self.CART: {}}}
+                assert raised.value.data == {"requiredCapabilities": needed}
+                client.notify("cart/seen", {"item": "tea"})
+                assert client.request("anybody/hello")["hello"] == "you"
+                assert client.call("tool") == "still there"
+        assert not seen
+
+    def test_a_notification_is_over_with_its_conversation(self, shop, seen):
+        """When that ends, its handler is cancelled, as those of requests are."""
+
+        @shop.method("slow/start")
+        def start(ctx, params):
+            seen.append("begun")
+            try:
+                ctx.sleep(SECONDS)
+            except mcp_lite.Cancelled:
+                seen.append("cancelled")
+
+        with Client(shop) as client:
+            client.notify("slow/start")
+            eventually(lambda: seen, "its begin")
+        eventually(lambda: seen == ["begun", "cancelled"], "its end")
+
+    def test_extensions_without_a_conversation(self, shop, seen):
+        """handle() answers requests, and serves notifications; middleware is around
+        both.
+        """
+        methods = []
+
+        @shop.middleware
+        def note(ctx, method, params, call_next):
+            methods.append((method, ctx.request_id))
+            return call_next()
+
+        params = modern({"extensions": {self.CART: {}}}, item="tea")
+        answer = shop.handle(request("cart/add", params, 7))
+        assert answer["result"]["item"] == "tea"
+        notice = {"jsonrpc": "2.0", "method": "cart/seen", "params": params}
+        assert shop.handle(notice) is None
+        assert seen == [(None, "tea", None)]
+        assert methods == [("cart/add", 7), ("cart/seen", None)]
+
+    def test_results_of_extensions(self, shop):
+        """A handler may be async, and give its result a type of its own. One of a
+        method of the protocol is for a client that has registered the type.
+        """
+
+        @shop.method("job/start")
+        async def start(ctx, params):
+            return {"resultType": "job", "id": params["n"]}
+
+        @shop.middleware
+        def as_job(ctx, method, params, call_next):
+            if method == "tools/call":
+                return {"resultType": "job", "id": 8}
+            return call_next()
+
+        shop.add_tool(lambda: "no", name="tool")
+
+        def finish(call, result):
+            text = f"{call.method} {call.params['name']} {result['id']}"
+            return {"content": [{"type": "text", "text": text}]}
+
+        with Client(shop, result_types={"job": finish}) as client:
+            result = client.request("job/start", {"n": 7})
+            assert (result["resultType"], result["id"]) == ("job", 7)
+            assert client.call("tool") == "tools/call tool 8"
+        refused = pytest.raises(mcp_lite.InternalError, match="resultType .?job")
+        with Client(shop) as client, refused:
+            client.call("tool")
+
+    def test_a_handler_goes_on_after_its_answer(self, shop):
+        """ctx.detach() sends progress and questions elsewhere; cancel() cancels it."""
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        heard = []
+        answered = threading.Event()
+        done = threading.Event()
+
+        @shop.middleware
+        def as_job(ctx, method, params, call_next):
+            if method != "tools/call":
+                return call_next()
+
+            def ask(questions):
+                ((key, question),) = questions.items()
+                heard.append(question["params"]["message"])
+                return {key: {"action": "accept", "content": {"name": "Bob"}}}
+
+            cancel = ctx.detach(lambda *told: heard.append(told), ask)
+
+            def work():
+                assert answered.wait(SECONDS)
+                try:
+                    call_next()
+                except Cancelled:
+                    heard.append("cancelled")
+                done.set()
+
+            heard.append(cancel)
+            threading.Thread(target=work).start()
+            return {"resultType": "task", "taskId": 1}
+
+        @shop.tool
+        def tool(ctx: Context) -> str:
+            ctx.progress(1, 2, "half")
+            heard.append(ctx.elicit("who?", form)["content"])
+            heard.append(heard[0]())
+            ctx.sleep(600)
+
+        with Client(
+            shop, on_elicit=answer, result_types={"task": lambda call, result: result}
+        ) as client:
+            assert client.request("tools/call", {"name": "tool"})["taskId"] == 1
+            answered.set()
+            assert done.wait(SECONDS)
+        told = [(1, 2, "half"), "who?", {"name": "Bob"}, None, "cancelled"]
+        assert heard[1:] == told
+
+    def test_methods_of_extensions_ask_nothing_in_the_modern_era(self, shop):
+        """There are three methods that may: others get an error; in a session any."""
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+        @shop.method("asking/do")
+        def ask(ctx, params):
+            return ctx.elicit("who?", form)
+
+        with Client(shop, on_elicit=answer, version="2025-11-25") as client:
+            assert client.request("asking/do")["content"] == {"name": "who?"}
+        nothing = pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked")
+        with Client(shop, on_elicit=answer) as client, nothing:
+            client.request("asking/do")
+
+    # What some callers do not see
+
+    @pytest.fixture
+    def selective(self):
+        """A server that shows more to who has a token, and the URL where it is."""
+        server = Server("selective", page_size=2, cache_ttl_ms=5)
+
+        def is_ann(ctx):
+            return (ctx.auth or {}).get("sub") == "ann"
+
+        for n in range(6):
+            server.add_tool(
+                lambda n=n: n, name=f"tool{n}", visible=is_ann if n % 2 else None
+            )
+        server.add_prompt(lambda: "open", name="open")
+
+        @server.prompt(visible=is_ann)
+        def secret_prompt(kind: typing.Literal["red", "blue"]) -> str:
+            return kind
+
+        server.add_resource("x://open", lambda: "open")
+        server.add_resource("x://secret", lambda: "secret", visible=is_ann)
+        server.add_resource("x://shadow", lambda: "fixed", visible=is_ann)
+
+        @server.resource("x://{name}/secret", visible=is_ann)
+        def secret_template(name: typing.Literal["red", "blue"]) -> str:
+            return name
+
+        verify = {"1": {"sub": "ann"}, "2": {"sub": "bob"}}.get
+        with server.start_http(verify=verify) as http:
+            yield server, http.url
+
+    @staticmethod
+    def client_of(url, token, version):
+        return Client(
+            url, version=version, headers={"Authorization": f"Bearer {token}"}
+        )
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", MODERN])
+    def test_lists_have_what_may_be_seen(self, selective, version):
+        """Each page but the last is full, whatever is left out."""
+        server, url = selective
+        for token, numbers, more in (
+            ("1", range(6), ["secret_prompt"]),
+            ("2", (0, 2, 4), []),
+        ):
+            with self.client_of(url, token, version) as client:
+                tools = [tool["name"] for tool in client.list_tools()]
+                assert tools == [f"tool{n}" for n in numbers]
+                first = client.request("tools/list")["tools"]
+                assert [tool["name"] for tool in first] == tools[:2]
+                prompts = [prompt["name"] for prompt in client.list_prompts()]
+                assert prompts == ["open", *more]
+                assert len(client.list_resources()) == (3 if more else 1)
+                assert len(client.list_resource_templates()) == len(more)
+
+    @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", MODERN])
+    def test_what_is_not_seen_does_not_exist(self, selective, version):
+        """To use it is answered as if there were no such thing, and no answer to
+        something else tells of it.
+        """
+        server, url = selective
+        uses = [
+            (lambda client, name: client.call(name), "tool1", "tool7"),
+            (lambda client, name: client.get_prompt(name), "secret_prompt", "x_prompt"),
+            (lambda client, uri: client.read(uri), "x://secret", "x://nothing"),
+            (lambda client, uri: client.read(uri), "x://red/secret", "x://red/what"),
+            (lambda client, uri: client.read(uri), "x://odd/secret", "x://odd/what"),
+            (
+                lambda client, name: client.complete(name, "kind", "r"),
+                "secret_prompt",
+                "x_prompt",
+            ),
+            (
+                lambda client, uri: client.complete(uri, "name", "r"),
+                "x://{name}/secret",
+                "x://{name}/what",
+            ),
+        ]
+        if version != MODERN:
+            subscribe = {"method": "resources/subscribe"}
+            uses.append(
+                (
+                    lambda client, uri: client.request(
+                        **subscribe, params={"uri": uri}
+                    ),
+                    "x://secret",
+                    "x://nothing",
+                )
+            )
+        with self.client_of(url, "2", version) as client:
+            for use, hidden, unknown in uses:
+                errors = []
+                for name in (hidden, unknown):
+                    with pytest.raises(mcp_lite.McpError) as raised:
+                        use(client, name)
+                    error = raised.value
+                    text = json.dumps([error.code, error.message, error.data])
+                    errors.append(text.replace(name, "NAME"))
+                assert errors[0] == errors[1]
+                assert "tool3" not in errors[0] and "secret" not in errors[0]
+        with self.client_of(url, "1", version) as client:
+            assert client.call("tool1") == 1
+            assert client.read("x://red/secret") == "red"
+            assert client.complete("secret_prompt", "kind", "r") == ["red"]
+
+    def test_updates_of_what_is_not_seen(self, selective):
+        """They are not told; what is not seen is as what is not there."""
+        server, url = selective
+        uris = ["x://secret", "x://open", "x://nowhere"]
+        with self.client_of(url, "1", MODERN) as ann, self.client_of(
+            url, "2", MODERN
+        ) as bob, ann.listen(uris=uris) as told, bob.listen(uris=uris) as told_less:
+            for uri in uris:
+                server.resource_updated(uri)
+
+            def heard(events):
+                for event in events:
+                    yield event["params"].get("uri")
+                    if event["params"].get("uri") == "x://open":
+                        return
+
+            assert list(heard(told)) == ["x://secret", "x://open"]
+            assert list(heard(told_less)) == ["x://open"]
+
+    def test_a_resource_behind_one_that_is_not_seen(self, selective):
+        """A template serves its URI, as if there were no other."""
+        server, url = selective
+        server.add_resource("x://{name}", lambda name: f"any {name}")
+        with self.client_of(url, "2", MODERN) as client:
+            assert client.read("x://shadow") == "any shadow"
+        with self.client_of(url, "1", MODERN) as client:
+            assert client.read("x://shadow") == "fixed"
+
+    def test_visible_functions_that_fail(self, caplog):
+        """What they raise hides, and is logged; they may be async."""
+        server = Server("failing")
+
+        def broken(ctx):
+            raise KeyError("no database")
+
+        async def never(ctx):
+            return False
+
+        server.add_tool(lambda: 1, name="one", visible=broken)
+        server.add_tool(lambda: 2, name="two", visible=never)
+        with Client(server) as client:
+            assert client.list_tools() == []
+            for name in ("one", "two"):
+                with pytest.raises(mcp_lite.NotFound):
+                    client.call(name)
+        assert "no database" in caplog.text
+
+    def test_visible_is_asked_where_functions_run(self):
+        """No thread that reads waits for it."""
+        main = mcp_lite.MainThread()
+        threads = set()
+
+        def visible(ctx):
+            threads.add(threading.current_thread())
+            return True
+
+        server = Server("hosted", run_on=main)
+        for n in range(5):
+            server.add_resource(f"x://{n}", lambda: "x", visible=visible)
+        done = []
+
+        def look():
+            with Client(server, version="2025-11-25") as client:
+                done.append(len(client.list_resources()))
+                client.request("resources/subscribe", {"uri": "x://1"})
+                done.append("subscribed")
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        pump(main, lambda: len(done) == 2)
+        looking.join(SECONDS)
+        main.close()
+        assert done == [5, "subscribed"]
+        assert threads == {threading.current_thread()}
+
+
+def modern_server(**answers):
+    """The same of a modern server, which has tools and prompts. What is missing in an
+    answer of server/discover is added."""
+    declared = {"tools": {"listChanged": True}, "prompts": {}}
+    about = {"supportedVersions": [MODERN], "capabilities": declared}
+    discover = answers.pop("server_discover", {})
+
+    def answer_discover(message, read, write):
+        more = discover(message, read, write) if callable(discover) else discover
+        return {**about, **more}
+
+    return legacy_server(
+        initialize={"error": {"code": -32601, "message": "what?"}},
+        server_discover=answer_discover,
+        **answers,
+    )
+
+
+class TestClient:
+    """The room Client, against peers that misbehave."""
+
+    # Children
+    def test_a_dead_child_says_why(self):
+        """The exception and its text have its exit code, command and last lines."""
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; sys.stderr.write('no license\\n'); sys.exit(7)",
+        ]
+        with pytest.raises(ConnectionClosed, match="no license") as caught:
+            Client(command).connect()
+        assert caught.value.exit_code == 7
+        assert caught.value.command == command
+        assert caught.value.stderr == "no license"
+        assert "exit code 7" in str(caught.value)
+        with pytest.raises(ConnectionClosed, match="cannot start"):
+            Client(["/no/such/program"]).connect()
+
+    @pytest.mark.parametrize("kind", ["True", "None", "a function", "one that raises"])
+    def test_what_a_child_says(self, tmp_path, capsys, kind):
+        """Its lines go behind its name to stderr, or to a function; none commands the
+        terminal, and a long one is cut. The exception has the last ones in any case.
+        """
+        command = program(
+            tmp_path,
+            """
+            write = sys.stderr.buffer.write
+            write(b"\\x1b[2Jred\\r\\n\\n1%\\r100%\\n\\xff\\xe2\\x82\\xac\\n")
+            write(b"y" * 5000 + b"\\nPassword: ")
+            """,
+        )
+        lines = []
+
+        def wrong(line):
+            raise RuntimeError("no")
+
+        kinds = {"True": True, "a function": lines.append, "one that raises": wrong}
+        with pytest.raises(ConnectionClosed) as caught:
+            Client(command, version="2025-11-25", stderr=kinds.get(kind)).connect()
+        assert caught.value.stderr.endswith("y\nPassword:")
+        told = ["\\x1b[2Jred", "", "100%", "\ufffd\u20ac", "y" * 2000, "Password:"]
+        shown = capsys.readouterr().err.splitlines()
+        if kind == "True":
+            assert shown == [f"[program.py] {line}".rstrip() for line in told]
+        else:
+            assert shown == []
+        if kind == "a function":
+            assert [line[:2000] for line in lines] == ["\x1b[2Jred", *told[1:]]
+
+    @pytest.mark.skipif(os.name == "nt", reason="a shell's script")
+    def test_a_child_that_does_not_answer(self, tmp_path):
+        """The Timeout of connect() has the command, and what the child has said."""
+        script = tmp_path / "silent.sh"
+        script.write_text(
+            "trap '' TERM\necho starting >&2\nprintf 'Password: ' >&2\nexec sleep 6000\n"
+        )
+        with pytest.raises(Timeout) as caught:
+            Client(["sh", script], timeout=0.5).connect()
+        assert str(caught.value).startswith("initialize: no answer within 0.2")
+        assert str(caught.value).endswith(
+            f"(command: sh {script}); the end of its stderr:\nstarting\nPassword:"
+        )
+
+    def test_a_call_that_a_child_does_not_answer(self):
+        """Its Timeout names the command; the server is told the reason alone."""
+        told = []
+        with Client(
+            SERVE, trace=lambda way, line: told.append(line)
+        ) as client, pytest.raises(Timeout) as caught:
+            client.call_tool("wait", timeout=0.05)
+        assert f"(command: {' '.join(SERVE[:-1])} ...)" in str(caught.value)
+        cancelled = [line for line in told if b"notifications/cancelled" in line]
+        reason = json.loads(cancelled[0])["params"]["reason"]
+        assert reason == "tools/call: no answer within 0.05 seconds"
+
+    @pytest.mark.skipif(os.name == "nt", reason="its environment has other names")
+    def test_what_a_child_gets_of_the_environment(self, tmp_path, monkeypatch):
+        """It gets where things are, and the language, but no secrets; more by `env`."""
+        told = {"HOME": "/home/u", "LC_TIME": "C", "HTTPS_PROXY": "http://proxy:3128"}
+        kept = {
+            "AWS_SECRET_ACCESS_KEY": "s3cret",
+            "https_proxy": "http://user:s3cret@proxy:3128",
+            "XDG_FUNCTION": "() { :; }",
+        }
+        for name, value in {**told, **kept}.items():
+            monkeypatch.setenv(name, value)
+        command = program(
+            tmp_path,
+            "Server('e', instructions=repr(dict(os.environ))).run()",
+        )
+        with Client(command, env={"KEY": "k"}) as client:
+            seen = ast.literal_eval(client.instructions)
+        assert {name: seen.get(name) for name in told} == told
+        assert not set(kept) & set(seen)
+        assert (seen["KEY"], seen["PATH"]) == ("k", os.environ["PATH"])
+        with Client(command, env=dict(os.environ)) as client:
+            assert set(kept) < set(ast.literal_eval(client.instructions))
+
+    def test_a_child_that_dies_during_a_call(self, tmp_path):
+        """The call ends with the reason. The client connects again, by connect() or
+        `with`; while it is connected, connect() is refused."""
+        command = program(
+            tmp_path,
+            """
+            server = Server("dies")
+            server.add_tool(lambda: os._exit(9), name="die")
+            server.add_tool(lambda: "x", name="live")
+            server.run()
+            """,
+        )
+        client = Client(command)
+        with client:
+            for again in (client.connect, client.__enter__):
+                with pytest.raises(RuntimeError, match="connected already"):
+                    client.connect()
+                with pytest.raises(ConnectionClosed) as caught:
+                    client.call("die")
+                assert caught.value.exit_code == 9
+                again()
+                assert client.call("live") == "x"
+
+    def test_grandchildren_end_with_the_child(self, tmp_path):
+        """close() ends what a server has started, too."""
+        command = program(
+            tmp_path,
+            """
+            sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+            quiet = dict.fromkeys(["stdin", "stdout", "stderr"], subprocess.DEVNULL)
+            child = subprocess.Popen(sleep, **quiet)
+            Server("parent", instructions=str(child.pid)).run()
+            """,
+        )
+        with Client(command) as client:
+            grandchild = int(client.instructions)
+            assert not is_gone(grandchild)
+        eventually(lambda: is_gone(grandchild), "the end of the grandchild")
+
+    def test_a_server_that_ends_when_probed(self, tmp_path):
+        """It is started again, and not probed."""
+        command = program(
+            tmp_path,
+            """
+            import json
+            for line in sys.stdin:
+                m = json.loads(line)
+                if m["method"] == "server/discover":
+                    sys.exit(1)
+                if m["method"] == "initialize":
+                    result = {"protocolVersion": "2025-11-25", "capabilities": {}}
+                    answer = {"jsonrpc": "2.0", "id": m["id"], "result": result}
+                    print(json.dumps(answer), flush=True)
+            """,
+        )
+        with Client(command) as client:
+            assert client.protocol_version == "2025-11-25"
+
+    # What is no answer
+    @pytest.mark.parametrize(
+        "result, said",
+        [
+            (b'{"x":NaN}', "not JSON in UTF-8"),
+            (b'{"x":"\xff"}', "not JSON in UTF-8"),
+            (b'{"x":[' + b"[]," * 500_000 + b"[]]}", "500000 arrays"),
+        ],
+    )
+    def test_an_answer_that_cannot_be_read(self, result, said):
+        """The call that it should have answered ends; the next one is answered."""
+
+        def call(message, read, write):
+            line = b'{"jsonrpc":"2.0","id":%d,"result":%s}\n'
+            write(line % (message["id"], result))
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, version="2025-11-25"
+        ) as client:
+            with pytest.raises(InternalError, match=said):
+                client.call_tool("x")
+            with pytest.raises(MethodNotFound):
+                client.request("x/y")
+
+    def test_stray_lines_are_skipped(self, caplog):
+        """Noise on the server's stdout is logged; foreign and late answers are ignored."""
+
+        def listing(message, read, write):
+            write(b"Listening on port 80\n\n{\n[1]\n")
+            write({"jsonrpc": "2.0", "id": 999, "result": {}})
+            write({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "m"}})
+            return {"tools": [{"name": "a"}]}
+
+        with fake_server(legacy_server(tools_list=listing)) as target, Client(
+            target
+        ) as client:
+            assert client.list_tools() == [{"name": "a"}]
+        assert "Listening on port 80" in caplog.text
+
+    @pytest.mark.parametrize(
+        "call, answers",
+        [
+            (lambda c: c.call("x"), {"tools_call": {"isError": True, "content": [1]}}),
+            (lambda c: c.call("x"), {"tools_call": {"content": 5}}),
+            (lambda c: c.call("x"), {"tools_call": {}}),
+            (lambda c: c.read("x://y"), {"resources_read": {"contents": ["x"]}}),
+            (
+                lambda c: c.read("x://y"),
+                {"resources_read": {"contents": [{"blob": "!"}]}},
+            ),
+            (
+                lambda c: c.complete("p", "a", ""),
+                {"completion_complete": {"completion": None}},
+            ),
+            (lambda c: c.list_tools(), {"tools_list": {"tools": [1]}}),
+            (lambda c: c.list_prompts(), {"prompts_list": {}}),
+            (lambda c: c.get_prompt("x"), {"prompts_get": {"messages": {}}}),
+        ],
+    )
+    def test_lies_in_results_are_told(self, call, answers):
+        """A result of the wrong shape is an InternalError."""
+        declared = {"resources": {}, "prompts": {}, "completions": {}}
+        peer = fake_server(legacy_server(capabilities=declared, **answers))
+        with peer as target, Client(target) as client, pytest.raises(InternalError):
+            call(client)
+
+    @pytest.mark.parametrize(
+        "schema, result, said",
+        [
+            (
+                {"required": ["n"]},
+                {"structuredContent": {}},
+                "n: required, but missing",
+            ),
+            ({}, {}, "structuredContent: expected, but missing"),
+            ({"$ref": "#/no"}, {"structuredContent": {}}, "#/no"),
+            ({"$ref": "http://x/y"}, {"structuredContent": {}}, "nothing is fetched"),
+            ({"pattern": "["}, {"structuredContent": {}}, "pattern"),
+            (
+                {"pattern": "." * 1000 + "!"},
+                {"structuredContent": "a" * 10**6},
+                "too much work",
+            ),
+        ],
+    )
+    def test_structured_results_are_checked(self, schema, result, said):
+        """An outputSchema that is not met, or that cannot be used, is an InternalError;
+        not for what has failed, nor with validate=False."""
+        answers = {
+            "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
+            "tools_call": {"content": [], **result},
+        }
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            client.list_tools()
+            with pytest.raises(InternalError, match=f"x: its outputSchema.*{said}"):
+                client.call_tool("x")
+            assert client.start_call("x").result() == answers["tools_call"]
+            answers["tools_call"]["isError"] = True
+        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+            client.list_tools()
+            assert client.call_tool("x")["isError"]
+        del answers["tools_call"]["isError"]
+        with fake_server(legacy_server(**answers)) as target, Client(
+            target, validate=False
+        ) as client:
+            assert client.call_tool("x") == answers["tools_call"]
+
+    def test_a_list_of_tools_is_read_again(self):
+        """It is when a change of the tools was told, and before a result that does not
+        match its schema is refused; else once."""
+        listed = []
+
+        def listing(message, read, write):
+            listed.append(message)
+            needed = ["old"] if len(listed) == 1 else ["new"]
+            schema = {"type": "object", "required": needed}
+            return {"tools": [{"name": "x", "outputSchema": schema}]}
+
+        def call(message, read, write):
+            kind = message["params"]["arguments"].get("changed")
+            if kind:
+                write(notice(f"{kind}/list_changed"))
+            return {"content": [], "structuredContent": {"new": 1}}
+
+        script = legacy_server(tools_list=listing, tools_call=call)
+        with fake_server(script) as target, Client(target) as client:
+            client.list_tools()
+            counts = []
+            for arguments in ({}, {}, {"changed": "prompts"}, {"changed": "tools"}):
+                assert client.call("x", arguments) == {"new": 1}
+                counts.append(len(listed))
+        assert counts == [2, 2, 2, 3]
+
+    def test_pages(self):
+        """Every page is read; "" and any other text are cursors."""
+        cursors = ["", "\ud55c", None]
+        pages = []
+
+        def listing(message, read, write):
+            pages.append(message["params"].get("cursor"))
+            cursor = cursors[len(pages) - 1]
+            more = {} if cursor is None else {"nextCursor": cursor}
+            return {"tools": [{"name": str(len(pages))}], **more}
+
+        with fake_server(legacy_server(tools_list=listing)) as target, Client(
+            target
+        ) as client:
+            names = [tool["name"] for tool in client.list_tools()]
+        assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
+
+    @pytest.mark.parametrize(
+        "timeout, error, said",
+        [(60.0, InternalError, "1000 pages"), (0.05, Timeout, "tools/list: no end")],
+    )
+    def test_endless_pages_are_left(self, timeout, error, said):
+        """A list ends after a thousand pages, and when its time is over."""
+        script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
+        with fake_server(script) as target, Client(target) as client:
+            client.timeout = timeout
+            with pytest.raises(error, match=said):
+                client.list_tools()
+
+    # Agreeing on a revision
+    def test_a_silent_legacy_server(self):
+        """A server that ignores what it does not know gets `initialize` after a while,
+        and the probe is over."""
+        told = []
+        script = legacy_server(
+            server_discover=lambda *a: None, tools_list={"tools": []}
+        )
+        with fake_server(script) as target, Client(
+            target, timeout=0.5, trace=lambda *line: told.append(line)
+        ) as client:
+            assert client.protocol_version == "2025-11-25"
+            assert client.list_tools() == []
+        sent = [json.loads(line)["method"] for way, line in told if way == "-->"]
+        assert sent == [
+            "server/discover",
+            "notifications/cancelled",
+            "initialize",
+            "notifications/initialized",
+            "tools/list",
+        ]
+
+    @pytest.mark.parametrize(
+        "script, wanted, said",
+        [
+            (legacy_server("2030-01-01"), "auto", "2030-01-01"),
+            (legacy_server("2025-03-26"), "2025-06-18", "2025-03-26"),
+            (legacy_server(), MODERN, MODERN),
+            (
+                modern_server(server_discover={"supportedVersions": ["2031-01-01"]}),
+                "auto",
+                "2031-01-01",
+            ),
+            (
+                legacy_server(
+                    server_discover={
+                        "error": {
+                            "code": -32022,
+                            "message": "no",
+                            "data": {"supported": ["2031-01-01"], "requested": MODERN},
+                        }
+                    }
+                ),
+                "auto",
+                "2031-01-01",
+            ),
+            (modern_server(), "2025-06-18", "2025-06-18: what"),
+        ],
+    )
+    def test_no_version_in_common(self, script, wanted, said):
+        """The error says what was wanted, and what the server speaks."""
+        with fake_server(script) as target, pytest.raises(
+            UnsupportedVersion, match=said
+        ):
+            Client(target, version=wanted).connect()
+
+    @pytest.mark.parametrize("kind", ["input_required", "later", 5, None])
+    def test_a_discovery_of_unknown_type_is_invalid(self, kind):
+        """The error names the member."""
+        script = modern_server(server_discover={"resultType": kind})
+        with fake_server(script) as target, pytest.raises(
+            InternalError, match="resultType"
+        ):
+            Client(target).connect()
+
+    @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
+    def test_a_modern_client_answers_no_request(self, method):
+        """ "The client MUST NOT send JSON-RPC responses": neither while the revision is
+        being agreed on, nor later.
+        """
+        told = []
+
+        def discover(message, read, write):
+            for stray in (request(method, id="q"), {"jsonrpc": "2.0", "id": 7}):
+                write(stray)
+            return {}
+
+        with fake_server(modern_server(server_discover=discover)) as target, Client(
+            target, roots=[], trace=lambda *line: told.append(line)
+        ) as client:
+            client.ping()
+            client.ping()
+        sent = [json.loads(line) for way, line in told if way == "-->"]
+        assert [each.get("method") for each in sent] == ["server/discover"] * 3
+
+    def test_capabilities_are_enforced(self):
+        """What the server did not declare, or this revision does not have, is not
+        sent; what the library does not know, the server is to judge."""
+        with fake_server(legacy_server()) as target, Client(target) as client:
+            with pytest.raises(MethodNotFound, match="did not declare prompts"):
+                client.get_prompt("x")
+            with pytest.raises(MethodNotFound, match="is not in 2025-11-25"):
+                client.request("server/discover")
+            with pytest.raises(MethodNotFound, match="what"):
+                client.request("vendor/thing")
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_what_is_not_declared(self, version):
+        """Its lists are empty, and not asked for. A server that starts without tools
+        has some when the client connects again."""
+        told = []
+        server = Server("grows")
+        client = Client(
+            server,
+            version=version,
+            trace=lambda way, line: told.append(json.loads(line).get("method")),
+        )
+        with client:
+            assert client.list_tools() == client.list_prompts() == []
+            assert client.list_resources() == client.list_resource_templates() == []
+            assert not [method for method in told if str(method).endswith("list")]
+            with pytest.raises(MethodNotFound, match="did not declare tools"):
+                client.call("first")
+            server.add_tool(lambda: "x", name="first")
+            client.close()
+            client.connect()
+            assert client.call("first") == "x"
+
+    def test_a_transport_that_cannot_start(self):
+        """connect() raises what it does, and leaves nothing behind."""
+
+        class Broken(mcp_lite.Transport):
+            def start(self, connection):
+                raise OSError("no way there")
+
+        client = Client(Broken())
+        with pytest.raises(OSError, match="no way there"):
+            client.connect()
+        with pytest.raises(ConnectionClosed, match="not connected"):
+            client.ping()
+
+    # Calls
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    def test_the_value_of_a_started_call(self, version):
+        """call.value() is what client.call() gives: unwrapped, or ToolError; within a
+        time of its own, and as often as it is asked for.
+        """
+        with Client(build_server(), version=version) as client:
+            call = client.start_call("add", {"a": 1, "b": 2})
+            assert call.value() == call.value(SECONDS) == 3
+            assert client.call("add", {"a": 1}, b=2) == 3
+            with pytest.raises(ToolError, match="how: required"):
+                client.start_call("fail").value()
+            with pytest.raises(Timeout, match="within 0.05 seconds"):
+                client.start_call("wait").value(timeout=0.05)
+            with pytest.raises(NotFound):
+                client.start_call("nobody").value()
+
+    @pytest.mark.parametrize("target", ["http"], indirect=True)
+    def test_a_timeout_without_end(self, target):
+        """float("inf") is one, for sockets, too."""
+        forever = float("inf")
+        with Client(target, timeout=forever, total_timeout=forever) as client:
+            assert client.call("add", a=1) == 2
+
+    @staticmethod
+    def progressing_server(is_over):
+        """A script: a call's progress is told until is_over()."""
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            for n in itertools.takewhile(lambda n: not is_over(), itertools.count(1)):
+                write(notice("progress", {"progressToken": token, "progress": n}))
+                time.sleep(0.02)
+            return {"content": []}
+
+        return legacy_server(tools_call=call)
+
+    def test_progress_is_a_sign_of_life(self):
+        """A request's timeout starts again with each notification."""
+        until = []
+
+        def is_over():
+            until.append(time.monotonic() + 0.6)
+            return until[-1] > until[0] + 0.6
+
+        with fake_server(self.progressing_server(is_over)) as target, Client(
+            target, timeout=0.3, on_progress=lambda *a: None
+        ) as client:
+            assert client.call_tool("x") == {"content": []}
+
+    def test_progress_without_end_is_ended(self):
+        """total_timeout ends it; progress is asked for then, too."""
+        ended = threading.Event()
+        script = self.progressing_server(ended.is_set)
+        with fake_server(script) as target, Client(target, total_timeout=0.2) as client:
+            with pytest.raises(Timeout, match="deadline"):
+                client.call_tool("x")
+            ended.set()
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
+    def test_a_progress_callback_that_raises(self, error):
+        """The call ends with that, and the server is told."""
+        told = []
+
+        def raise_it(progress, total, message):
+            raise error
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            write(notice("progress", {"progressToken": token, "progress": 1}))
+            told.append(read())
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, on_progress=raise_it
+        ) as client:
+            with pytest.raises(error):
+                client.call("x")
+            eventually(lambda: told)
+        assert told[0]["method"] == "notifications/cancelled"
+        assert told[0]["params"]["reason"] == error.__name__
+
+    def test_many_notifications_lose_no_answer(self):
+        """Of a flood of progress before the answer the oldest go; the answer comes."""
+
+        def call(message, read, write):
+            token = message["params"]["_meta"]["progressToken"]
+            line = (
+                '{"jsonrpc": "2.0", "method": "notifications/progress", "params": '
+                f'{{"progressToken": {json.dumps(token)}, "progress": %d}}}}\n'
+            )
+            for n in range(0, 12_000, 1000):
+                write("".join(line % k for k in range(n, n + 1000)).encode())
+            return {"content": [{"type": "text", "text": "done"}]}
+
+        seen = []
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target
+        ) as client:
+            waiting = client.start_call("x", on_progress=lambda *a: seen.append(a[0]))
+            eventually(waiting.done)
+            assert waiting.value() == "done"
+        assert (len(seen), seen[-1]) == (10_000, 11_999)
+
+    def test_nothing_queued_is_lost_at_the_end(self):
+        """close() runs the callbacks for what came before it, and a cancelled handler's
+        own functions.
+        """
+        logs = []
+        started = threading.Event()
+        cancelled = threading.Event()
+        server = build_server()
+
+        @server.tool
+        def held(ctx: Context) -> str:
+            ctx.on_cancel(cancelled.set)
+            started.set()
+            ctx.sleep(60)
+
+        with Client(
+            server, version="2025-11-25", on_log=lambda *a: logs.append(a)
+        ) as client:
+            for _ in range(20):
+                client.call("logs")
+            client.start_call("held")
+            assert started.wait(SECONDS)
+        assert len(logs) >= 20 * 7
+        assert cancelled.wait(SECONDS)
+
+    def test_headers_that_never_match(self):
+        """The list of tools is read again once for a tool's call, and for nothing else."""
+        error = {"error": {"code": -32020, "message": "no"}}
+        asked = []
+        script = modern_server(tools_call=error, tools_list=error, prompts_list=error)
+        with fake_server(script) as target, Client(
+            target, trace=lambda *line: asked.append(line)
+        ) as client:
+            with pytest.raises(mcp_lite.HeaderMismatch):
+                client.list_prompts()
+            with pytest.raises(mcp_lite.HeaderMismatch):
+                client.call("x")
+        sent = [json.loads(line)["method"] for way, line in asked if way == "-->"]
+        assert sent[1:] == ["prompts/list", "tools/call", "tools/list"]
+
+    # Questions
+    @pytest.mark.parametrize(
+        "result, error, said",
+        [
+            ({"resultType": "later"}, InternalError, "unknown resultType later"),
+            (
+                {"resultType": "input_required", "inputRequests": {}},
+                InternalError,
+                "asked more than 10 times",
+            ),
+            (
+                {"resultType": "input_required", "inputRequests": 5},
+                InternalError,
+                "expected requests",
+            ),
+            *(
+                (
+                    {
+                        "resultType": "input_required",
+                        "inputRequests": {"q": {"method": method}},
+                    },
+                    mcp_lite.McpError,
+                    "no question",
+                )
+                for method in ("initialize", "tools/list", "what", "roots/list")
+            ),
+        ],
+    )
+    def test_modern_results_that_are_wrong(self, result, error, said):
+        """They are errors of the call."""
+        with fake_server(modern_server(tools_call=result)) as target, Client(
+            target
+        ) as client, pytest.raises(error, match=said):
+            client.call("x")
+
+    def test_a_server_may_ask_for_patience(self):
+        """A result with only requestState is asked again, after a pause; one without
+        any resultType is complete."""
+
+        def call(message, read, write):
+            if "requestState" not in message["params"]:
+                return {"resultType": "input_required", "requestState": "later"}
+            return {"content": []}
+
+        with fake_server(modern_server(tools_call=call)) as target, Client(
+            target
+        ) as client:
+            assert client.call("x") is None
+
+    @pytest.mark.parametrize("how", ["cancel", "close", "total_timeout"])
+    def test_nothing_is_asked_after_the_end(self, how):
+        """Of two questions, the second is not asked when the call has ended meanwhile."""
+        asked = []
+        calls = []
+        raised = []
+        ask = {"method": "roots/list"}
+        waiting = threading.Event()
+        go_on = threading.Event()
+
+        def roots():
+            asked.append(1)
+            waiting.set()
+            assert go_on.wait(SECONDS)
+            return []
+
+        def answer_call(message, read, write):
+            calls.append(message)
+            questions = {"a": ask, "b": ask}
+            return {"resultType": "input_required", "inputRequests": questions}
+
+        script = modern_server(tools_call=answer_call)
+        with fake_server(script) as target, Client(target, roots=roots) as client:
+            if how == "total_timeout":
+                client.total_timeout = 0.1
+            until = time.monotonic() + 0.1
+            call = client.start_call("x")
+
+            def wait():
+                try:
+                    call.result(SECONDS)
+                except Exception as error:
+                    raised.append(type(error))
+
+            waiter = threading.Thread(target=wait)
+            waiter.start()
+            assert waiting.wait(SECONDS)
+            if how == "close":
+                client.close()
+            elif how == "cancel":
+                call.cancel()
+            else:
+                eventually(lambda: time.monotonic() > until + 0.1)
+            go_on.set()
+            waiter.join(SECONDS)
+        ends = {"close": ConnectionClosed, "cancel": Cancelled}
+        assert raised == [ends.get(how, Timeout)]
+        assert (len(asked), len(calls)) == (1, 1)
+
+    @pytest.mark.parametrize(
+        "version, options, method, params, code",
+        [
+            ("2025-11-25", "", "vendor/thing", {}, -32601),
+            ("2025-11-25", "", "roots/list", {}, -32601),
+            ("2025-11-25", "", "sampling/createMessage", {}, -32601),
+            ("2025-11-25", "", "elicitation/create", {"mode": "url"}, -32602),
+            ("2025-06-18", "on_elicit", "elicitation/create", {"mode": "url"}, -32602),
+            ("2025-11-25", "on_elicit", "elicitation/create", {"mode": "url"}, -32602),
+            ("2025-11-25", "on_elicit", "elicitation/create", {"mode": "x"}, -32602),
+            ("2025-11-25", "on_elicit", "elicitation/create", {}, -32602),
+            *(
+                (
+                    "2025-11-25",
+                    "on_elicit",
+                    "elicitation/create",
+                    {"requestedSchema": {"type": "object", "properties": {"a": field}}},
+                    -32602,
+                )
+                for field in (
+                    {"type": "object"},
+                    {"type": "string", "default": 7},
+                    {"type": "string", "pattern": "(a|b)*c", "default": "ab" * 10**6},
+                    {"type": "string", "pattern": "["},
+                    {"type": "string", "$ref": "http://x/y"},
+                )
+            ),
+            (
+                "2025-06-18",
+                "on_sample",
+                "sampling/createMessage",
+                {"tools": []},
+                -32602,
+            ),
+        ],
+    )
+    def test_questions_are_checked(self, version, options, method, params, code):
+        """What was not declared, and a form that is none, is refused, in bounded work;
+        no callback is called."""
+        told = []
+        base = {"message": "m", "messages": [], "maxTokens": 1}
+
+        def call(message, read, write):
+            write(request(method, {**base, **params}, "q"))
+            told.append(read())
+            return {"content": []}
+
+        def callback(params):
+            raise AssertionError("it is not asked")
+
+        script = legacy_server(version, tools_call=call)
+        callbacks = dict.fromkeys(options.split(), callback)
+        with fake_server(script) as target, Client(
+            target, version=version, **callbacks
+        ) as client:
+            client.call("x")
+        assert told[0]["error"]["code"] == code
+
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize(
+        "given",
+        [
+            5,
+            {"content": {}},
+            {"action": "maybe"},
+            {"action": "accept", "content": {"name": 1}},
+        ],
+    )
+    def test_what_a_callback_answers_is_checked(self, given, version):
+        """What is wrong is the callback's failure, and not sent."""
+        with Client(
+            build_server(), version=version, on_elicit=lambda params: given
+        ) as client, pytest.raises(mcp_lite.McpError, match="callback"):
+            client.call("form")
+
+    def test_roots(self):
+        """Paths, URIs of files or dicts are roots; other URIs are refused at once. A
+        function's roots are asked for each time."""
+        given = ["file:///b", {"uri": "file:///c/d", "name": "n"}]
+        told = [{"uri": "file:///b"}, {"uri": "file:///c/d", "name": "n"}]
+        server = build_server()
+        with Client(server, version="2025-11-25", roots=given) as client:
+            assert client.call("where") == told
+        with Client(server, version="2025-11-25", roots=lambda: given[:1]) as client:
+            assert client.call("where") == told[:1]
+            del given[0]
+            client.notify("notifications/roots/list_changed")
+            assert client.call("where") == told[1:]
+
+    # Listening
+    @pytest.mark.parametrize("how", ["early", "result", "cancel", "refuse"])
+    def test_a_server_may_end_a_subscription(self, how):
+        """It may by a result, by a cancellation, before its acknowledgement or after;
+        and it may refuse one."""
+
+        def listen(message, read, write):
+            if how == "refuse":
+                return {"error": {"code": -32600, "message": "full"}}
+            meta = {META_SUBSCRIPTION: message["id"]}
+            tag = {"notifications": {}, "_meta": meta}
+            if how != "early":
+                write(notice("subscriptions/acknowledged", tag))
+                write(notice("tools/list_changed", tag))
+            if how != "cancel":
+                return {}
+            write(notice("cancelled", {"requestId": message["id"]}))
+            return None
+
+        with fake_server(modern_server(subscriptions_listen=listen)) as target, Client(
+            target
+        ) as client:
+            if how == "refuse":
+                with pytest.raises(InvalidRequest, match="full"):
+                    client.listen()
+            else:
+                heard = [event["method"] for event in client.listen()]
+                changed = ["notifications/tools/list_changed"]
+                assert heard == ([] if how == "early" else changed)
+
+    def test_parts_of_a_resource(self):
+        """A Listening to a resource hears of the parts of that, in a session."""
+
+        def subscribe(message, read, write):
+            write({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+            for uri in ("x://dir/file", "x://directory", ["x://dir"], "x://dir"):
+                write(notice("resources/updated", {"uri": uri}))
+
+        script = legacy_server(
+            capabilities={"resources": {"subscribe": True}},
+            resources_subscribe=subscribe,
+            resources_unsubscribe={},
+        )
+        heard = []
+        with fake_server(script) as target, Client(
+            target, version="2025-11-25"
+        ) as client, client.listen(False, False, False, ["x://dir"]) as listening:
+            while "x://dir" not in heard:
+                heard.append(next(listening)["params"]["uri"])
+        assert heard == ["x://dir/file", "x://dir"]
+
+    # Targets and options
+    def test_what_a_target_may_be(self, tmp_path, monkeypatch):
+        """A target may have numbers among arguments and variables, and ~ for the home
+        folder; a script is found from here, wherever it is to run."""
+        home = tmp_path / "home"
+        folder = tmp_path / "folder"
+        home.mkdir()
+        folder.mkdir()
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("USERPROFILE", str(home))
+        monkeypatch.chdir(home)
+        told = "repr([os.getcwd(), os.environ.get('N')] + sys.argv[1:])"
+        program(home, f"Server('s', instructions={told}).run()")
+        here, there = map(os.path.realpath, (str(home), str(folder)))
+        entry = {"command": sys.executable, "args": ["~/program.py", 1, 2.5, "~x"]}
+        run = {**entry, "cwd": str(folder), "env": {"N": 7}, "type": "stdio"}
+        for target, options, told in (
+            (
+                "program.py --flag \"a b\" '' #",
+                {},
+                [here, None, "--flag", "a b", "", "#"],
+            ),
+            ("~/program.py", {"env": {"N": 5}}, [here, "5"]),
+            ("program.py x", {"cwd": folder}, [there, None, "x"]),
+            (home / "program.py", {"cwd": "~"}, [here, None]),
+            (["program.py", 5], {}, [here, None, "5"]),
+            (run, {}, [there, "7", "1", "2.5", "~x"]),
+            (run, {"cwd": home, "env": {"N": 8}}, [here, "8", "1", "2.5", "~x"]),
+            ({"command": "program.py", "env": None, "cwd": "~"}, {}, [here, None]),
+        ):
+            with Client(target, **options) as client:
+                assert ast.literal_eval(client.instructions) == told, (target, options)
+
+    @pytest.mark.skipif(os.name != "nt", reason="only Windows has batch files")
+    def test_a_batch_file_is_a_server(self, tmp_path):
+        """It is found by its name without the end, as npx is, in the PATH that it gets;
+        its arguments come as they were, and it ends with what it has started."""
+        words = ["a b", "x&y|z", "50% %PATH%", 'q"t', "back\\", "^!", "", "(1)"]
+        command = program(
+            tmp_path, 'Server("s", instructions=repr(sys.argv[1:])).run()'
+        )
+        batch = '@echo off\n"{}" "{}" %*\n'.format(*command)
+        (tmp_path / "tool.cmd").write_text(batch)
+        target = {"command": "tool", "args": words, "env": {"Path": str(tmp_path)}}
+        with Client(target) as client:
+            assert client.instructions == repr(words)
+        line = 'tool --root C:\\x "a b"'
+        with Client(line, env={"PATH": str(tmp_path)}) as client:
+            assert client.instructions == repr(["--root", "C:\\x", "a b"])
+
+    @pytest.mark.parametrize(
+        "target, options, said",
+        [
+            (None, {}, "expected a URL, a command, a script, a dict"),
+            (Server, {}, "expected a URL, a command, a script, a dict"),
+            (" ", {}, "expected a URL, a script or a command, got nothing"),
+            ([], {}, "expected a URL, a script or a command, got nothing"),
+            ({"command": ""}, {}, "expected a URL, a script or a command, got nothing"),
+            ('x "s3cret', {}, "No closing quotation"),
+            ("localhost:8000/mcp?key=s3cret", {}, "begins with http:// or https://"),
+            ({"cmd": "s3cret"}, {}, "a dict with a url or a command"),
+            ({"url": None}, {}, "a dict with a url or a command"),
+            (
+                "x.py",
+                {"version": "2025"},
+                "version: expected one of auto, 2024-11-05, ",
+            ),
+            ("x.py", {"roots": "/tmp"}, 'roots: expected a list, got "/tmp"'),
+            ("x.py", {"roots": ["https://x/y"]}, "roots"),
+            ("x.py", {"roots": [{"uri": "x"}]}, "roots"),
+        ],
+    )
+    def test_wrong_targets_and_options(self, target, options, said):
+        """Each is refused when the client is made, by a text that shows no secret."""
+        with pytest.raises((TypeError, ValueError)) as caught:
+            Client(target, **options)
+        assert said in str(caught.value)
+        assert "s3cret" not in "".join(traceback.format_exception(*caught._excinfo))
+
+    def test_no_failure_shows_a_secret(self, tmp_path, caplog, capfd):
+        """Neither texts, reprs and tracebacks of exceptions nor logs, stderr and the
+        trace: of headers, variables, options of commands, URLs and what logs in.
+        """
+        script = tmp_path / "dies.py"
+        script.write_text("import sys; sys.exit('no license')")
+        silent = tmp_path / "silent.py"
+        silent.write_text("import time; time.sleep(600)")
+        secrets = {"Authorization": "Bearer s3cret", "X-Key": "s3cret"}
+        env = {"KEY": "s3cret"}
+        options = ["--api-key", "s3cret", "--token=s3cret", "-H", "X-Key: s3cret"]
+        told = []
+
+        def watch(*line):
+            told.append(line)
+
+        def refuse(seen, sock):
+            # As some do that want to help.
+            words = json.dumps(seen["headers"]).encode()
+            return 401, {"WWW-Authenticate": "Bearer"}, words
+
+        def secret_headers():
+            return {"Authorization": "s3cret\n"}
+
+        def no_headers():
+            return ["s3cret"]
+
+        with web_server(refuse) as (url, _), socket.create_server(
+            ("127.0.0.1", 0)
+        ) as silent_site, contextlib.ExitStack() as stack:
+            secret_url = url.replace("//", "//user:s3cret@") + "?key=s3cret"
+            nobody = f"http://user:s3cret@127.0.0.1:{silent_site.getsockname()[1]}/"
+            file = stack.enter_context(open(str(tmp_path / "binary"), "wb"))
+            program = {"command": str(script), "args": options, "env": env}
+            for target, more in (
+                (program, {}),
+                ({**program, "command": str(silent)}, {"timeout": 0.3}),
+                ({**program, "command": "/no/such/program"}, {}),
+                (f"{script} --key s3cret https://u:s3cret@x/?s3cret", {"env": env}),
+                (secret_url, {"headers": secrets}),
+                (secret_url, {"headers": secrets, "auth": lambda challenge: None}),
+                (url, {"headers": secret_headers}),
+                (url, {"headers": no_headers}),
+                ({"url": secret_url, "headers": secrets}, {"version": "2025-11-25"}),
+                (nobody + "?s3cret", {"headers": secrets, "timeout": 0.3}),
+                (url, {"headers": secrets, "stderr": file}),
+            ):
+                with pytest.raises(Exception) as caught:  # noqa: PT011
+                    client = Client(target, trace=watch, **more)
+                    told.append(repr(client))
+                    client.connect()
+                told += [caught.value, repr(caught.value)]
+                told += traceback.format_exception(*caught._excinfo)
+        for auth in (
+            {"client_secret": "s3cret", "client_id": "x", "issuer": "https://x"},
+            {"redirect_uri": "http://u:s3cret@x/?s3cret"},
+            {"issuer": "https://u:s3cret@x/?s3cret"},
+            {"client_metadata_url": "https://u:s3cret@x/?s3cret"},
+        ):
+            try:
+                told.append(repr(OAuth(**auth)))
+            except (TypeError, ValueError) as error:
+                told += [error, *traceback.format_exception(type(error), error, None)]
+        told += [caplog.text, *capfd.readouterr()]
+        shown = [str(each) for each in told if "s3cret" in str(each)]
+        assert shown == []
 
 
 class TestCommandLine:
@@ -10784,634 +10351,525 @@ server.run()
         assert b"BrokenPipe" not in told
 
 
-class TestBridge:
-    """examples/bridge.py: a server of one era, offered to clients of another."""
+def eras(target):
+    """The revisions to try what differs between the eras.
 
-    FORM = {"type": "object", "properties": {"x": {"type": "string"}}}
+    The old HTTP+SSE has but one.
+    """
+    return ("2025-11-25",) if str(target).endswith("/sse") else ("2025-11-25", MODERN)
 
-    def far(self):
-        """A server with one of everything."""
-        server = Server("far", version="3", title="Far", instructions="Be kind.")
-        self.cancelled = threading.Event()
-        self.begun = queue.Queue()
 
-        @server.tool
-        def add(a: int, b: int = 1) -> int:
-            return a + b
+def supports(version, since):
+    return version >= since
 
-        @server.tool
-        def ask(ctx: Context) -> str:
-            self.begun.put("ask")
-            answers = [ctx.elicit(each, self.FORM) for each in ("one", "two")]
-            return " ".join(each["content"]["x"] for each in answers)
 
-        @server.tool
-        def sample(ctx: Context) -> str:
-            answer = ctx.sample("Who?", max_tokens=9)
-            (root,) = ctx.roots()
-            return f"{answer['content']['text']} {root['uri']}"
+class TestEverywhere:
+    """Context to Client: the same promises over memory and stdio, in every revision."""
 
-        @server.tool
-        def work(ctx: Context) -> str:
-            for n in range(3):
-                ctx.progress(n, 3)
-                ctx.log("info", n)
-            return "done"
+    def test_tools(self, target, version):
+        """Values, texts, blocks, structured results, errors."""
+        with Client(target, version=version) as client:
+            assert client.protocol_version == version
+            assert client.server_info["name"] == "everything"
+            assert client.instructions == "Call anything."
+            assert {tool["name"] for tool in client.list_tools()} >= {
+                "echo",
+                "add",
+                "bad",
+            }
+            assert client.call("add", a=2, b=3) in (5, "5")
+            assert client.call("greet", name="Bo") == "hello Bo"
+            blocks = client.call("media")
+            assert blocks[0] == {"type": "text", "text": "text"}
+            assert blocks[1]["mimeType"] == "image/png"
+            if supports(version, "2025-06-18"):
+                assert client.call("person", name="Bo") == {"name": "Bo", "age": 7}
+                assert client.call("echo", value={"result": 1}) == {"result": 1}
+                assert [block["type"] for block in blocks] == [
+                    "text",
+                    "image",
+                    "audio",
+                    "resource",
+                    "resource_link",
+                ]
+                for value in (None, [], [1, "a"], {"a": None}, 1.5, True):
+                    assert client.call("echo", value=value) == value
+            with pytest.raises(NotFound, match="did you mean greet"):
+                client.call("gret")
 
-        @server.tool
-        def stay(ctx: Context) -> None:
-            self.begun.put("stay")
-            ctx.on_cancel(self.cancelled.set)
-            ctx.sleep(SECONDS)
+    def test_failures(self, target, version):
+        """ToolError, protocol errors, any exception, exits, recursion:
+        each is told, none ends the server.
+        """
+        with Client(target, version=version) as client:
+            with pytest.raises(ToolError, match="one") as caught:
+                client.call("fail", how="tool")
+            assert [block["type"] for block in caught.value.content] == [
+                "text",
+                "image",
+            ]
+            with pytest.raises(McpError, match="no") as refused:
+                client.call("fail", how="protocol")
+            assert (refused.value.code, refused.value.data) == (1050, {"why": 1})
+            for how, said in (
+                ("other", "KeyError: 'other'"),
+                ("exit", "SystemExit: 3"),
+                ("deep", "RecursionError"),
+            ):
+                with pytest.raises(ToolError, match=said):
+                    client.call("fail", how=how)
+            wrong = ToolError if supports(version, "2025-11-25") else InvalidParams
+            with pytest.raises(
+                wrong, match="a: expected integer, got true; c: unknown"
+            ):
+                client.call("add", a=True, c=1)
+            with pytest.raises(ToolError, match="timed out after 0.05 seconds"):
+                client.call("slow")
+            client.ping()
 
-        @server.tool
-        def delete_all() -> None:
-            raise ToolError("nothing is safe")
+    def test_resources(self, target, version):
+        """Fixed and templates, text and bytes, lists, not found."""
+        with Client(target, version=version) as client:
+            assert client.read("x://note") == "note" and client.read("x://bytes") == PNG
+            assert client.read_resource("x://data") == {
+                **client.read_resource("x://data"),
+                "contents": [
+                    {
+                        "uri": "x://data",
+                        "mimeType": "application/json",
+                        "text": '{"a":1}',
+                    }
+                ],
+            }
+            assert json.loads(client.read("x://users/Bo%20B/7?color=red")) == {
+                "name": "Bo B",
+                "age": 7,
+                "color": "red",
+            }
+            assert client.read("x://files/a/../b") == "a/../b"
+            assert [each["name"] for each in client.list_resources()] == [
+                "note",
+                "raw",
+                "data",
+            ]
+            assert [
+                each["uriTemplate"] for each in client.list_resource_templates()
+            ] == ["x://users/{name}/{age}{?color}", "x://files/{+path}"]
+            for wrong in ("x://no", "x://users/Bo/seven", "x://users/../7"):
+                with pytest.raises(NotFound) as caught:
+                    client.read(wrong)
+                assert caught.value.code == (
+                    -32602 if version >= mcp_lite.FIRST_MODERN else -32002
+                )
 
-        @server.resource("far://x")
-        def x() -> str:
-            return "text"
+    def test_prompts_and_completion(self, target, version):
+        """Arguments by hint, messages, completers,
+        and completion of Literal and bool by itself.
+        """
+        with Client(target, version=version) as client:
+            review = client.list_prompts()[0]
+            assert review["arguments"] == [
+                {"name": "code", "required": True},
+                {"name": "style"},
+                {"name": "deep"},
+            ]
+            found = client.get_prompt("review", {"code": "x", "deep": "true"})
+            assert [(m["role"], m["content"]["type"]) for m in found["messages"]] == [
+                ("user", "text"),
+                ("assistant", "text"),
+                ("user", "image"),
+            ]
+            assert found["messages"][0]["content"]["text"] == "kind True"
+            assert found["description"] == "Review some code."
+            with pytest.raises(InvalidParams, match="style: expected one of"):
+                client.get_prompt("review", {"code": "x", "style": "rude"})
+            with pytest.raises(NotFound):
+                client.get_prompt("no")
+            assert client.complete("review", "style", "s") == ["strict"]
+            assert client.complete("review", "deep", "") == ["true", "false"]
+            assert client.complete("review", "code", "v", {"style": "kind"})[:2] == [
+                "v0",
+                "v1",
+            ]
+            assert len(client.complete("review", "code", "v")) == 100
+            assert client.complete("x://users/{name}/{age}{?color}", "name", "") == []
+            with pytest.raises(InvalidParams):
+                client.complete("no", "a", "")
 
-        @server.prompt
-        def review(code: str) -> str:
-            return f"review {code}"
-
-        @server.completion("review", "code")
-        def codes(text: str) -> list:
-            return [f"{text}1"]
-
-        return server
-
-    @pytest.mark.parametrize("ours", ["2024-11-05", "2025-11-25", MODERN])
-    @pytest.mark.parametrize("theirs", ["2024-11-05", "2025-06-18", MODERN])
-    def test_across_eras(self, theirs, ours):
-        """All that both revisions have goes through, as the client's has it."""
-        far = self.far()
-        bridge = example("bridge").Bridge(far, version=theirs, deny=["delete_*"])
-        done, logs = [], queue.Queue()
-        options = {
-            "version": ours,
-            "on_elicit": lambda params: {
+    def test_questions(self, target, version):
+        """One blocking call asks the user, the model and the roots, in both eras."""
+        with Client(target, version=version, **CALLBACKS) as client:
+            assert client.call("think") == "four"
+            roots = client.call("where")
+            assert "file:///tmp" in str(roots)
+            if not supports(version, "2025-06-18"):
+                with pytest.raises(MissingCapability):
+                    client.call("form")
+                return
+            assert client.call("form") == {
                 "action": "accept",
-                "content": {"x": params["message"]},
-            },
-            "on_sample": lambda params: "a model",
-            "roots": ["file:///here"],
-            "on_log": lambda level, data, logger: logs.put((level, data)),
-        }
-        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
-            client.set_log_level("info")
-            assert client.server_info["name"] == "far"
-            assert client.instructions == "Be kind."
-            names = [tool["name"] for tool in client.list_tools()]
-            assert names == ["add", "ask", "sample", "work", "stay"]
-            assert str(client.call("add", a=1, b=2)) == "3"
-            result = client.call_tool(
-                "work", on_progress=lambda *told: done.append(told)
+                "content": {"name": "who?", "age": 7},
+            }
+            assert client.call("form_person") == "Person(name='who?', age=7)"
+            assert client.call("steps")[1:] == ["first", "second"]
+            assert client.call("together") == ["a", "b", "c"]
+            assert (
+                client.get_prompt("asks")["messages"][0]["content"]["text"]
+                == "for who?"
             )
-            assert ("resultType" in result) == (ours == MODERN)
-            assert [told[0] for told in done] == [0, 1, 2]
-            assert [logs.get(timeout=SECONDS) for _ in range(3)] == [
-                ("info", n) for n in range(3)
-            ]
-            assert client.call("sample") == "a model file:///here"
-            if min(ours, theirs) >= "2025-06-18":
-                assert client.call("ask") == "one two"
-                # A modern client comes back with each answer; a session's call waits.
-                begun = [self.begun.get_nowait() for _ in range(self.begun.qsize())]
-                assert len(begun) == (3 if theirs == MODERN else 1)
-            assert client.read("far://x") == "text"
-            assert client.get_prompt("review", {"code": "y"})["messages"] == [
-                {"role": "user", "content": {"type": "text", "text": "review y"}}
-            ]
-            assert client.complete("review", "code", "z") == ["z1"]
-            for name in ("delete_all", "nosuch"):
-                with pytest.raises(NotFound, match=name):
-                    client.call(name)
-            with client.listen(uris=["far://x"]) as changes:
-                far.resource_updated("far://x")
-                assert next(changes)["method"] == "notifications/resources/updated"
-                far.add_tool(lambda: "new", name="newcomer")
-                assert next(changes)["method"] == "notifications/tools/list_changed"
-            assert client.call("newcomer") == "new"
-            call = client.start_call("stay")
-            assert self.begun.get(timeout=SECONDS) == "stay"
-            call.cancel("no more")
-            assert self.cancelled.wait(SECONDS)
+            if supports(version, "2025-11-25"):
+                assert client.call("visit") == {"action": "accept", "content": None}
 
-    @pytest.mark.parametrize("ours", ["2025-11-25", MODERN])
-    @pytest.mark.parametrize("theirs", ["2025-11-25", MODERN])
-    def test_callers_are_kept_apart(self, theirs, ours):
-        """Two callers with different tokens, at once: each is asked its own question."""
-        far = Server("far")
-        both = threading.Barrier(2, timeout=SECONDS)
+    def test_refusals_of_questions(self, target):
+        """None cancels, decline declines, and a callback that fails breaks nothing."""
+        for version in eras(target):
+            for given, action in ((None, "cancel"), ({"action": "decline"}, "decline")):
+                with Client(
+                    target, version=version, on_elicit=lambda params, given=given: given
+                ) as client:
+                    assert client.call("form") == {"action": action, "content": None}
+            with Client(
+                target,
+                version=version,
+                on_elicit=lambda params: 1 / 0,
+                on_sample=lambda params: 5,
+            ) as client:
+                for tool in ("form", "think"):
+                    with pytest.raises((McpError, ToolError)):
+                        client.call(tool)
+                client.ping()
 
-        @far.tool
-        def whose(name: str, ctx: Context) -> str:
-            if not ctx.once("met", lambda: bool(both.wait() + 1)):
-                raise ToolError("nobody else came")
-            return ctx.elicit(f"Are you {name}?", self.FORM)["content"]["x"]
+    def test_progress_and_logs(self, target, version):
+        """Progress in the calling thread, logs in order on one other thread."""
+        here = threading.current_thread()
+        seen = []
+        logs = []
 
-        bridge = example("bridge").Bridge(far, version=theirs)
-        tokens = {name: {"sub": name} for name in ("ada", "bob")}
-        answers = {}
+        def on_progress(progress, total, message):
+            seen.append((progress, total, message, threading.current_thread() is here))
 
-        def call(url, name):
-            def answer(params):
-                assert params["message"] == f"Are you {name}?"
-                return {"action": "accept", "content": {"x": f"I am {name}"}}
+        with Client(
+            target,
+            version=version,
+            on_log=lambda *a: logs.append((a, threading.current_thread())),
+        ) as client:
+            result = client.call_tool("count", {"to": 2}, on_progress=on_progress)
+            assert result["content"] == [{"type": "text", "text": "counted"}]
+            text = supports(version, "2025-03-26")
+            assert seen == [(n, 2, f"step {n}" if text else None, True) for n in (1, 2)]
+            client.set_log_level("error")
+            client.call("logs")
+            eventually(lambda: len(logs) >= 4)
+        assert [a[0] for a, _ in logs] == ["error", "critical", "alert", "emergency"]
+        assert logs[0][0] == ("error", {"level": "error"}, "test")
+        assert len({thread for _, thread in logs}) == 1 and logs[0][1] is not here
 
-            headers = {"Authorization": f"Bearer {name}"}
-            options = {"version": ours, "headers": headers, "on_elicit": answer}
-            with Client(url, **options) as client:
-                answers[name] = client.call("whose", name=name)
+    def test_cancellation_and_timeouts(self, target, version):
+        """A call that is cancelled or late ends here and there."""
+        with Client(target, version=version) as client:
+            call = client.start_call("wait")
+            assert "true" in str(client.call_tool("is_waiting")["content"])
+            assert not call.done()
+            call.cancel("enough")
+            assert call.done()
+            with pytest.raises(Cancelled):
+                call.result()
+            assert "cancelled" in str(client.call("waited"))
+            with pytest.raises(
+                Timeout, match="tools/call: no answer within 0.05 seconds"
+            ):
+                client.call_tool("wait", timeout=0.05)
+            client.ping()
 
-        with contextlib.closing(bridge), bridge.server.start_http(verify=tokens) as web:
-            threads = [
-                threading.Thread(target=call, args=(web.url, name)) for name in tokens
-            ]
+    def test_what_is_cancelled_in_the_queue_never_runs(self):
+        """A handler that did not start
+        before its cancellation does not start after it.
+        """
+        server = Server("s", max_workers=1)
+        ran = []
+        gate = threading.Event()
+
+        @server.tool
+        def work(n: int) -> int:
+            ran.append(n)
+            gate.wait(SECONDS)
+            return n
+
+        with Client(server) as client:
+            first = client.start_call("work", {"n": 1})
+            second = client.start_call("work", {"n": 2})
+            eventually(lambda: ran)
+            second.cancel()
+            # What is read in turn: then the cancellation has been read, too.
+            client.ping()
+            gate.set()
+            first.result()
+            assert client.call("work", n=3) == 3
+        assert ran == [1, 3]
+
+    def test_busy_handlers_hold_up_nothing_else(self):
+        """With every worker busy: ping, cancellation
+        with its callbacks, and timeouts still work.
+        """
+        server = Server("s", max_workers=1)
+        stopped = threading.Event()
+
+        @server.tool
+        def stuck(ctx: Context) -> str:
+            ctx.on_cancel(stopped.set)
+            ready.set()
+            stopped.wait(SECONDS)
+            return "never seen"
+
+        for version in ("2025-11-25", MODERN):
+            ready = threading.Event()
+            with Client(server, version=version) as client:
+                call = client.start_call("stuck")
+                assert ready.wait(SECONDS)
+                client.ping()
+                call.cancel()
+                assert stopped.wait(SECONDS)
+            stopped.clear()
+
+    def test_calls_at_once(self, target):
+        """Many calls in flight, from one thread and from several."""
+        with Client(target) as client:
+            calls = [client.start_call("add", {"a": n}) for n in range(200)]
+            assert [
+                call.result()["structuredContent"]["result"] for call in calls
+            ] == list(range(1, 201))
+            found = []
+
+            def work(n):
+                found.append(
+                    [client.call("add", a=n * 100 + k) for k in range(20)]
+                    == [n * 100 + k + 1 for k in range(20)]
+                )
+
+            threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join(SECONDS)
-        assert answers == {"ada": "I am ada", "bob": "I am bob"}
+            assert found == [True] * 8
 
-    @pytest.mark.parametrize("theirs", ["2025-06-18", MODERN])
-    def test_a_server_that_ends_is_started_again(self, tmp_path, theirs):
-        """The call that it died of fails; the next has a new server, which tells of
-        the same resources."""
-        script = tmp_path / "mortal.py"
-        script.write_text(
-            f"import os, sys; sys.path.insert(0, {HERE!r})\n"
-            "from mcp_lite import Server\n"
-            "server = Server('mortal')\n"
-            "server.add_resource('far://x', lambda: 'x')\n"
-            "@server.tool\n"
-            "def die() -> None: os._exit(3)\n"
-            "@server.tool\n"
-            "def touch() -> None: server.resource_updated('far://x')\n"
-            "server.run()\n"
-        )
-        heard = queue.Queue()
-        bridge = example("bridge").Bridge(str(script), version=theirs, stderr=None)
-        options = {"on_notification": lambda method, params: heard.put(params["uri"])}
-        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
-            client.subscribe("far://x")
-            with pytest.raises(McpError, match="exit code 3"):
-                client.call("die")
-            client.call("touch")
-            assert heard.get(timeout=SECONDS) == "far://x"
+    def test_listening(self, target, version):
+        """One iterator for both eras:
+        list changes and resource updates, filtered, until it is closed.
+        """
+        with Client(target, version=version) as client:
+            with client.listen(
+                prompts=False, resources=False, uris=["x://note"]
+            ) as events:
+                client.call("change")
+                updated = "notifications/resources/updated"
+                found = [next(events)["method"]]
+                while found[-1] != updated:
+                    found.append(next(events)["method"])
+                # Two changes are told as one if the first was still waiting.
+                assert set(found[:-1]) == {"notifications/tools/list_changed"}
+                assert len(found) <= 3
+                closer = threading.Timer(0.05, events.close)
+                closer.start()
+                assert list(events) == []
+                closer.join()
+            client.call("change")
 
-    def test_as_a_program(self, tmp_path):
-        """On stdio and at a URL, with a choice of tools."""
-        script = os.path.join(HERE, "examples", "quickstart_server.py")
-        command = [sys.executable, os.path.join(HERE, "examples", "bridge.py"), script]
-        with Client([*command, "--deny", "search"]) as client:
-            names = [tool["name"] for tool in client.list_tools()]
-            assert names and "search" not in names
-        absent = Client([sys.executable, command[1], "/no/such/program"], stderr=None)
-        with pytest.raises((McpError, ConnectionClosed), match="/no/such/program"):
-            absent.connect()
+    def test_subscribing(self, target, version):
+        """on_notification hears of a resource until unsubscribe."""
+        heard = []
+        with Client(
+            target,
+            version=version,
+            on_notification=lambda method, params: heard.append((method, params)),
+        ) as client:
+            client.subscribe("x://note")
+            client.call("change")
+            wanted = ("notifications/resources/updated", {"uri": "x://note"})
+            eventually(lambda: wanted in heard)
+            client.unsubscribe("x://note")
+            heard.clear()
+            client.call("change")
+            client.ping()
+        assert wanted not in heard
 
-    def test_from_a_url_to_a_url(self):
-        """HTTP on both sides, the old HTTP+SSE on one; a client of each revision."""
-        with self.far().start_http() as http:
-            old = http.url.replace("/mcp", "/sse")
-            bridge = example("bridge").Bridge(old, version="2024-11-05")
-            with contextlib.closing(bridge), bridge.server.start_http() as ours:
-                for n, version in enumerate(EVERY):
-                    with Client(ours.url, version=version) as client:
-                        result = client.call_tool("add", {"a": n, "b": n})
-                        assert result["content"][0]["text"] == str(2 * n)
+    def test_a_callback_s_own_call_times_out(self):
+        """The clock stands for who waits for the user,
+        not for the calls that the callback makes.
+        """
+        for version in ("2025-11-25", MODERN):
+            holder = []
 
+            def on_elicit(params, holder=holder):
+                try:
+                    holder[0].call_tool("wait", timeout=0.05)
+                except Timeout:
+                    return {"action": "decline"}
 
-class TestGroup:
-    """examples/group.py: config files, and several servers as one."""
+            with Client(build_server(), version=version, on_elicit=on_elicit) as client:
+                holder.append(client)
+                assert client.call("form")["action"] == "decline"
 
-    CONFIG = """\ufeff{
-        // what the desktop reads }
-        "mcpServers": {
-            "web": {
-                "type": "http",
-                "url": "https://${HOST_OF_IT}/mcp//*no comment*/",
-                "headers": {"Authorization": "Bearer ${env:HOST_OF_IT}"}, /* a
-                comment of two lines */
-            },
-            "local": {
-                "command": "~/bin/server",
-                "args": ["--port", 8000, "${UNSET_HERE:-a, ]}",], // }
-                "env": {"N": 7, "EMPTY": "${EMPTY_HERE:-full}", "KEEP": "${EMPTY_HERE}"},
-                "cwd": "data",
-                "disabled": false,
-                "alwaysAllow": ["x"],
-            },
-            "off": {"command": "x", "disabled": true}, // }
-            // the last one:
-        },
-    }"""
-
-    @pytest.fixture
-    def load(self, tmp_path, monkeypatch):
-        """load(text) -> the Config of a file with that text."""
-        monkeypatch.setenv("HOST_OF_IT", "example.com")
-        monkeypatch.setenv("EMPTY_HERE", "")
-        monkeypatch.delenv("UNSET_HERE", raising=False)
-        (tmp_path / ".vscode").mkdir()
-        self.path = tmp_path / ".vscode" / "mcp.json"
-
-        def load(text):
-            self.path.write_text(text, encoding="utf-8")
-            return example("group").load_config(self.path)
-
-        return load
-
-    def test_config_files_of_others(self, load, tmp_path):
-        """Comments, trailing commas, variables, ~, numbers, folders, what is off."""
-        config = load(self.CONFIG)
-        assert config == {
-            "web": {
-                "url": "https://example.com/mcp//*no comment*/",
-                "headers": {"Authorization": "Bearer example.com"},
-            },
-            "local": {
-                "command": os.path.expanduser("~/bin/server"),
-                "args": ["--port", "8000", "a, ]"],
-                "env": {"N": "7", "EMPTY": "full", "KEEP": ""},
-                "cwd": str(tmp_path / "data"),
-            },
-        }
-        assert config.errors == {}
-        server = {"command": "python3", "args": ["${workspaceFolder}/server.py"]}
-        for content in ({"inputs": [], "servers": {"a": server}}, {"a": server}):
-            target = load(json.dumps(content))["a"]
-            assert target["args"] == [f"{tmp_path}/server.py"]
-
+    @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     @pytest.mark.parametrize(
-        "server, told",
+        "end, raised",
         [
-            ({"command": ["s3cret"]}, "command: expected"),
-            ({"command": "x", "args": [["s3cret", None]]}, r"args\[0\]\[1\]: expected"),
-            ({"command": "x", "env": {"A": True}}, "env.A: expected a text, got bool"),
-            ({"url": "http://x/${UNSET_HERE}s3cret"}, "url: the variable UNSET"),
-            ({"args": ["s3cret"]}, 'expected "command" or "url"'),
-            ("s3cret", "expected an object, got str"),
+            (mcp_lite.Call.cancel, Cancelled),
+            (lambda call: call.client.close(), ConnectionClosed),
         ],
     )
-    def test_a_server_that_is_wrong_spoils_no_other(self, load, server, told):
-        """Its error names file, server and member, and shows no value."""
-        config = load(
-            json.dumps({"servers": {"bad": server, "b": {"url": "http://x"}}})
-        )
-        assert config == {"b": {"url": "http://x"}}
-        text = str(config.errors["bad"])
-        assert text.startswith(f"{self.path}: bad: ") and re.search(told, text)
-        assert "s3cret" not in text
-
-    def test_files_without_servers(self, load):
-        """A file that is no config is an error that names it; slashes cost no time."""
-        for text, told in (
-            ('{\n// a\n"servers": {]}', "not JSON: .*line 3"),
-            ("[]", '"mcpServers" or "servers", got list'),
-            ("[" * 200_000, "not JSON"),
-            ("/*" * 200_000, "not JSON"),
-            ('"\\' * 200_000, "not JSON"),
-        ):
-            with pytest.raises(ValueError, match=told) as caught:
-                load(text)
-            assert str(self.path) in str(caught.value)
-
-    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
-    def test_several_servers_as_one(self, version):
-        """In memory, as processes and at URLs; what fails leaves the others alone. Names
-        that would collide are told apart."""
-        near, far = Server("near"), Server("far")
-        near.add_tool(lambda: "near", name="b_c")
-        near.add_prompt(lambda: "be near", name="be")
-        near.add_resource("near://x", lambda: "near x")
-        far.add_tool(lambda: "far", name="c")
-        far.add_resource("far://{name}", lambda name: f"far {name}")
-        with far.start_http() as http:
-            targets = {
-                "a": near,
-                "child": [
-                    sys.executable,
-                    os.path.join(HERE, "examples", "tasks.py"),
-                    "--serve",
-                ],
-                "dead": [sys.executable, "-c", "import sys; sys.exit(3)"],
-                "a_b": http.url,
-                "odd": {"command": 7},
-            }
-            with example("group").ClientGroup(targets, version=version) as group:
-                assert list(group.clients) == ["a", "child", "a_b"]
-                assert set(group.errors) == {"dead", "odd"}
-                with pytest.raises(ConnectionClosed, match="exit code 3"):
-                    group["dead"]
-                with pytest.raises(KeyError):
-                    group["nobody"]
-                assert group["a_b"].server_info["name"] == "far"
-                names = [tool["name"] for tool in group.list_tools()]
-                assert names == ["a_b_c", "child_bake", "a_b__c"]
-                assert group.call("a_b_c") == "near"
-                assert group.call_tool("a_b__c")["content"][0]["text"] == "far"
-                (prompt,) = group.list_prompts()
-                messages = group.get_prompt(prompt["name"])["messages"]
-                assert messages[0]["content"]["text"] == "be near"
-                assert [each["uri"] for each in group.list_resources()] == ["near://x"]
-                (template,) = group.list_resource_templates()
-                assert template["uriTemplate"] == "far://{name}"
-                assert (group.read("near://x"), group.read("far://y")) == (
-                    "near x",
-                    "far y",
-                )
-                with pytest.raises(NotFound, match="far_were.*not connected: .*dead"):
-                    group.call("far_were")
-                with pytest.raises(NotFound, match="other://z: no server has it"):
-                    group.read("other://z")
-        with pytest.raises(ConnectionClosed):
-            group.call("a_b_c")
-
-    def test_as_a_program(self, tmp_path):
-        """It lists the tools of a config's servers, and says which are not there."""
-        script = os.path.join(HERE, "examples", "quickstart_server.py")
-        local = {"command": sys.executable, "args": [script]}
-        servers = {"q": local, "gone": {"command": "/no/such/program"}}
-        path = tmp_path / "mcp.json"
-        path.write_text(json.dumps({"mcpServers": servers}))
-        program = os.path.join(HERE, "examples", "group.py")
-        run = subprocess.run(
-            [sys.executable, program, str(path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
-        )
-        assert run.returncode == 0 and b"q_search  " in run.stdout
-        assert b"without gone: " in run.stderr and b"/no/such/program" in run.stderr
-
-
-class TestExplain:
-    """examples/explain.py: a conversation in words."""
-
-    @pytest.mark.parametrize("version, over", [("2025-11-25", "http"), (MODERN, "")])
-    def test_each_thing_once(self, version, over):
-        """What each method is for, with the page of the revision that is spoken."""
-        written = []
-        server = Server("shop")
-
-        @server.tool
-        def price(item: str, ctx: Context) -> int:
-            ctx.progress(1, 2, "half")
-            return 3 if ctx.elicit(f"Buy {item}?", FORM)["action"] == "accept" else 4
-
-        options = {
-            "version": version,
-            "trace": example("explain").Explainer(written.append),
-            "on_elicit": lambda params: {"action": "decline"},
-        }
-        with server.start_http() as web, Client(
-            over and web.url or server, **options
-        ) as client:
-            for _ in range(2):
-                client.call_tool("price", {"item": "tea"}, on_progress=print)
-            with pytest.raises(McpError):
-                client.request("vendor/nothing")
-        lines = "".join(written).splitlines()
-        assert max(map(len, lines)) <= 100
-        # An explanation may be broken into lines anywhere.
-        words = " ".join(" ".join(lines).split())
-        for method in ("tools/call", "notifications/progress"):
-            purpose = mcp_lite.METHODS[method].purpose
-            assert words.count(" ".join(purpose.split())) == 1
-        assert f"[{version}/server/tools]" in words and "error -32601" in words
-        if version == MODERN:
-            assert words.count("This is a question in place of a result: ") == 1
-        else:
-            assert "a session is open, and speaks 2025-11-25" in words
-            assert "--> POST /mcp" in words and "<-- HTTP 200" in words
-
-    def test_as_a_program(self):
-        """It explains a conversation with a server; an error is one line."""
-        for words, code, shown in (
-            (
-                ["examples/quickstart_server.py", "search", '{"pattern": "def"}'],
-                0,
-                "tools/call",
-            ),
-            (["/no/such/server.py"], 1, "\nexplain: "),
-        ):
-            run = subprocess.run(
-                [sys.executable, "examples/explain.py", *words],
-                cwd=HERE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=SECONDS,
-            )
-            told = run.stdout.decode()
-            assert run.returncode == code and shown in told, told
-            assert "Traceback" not in told
-
-
-class TestTasks:
-    """examples/tasks.py: the tasks extension, in both roles."""
-
-    EXTENSIONS = {"io.modelcontextprotocol/tasks": {}}
-
-    def shop(self, **options):
-        """A server with tools that are tasks."""
-        server = Server("shop", extensions=self.EXTENSIONS)
-        names = ["buy", "fail", "refuse", "wait"]
-        example("tasks").Tasks(server, names, poll=0.01, **options)
-        self.heard = threading.Event()
-
-        @server.tool
-        def buy(item: str, ctx: Context) -> str:
-            ctx.progress(1, 2, "half")
-            answers = [ctx.elicit(each, FORM)["content"] for each in ("one", "two")]
-            return " ".join([item] + [each["name"] for each in answers])
-
-        @server.tool
-        def fail() -> None:
-            raise ToolError("invalid input")
-
-        @server.tool
-        def refuse() -> None:
-            raise McpError(-32603, "rate limit", {"limit": 3})
-
-        @server.tool
-        def wait(ctx: Context) -> None:
-            ctx.on_cancel(self.heard.set)
-            ctx.sleep(SECONDS)
-
-        return server
-
-    @contextlib.contextmanager
-    def raw(self, target, **options):
-        """A client that gets tasks as they are on the wire."""
-        types = {"task": lambda call, task: task}
-        options = {"extensions": self.EXTENSIONS, "result_types": types, **options}
-        options["on_elicit"] = lambda params: None
-        with Client(target, **options) as client:
-            yield client
-
-    def until(self, client, task, *wanted):
-        """The task as it is told once it has one of these states."""
+    def test_closing_while_the_user_thinks(self, version, end, raised):
+        """close() and cancel() end a call whose question is still open: of a session at
+        once, of a modern server when the callback returns, as that runs in the thread
+        that waits.
+        """
+        asked = threading.Event()
+        done = threading.Event()
         told = []
 
-        def is_so():
-            told.append(client.request("tasks/get", {"taskId": task["taskId"]}))
-            assert told[-1]["status"] in (*wanted, "working", "input_required"), told
-            return told[-1]["status"] in wanted
+        def on_elicit(params):
+            asked.set()
+            done.wait(SECONDS)
+            return {"action": "decline"}
 
-        eventually(is_so)
-        return told[-1]
-
-    @pytest.mark.parametrize("place", ["memory", "stdio", "http"])
-    def test_both_roles(self, place):
-        """client.call() waits for the task's end; its questions reach the callbacks."""
-        tasks = example("tasks")
-        seen = []
-        options = tasks.task_options(lambda task: seen.append(task["status"]))
-        flour = {"action": "accept", "content": {"flour": "rye"}}
-        with contextlib.ExitStack() as stack:
-            target = tasks.build_server(poll=0.01)
-            if place == "http":
-                target = stack.enter_context(target.start_http()).url
-            if place == "stdio":
-                target = [sys.executable, tasks.__file__, "--serve"]
-            client = Client(target, on_elicit=lambda params: flour, **options)
-            stack.enter_context(client)
-            assert client.call("bake", loaves=1) == "1 loaves of rye"
-        assert seen[0] in ("working", "input_required")
-        assert seen[-1] == "completed" and seen.count("input_required") >= 1
-
-    def test_the_flow_of_the_specification(self):
-        """A task is created, asks, is answered, and has what the call would have had."""
-        with self.raw(self.shop()) as client:
-            task = client.start_call("buy", {"item": "tea"}).result()
-            assert task["resultType"] == "task" and task["ttlMs"] == 3_600_000
-            assert {"createdAt", "lastUpdatedAt", "pollIntervalMs"} <= set(task)
-            keys = []
-            for name in ("Ada", "Bob"):
-                told = self.until(client, task, "input_required")
-                assert told["statusMessage"] == "1 of 2 half"
-                ((key, question),) = told["inputRequests"].items()
-                assert question["method"] == "elicitation/create"
-                keys.append(key)
-                answer = {"action": "accept", "content": {"name": name}}
-                given = {key: answer, "never asked": answer}
-                update = {"taskId": task["taskId"], "inputResponses": given}
-                for _ in range(2):
-                    told = client.request("tasks/update", update)
-                    assert set(told) <= {"resultType", "_meta"}
-            assert len(set(keys)) == 2
-            done = self.until(client, task, "completed")
-            assert done["result"]["content"][0]["text"] == "tea Ada Bob"
-            # A terminal state does not change.
-            client.request("tasks/cancel", {"taskId": task["taskId"]})
-            assert self.until(client, task, "completed", "cancelled") == done
-
-    def test_how_a_task_may_end(self):
-        """A tool's failure is a result, an error is told as such, and cancelling
-        reaches the tool."""
-        with self.raw(self.shop()) as client:
-            done = self.until(client, client.start_call("fail").result(), "completed")
-            assert done["result"]["isError"] is True
-            done = self.until(client, client.start_call("refuse").result(), "failed")
-            error = {"code": -32603, "message": "rate limit", "data": {"limit": 3}}
-            assert done["error"] == error
-            for name in ("wait", "buy"):
-                task = client.start_call(
-                    name, {"item": "x"} if name == "buy" else {}
-                ).result()
-                client.request("tasks/cancel", {"taskId": task["taskId"]})
-                assert "result" not in self.until(client, task, "cancelled")
-            assert self.heard.wait(SECONDS)
-            for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-                with pytest.raises(InvalidParams, match="task"):
-                    client.request(method, {"taskId": "?", "inputResponses": {}})
-
-    def test_who_gets_tasks(self):
-        """Only clients that declare them, in the modern era; and each only its own."""
-        server = self.shop(only=["refuse"])
-        for options in ({"extensions": {}}, {"version": "2025-11-25"}):
-            with self.raw(server, **options) as client:
-                assert client.start_call("fail").result()["isError"] is True
-                with pytest.raises(MissingCapability) as caught:
-                    client.start_call("refuse").result()
-                needed = {"extensions": self.EXTENSIONS}
-                assert caught.value.data["requiredCapabilities"] == needed
-        tokens = {name: {"sub": name} for name in ("ada", "bob")}
-        with server.start_http(verify=tokens) as web, contextlib.ExitStack() as stack:
-            ada, bob = (
-                stack.enter_context(
-                    self.raw(web.url, headers={"Authorization": f"Bearer {name}"})
-                )
-                for name in tokens
-            )
-            task = ada.start_call("fail").result()
-            self.until(ada, task, "completed")
-            with pytest.raises(InvalidParams, match="Unknown task"):
-                bob.request("tasks/get", {"taskId": task["taskId"]})
-
-    def test_tasks_are_forgotten(self):
-        """After its time, a task is unknown, and its work is cancelled."""
-        with self.raw(self.shop(ttl=0.0)) as client:
-            task = client.start_call("wait").result()
-            with pytest.raises(InvalidParams, match="Unknown task"):
-                client.request("tasks/get", {"taskId": task["taskId"]})
-            assert self.heard.wait(SECONDS)
-
-    def follow(self, *states, **options):
-        """A client's outcome of a call, as another server's task has these states; and
-        the requests that the server got."""
-        got = []
-        todo = iter(states)
-        server = Server("other", extensions=self.EXTENSIONS)
-        server.add_tool(lambda: "", name="x")
-
-        @server.middleware
-        def serve(ctx, method, params, call_next):
-            got.append((method, params.get("inputResponses")))
-            if method == "tools/call":
-                return {"resultType": "task", "taskId": "t", "status": "working"}
-            return call_next()
-
-        def get(ctx, params):
-            return {"taskId": "t", **next(todo, states[-1])}
-
-        (extension,) = self.EXTENSIONS
-        server.method("tasks/get", extension=extension)(get)
-        for name in ("tasks/update", "tasks/cancel"):
-            server.method(name, extension=extension)(lambda ctx, params: {})
-        options.update(example("tasks").task_options())
-        form = {"action": "accept", "content": {"name": "Ada"}}
-        with Client(server, on_elicit=lambda params: form, **options) as client:
+        def wait(call):
             try:
-                outcome = client.call("x")
+                told.append(call.result())
             except Exception as error:
-                outcome = error
-        return outcome, got
+                told.append(type(error))
 
-    def test_the_client_of_another_server(self):
-        """No question is answered twice; each end is told; one that gives up cancels."""
-        question = {"method": "elicitation/create", "params": {"message": "?"}}
-        question["params"]["requestedSchema"] = FORM
-        asks = {"status": "input_required", "inputRequests": {"k": question}}
-        result = {"content": [{"type": "text", "text": "done"}]}
-        done = {"status": "completed", "result": result}
-        outcome, got = self.follow(asks, asks, {"status": "working"}, done)
-        assert outcome == "done"
-        answers = [given for method, given in got if method == "tasks/update"]
-        assert answers == [
-            {"k": {"action": "accept", "content": {"name": "Ada", "age": 7}}}
+        client = Client(build_server(), version=version, on_elicit=on_elicit).connect()
+        try:
+            call = client.start_call("form")
+            waiter = threading.Thread(target=wait, args=(call,))
+            waiter.start()
+            assert asked.wait(SECONDS)
+            closer = threading.Thread(target=end, args=(call,))
+            closer.start()
+            if version == MODERN:
+                closer.join(0.1)
+                done.set()
+            waiter.join(SECONDS)
+            assert told == [raised]
+            done.set()
+            closer.join(SECONDS)
+        finally:
+            done.set()
+            client.close()
+
+    def test_listening_ends_with_the_server(self, tmp_path):
+        """The iteration raises ConnectionClosed when the server dies, in both eras."""
+        command = program(
+            tmp_path,
+            """
+            server = Server("dies")
+            server.add_tool(lambda: os._exit(9), name="die")
+            server.run()
+            """,
+        )
+        for version in ("2025-11-25", MODERN):
+            with Client(command, version=version) as client, client.listen() as events:
+                client.start_call("die")
+                with pytest.raises(ConnectionClosed):
+                    next(events)
+
+    def test_closing(self, target, version):
+        """close() is idempotent, ends waiting calls, and what comes after says so."""
+        client = Client(target, version=version)
+        client.connect()
+        with pytest.raises(RuntimeError):
+            client.connect()
+        call = client.start_call("wait")
+        closer = threading.Timer(0.05, client.close)
+        closer.start()
+        with pytest.raises(ConnectionClosed):
+            call.result()
+        closer.join()
+        client.close()
+        with pytest.raises(ConnectionClosed, match="not connected"):
+            client.ping()
+
+    def test_a_callback_may_call_the_client(self, target):
+        """A question is answered on a worker, so it may use the client again."""
+        for version in eras(target):
+            holder = []
+
+            def on_sample(params, holder=holder):
+                return str(holder[0].call("add", a=40, b=2))
+
+            with Client(target, version=version, on_sample=on_sample) as client:
+                holder.append(client)
+                assert client.call("think") == "42"
+
+
+PYPY = sys.implementation.name == "pypy"
+
+
+def hosted(main, fn):
+    """What fn() returns or raises on another thread,
+    while this one runs the host's main loop.
+    """
+    found = []
+
+    def drive():
+        try:
+            found.append((fn(), None))
+        except Exception as error:
+            found.append((None, error))
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    pump(main, lambda: not thread.is_alive())
+    value, error = found.pop()
+    if error is not None:
+        raise error
+    return value
+
+
+@contextlib.contextmanager
+def served(server):
+    """Both ends of a socket pair, for a Client; serve() is at the other."""
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(sock) for sock in socket.socketpair()]
+        files = [
+            stack.enter_context(sock.makefile(mode))
+            for sock in socks
+            for mode in ("rb", "wb")
         ]
-        error = {"code": -32000, "message": "no luck"}
-        outcome, _ = self.follow({"status": "failed", "error": error})
-        assert isinstance(outcome, McpError) and outcome.code == -32000
-        outcome, _ = self.follow({"status": "cancelled"})
-        assert isinstance(outcome, Cancelled)
-        outcome, got = self.follow({"status": "working"}, total_timeout=0.2)
-        assert isinstance(outcome, Timeout) and got[-1][0] == "tasks/cancel"
+        thread = threading.Thread(target=server.serve, args=files[2:])
+        thread.start()
+        try:
+            yield tuple(files[:2])
+        finally:
+            shut(socks[0])
+            thread.join(SECONDS)
+
+
+def write_program(folder, *parts):
+    """A program of these parts, beside nothing: it knows where mcp_lite is."""
+    path = folder / "program.py"
+    code = "".join(map(textwrap.dedent, parts))
+    path.write_text(
+        f"import sys\nsys.path.insert(0, {HERE!r})\n" + code, encoding="utf-8"
+    )
+    return path
+
+
+def run_program(folder, *parts, options=(), args=()):
+    """Run a program in a process of its own:
+    it ends with code 0 and says nothing on stderr. Its stdout.
+    """
+    path = write_program(folder, *parts)
+    run = subprocess.run(
+        [sys.executable, *options, str(path), *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=SECONDS * 2,
+        cwd=str(folder),
+    )
+    assert (run.returncode, run.stderr.decode()) == (0, ""), run.stdout.decode()
+    return run.stdout.decode().strip()
 
 
 class TestInsideHosts:
@@ -12142,954 +11600,6 @@ class TestInsideHosts:
         # On Windows, Python may have let go of the child by then: that ends by itself.
         eventually(lambda: is_gone(int(child)) or os.name != "nt")
         assert is_gone(int(child))
-
-
-# The first seed: another one is another fuzz.
-FUZZ = 20260728
-DEEP = functools.reduce(lambda inner, _: [inner], range(150), [])
-ODD = [None, True, False, 0, -1, 1.5, 2**63, -(10**400), float("nan"), float("inf")]
-ODD += ["", "\0", "\ud800", "é\u2028\n", "x" * 9000, "tools/list", "2025-03-26", MODERN]
-ODD += [[], {}, [[]], {"": None}, DEEP, {"a": DEEP}, [{}] * 40]
-SPLICES = rb'- " \ } ] , 1e999 NaN null \ud800 {}{}'.split()
-SPLICES += [b"", b"\0", b"\n", b"\r", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf"]
-SPLICES += [b"[" * 3000, b'{"a":' * 3000, b"9" * 5000, b" " * 3000]
-MEMBERS = ["id", "method", "params", "result", "error", "_meta", "x"]
-OURS = re.compile(r"id\d+\.")
-ANYTHING = {"elicitation": {}, "sampling": {}, "roots": {}}
-
-# What a client says: a method, or none for an answer, and its parameters.
-SAID = """
-["ping", {}]
-["server/discover", {}]
-["tools/list", {}]
-["resources/list", {"cursor": "x"}]
-["resources/templates/list", {}]
-["prompts/list", {"cursor": "prompts/list:1"}]
-["resources/read", {"uri": "x://note"}]
-["resources/read", {"uri": "x://users/Bo/7?color=red"}]
-["resources/read", {"uri": "x://users/%ff/99999999999999999999999999999999"}]
-["resources/subscribe", {"uri": "x://note"}]
-["resources/unsubscribe", {"uri": "x://note"}]
-["prompts/get", {"name": "review", "arguments": {"code": "1", "style": "strict"}}]
-["prompts/get", {"name": "asks"}]
-["logging/setLevel", {"level": "debug"}]
-["completion/complete", {"ref": {"type": "ref/prompt", "name": "review"},
-    "argument": {"name": "code", "value": "a"}, "context": {"arguments": {}}}]
-["notifications/initialized", {}]
-["notifications/cancelled", {"requestId": "id7."}]
-["$/cancelRequest", {"id": "id7."}]
-["notifications/roots/list_changed", {}]
-["notifications/progress", {"progressToken": "id7.", "progress": 1, "total": 2}]
-["", {"action": "accept", "content": {"name": "Bo"}}]
-["", {}]
-"""
-SAID = [json.loads(line) for line in re.findall(r"(?m)^\[[^\n]*(?:\n +.*)*", SAID)]
-# Tools, and the arguments that they take.
-CALLED = {
-    "echo": {"value": "x", "more": 1},
-    "add": {"a": 1, "b": 2},
-    "greet": {"name": "Bo"},
-    "person": {"name": "Bo"},
-    "fail": {"how": "tool"},
-    "count": {"to": 3},
-    "bad": {"kind": "nan"},
-}
-CALLED.update(
-    (name, {})
-    for name in ["media", "logs", "form", "visit", "think", "where", "steps"]
-    + ["together", "change", "form_person"]
-)
-
-
-def strict_json(data):
-    """Decode what must be JSON as the RFC has it."""
-
-    def refuse(constant):
-        raise AssertionError(f"{constant} is not JSON")
-
-    return json.loads(data.decode("utf-8"), parse_constant=refuse)
-
-
-class Fuzz:
-    """Valid messages, made invalid: the same for the same seed.
-
-    Counts ids; keeps the last that was sent.
-    """
-
-    def __init__(self, seed):
-        self.seed = seed
-        self.dice = random.Random(seed)
-        self.ids = 0
-        self.count = 0
-        self.sent = collections.Counter()
-        self.answered = collections.Counter()
-        self.last = collections.deque(maxlen=8)
-
-    def __str__(self):
-        last = [each[:3000] for each in self.last]
-        return f"seed {self.seed}, {self.count} sent, the last: {last}"
-
-    def chance(self, percent):
-        return self.dice.random() * 100 < percent
-
-    def note(self, data):
-        """Remember what goes out."""
-        self.count += 1
-        self.last.append(data)
-        self.sent.update(OURS.findall(data.decode("latin-1")))
-        return data
-
-    def check(self, came):
-        """Each message that came is a message; no id is answered more often than it
-        was sent.
-        """
-        for message in came if isinstance(came, list) and came else [came]:
-            assert message["jsonrpc"] == "2.0", f"{message}; {self}"
-            if "method" in message:
-                continue
-            assert ("result" in message) != ("error" in message), f"{message}; {self}"
-            number = message.get("id")
-            if OURS.fullmatch(str(number)):
-                self.answered[number] += 1
-                is_once = self.answered[number] <= self.sent[number]
-                assert is_once, f"twice: {message}; {self}"
-
-    def new_id(self):
-        """The next one, or now and then one that was there before."""
-        self.ids += 1
-        if self.ids > 9 and self.chance(4):
-            return f"id{self.dice.randrange(1, self.ids)}."
-        return f"id{self.ids}."
-
-    def spoil(self, value):
-        """A copy in which up to three places are dropped, replaced, swapped, doubled
-        or wrapped.
-        """
-        value = copy.deepcopy([value])
-        for _ in range(self.dice.randint(1, 3)):
-            places = []
-            queue = [value]
-            while queue:
-                here = queue.pop()
-                keys = list(here) if isinstance(here, dict) else list(range(len(here)))
-                places += [(here, key) for key in keys]
-                inner = [here[key] for key in keys]
-                queue += [each for each in inner if isinstance(each, (dict, list))][:50]
-            here, key = self.dice.choice(places)
-            there, other = self.dice.choice(places)
-            one = copy.deepcopy(here[key])
-            two = copy.deepcopy(there[other])
-            how = self.dice.randrange(6)
-            if how == 0 and here is not value:
-                del here[key]
-            elif how == 1:
-                here[key] = two
-                there[other] = one
-            elif how == 2:
-                here[key] = two
-            elif how == 3 and isinstance(here, dict):
-                here[self.dice.choice(MEMBERS)] = one
-            elif how == 4:
-                here[key] = [one] * self.dice.randint(1, 3)
-            else:
-                here[key] = copy.deepcopy(self.dice.choice(ODD))
-        return value[0] if value else None
-
-    def splice(self, data):
-        """The same bytes, but for a few: cut off, cut out, replaced, or put between."""
-        for _ in range(self.dice.randint(1, 3)):
-            start = self.dice.randrange(len(data) + 1)
-            end = min(len(data), start + self.dice.choice([0, 0, 1, 1, 2, 9, 10**6]))
-            data = data[:start] + self.dice.choice(SPLICES) + data[end:]
-        return data
-
-    def encode(self, message, spoiled=60, spliced=15):
-        """A message as bytes, which with these chances in a hundred are not what they
-        should be.
-        """
-        if self.chance(spoiled):
-            message = self.spoil(message)
-        data = json.dumps(message).encode()
-        return self.splice(data) if self.chance(spliced) else data
-
-    def pieces(self, data):
-        """The same bytes in a few pieces."""
-        count = self.dice.choice([0, 0, 1, 2, 5])
-        cuts = sorted(self.dice.randrange(len(data) + 1) for _ in range(count))
-        return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)])]
-
-    def from_client(self):
-        """Anything that a client says, of any revision."""
-        dice = self.dice
-        method, params = copy.deepcopy(dice.choice(SAID))
-        if self.chance(30):
-            method, params = "tools/call", self.a_call()
-        elif self.chance(4):
-            method, params = "initialize", opening(dice.choice(EVERY), ANYTHING)
-        if not method:
-            answer = {"result": params} if params else {"error": {"code": -1}}
-            return {"jsonrpc": "2.0", "id": dice.randint(1, 9), **answer}
-        if self.chance(30):
-            params["_meta"] = {"progressToken": self.new_id()}
-        if self.chance(40):
-            given = ANYTHING if self.chance(60) else {}
-            params.update(modern(given, _meta=params.get("_meta", {})))
-            if self.chance(10):
-                params["requestState"] = "a.b"
-                params["inputResponses"] = {"elicit-1": {"action": "accept"}}
-        message = request(method, params, self.new_id())
-        if "notifications/" in method or method[0] == "$":
-            del message["id"]
-        return message
-
-    def a_call(self):
-        name = self.dice.choice(sorted(CALLED))
-        arguments = {**CALLED[name]}
-        if self.chance(20) and arguments:
-            arguments[self.dice.choice(sorted(arguments))] = self.dice.choice(ODD)
-        return {"name": name, "arguments": arguments}
-
-    def a_message_or_a_batch(self):
-        if self.chance(4):
-            return [self.from_client() for _ in range(self.dice.randint(1, 4))]
-        return self.from_client()
-
-
-class FuzzedWire:
-    """A conversation with a server on stdio; the most of it is nonsense."""
-
-    def __init__(self, fuzz, wire, version):
-        self.fuzz = fuzz
-        self.wire = wire
-        self.version = version
-        self.came = collections.deque()
-        # What came to the sane requests, by their ids.
-        self.answers = {}
-        # Answers to the server's questions.
-        self.asked = []
-        self.out = io.BufferedReader(wire.out)
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self):
-        self.came.extend(iter(self.out.readline, b""))
-
-    def look(self):
-        """Judge what has come, and answer what was asked."""
-        while self.came:
-            line = self.came.popleft()
-            assert line.endswith(b"\n"), f"{line[-200:]!r}; {self.fuzz}"
-            message = strict_json(line)
-            self.fuzz.check(message)
-            if isinstance(message, dict):
-                self.take(message)
-
-    def take(self, message):
-        number = message.get("id")
-        if "method" not in message and str(number)[:4] == "sane":
-            assert number not in self.answers, f"{message}; {self.fuzz}"
-            self.answers[number] = message
-        elif "method" in message and "id" in message:
-            answer = {"jsonrpc": "2.0", "id": number, "result": {"action": "cancel"}}
-            self.asked.append(answer)
-            if self.fuzz.chance(80):
-                data = self.fuzz.encode(answer, 40, 10) + b"\n"
-                self.wire.send(self.fuzz.note(data))
-
-    def be_sane(self, name):
-        """Requests of both eras in the midst of it all are answered, and right."""
-        first, *calls = (
-            f"sane {kind} {name}" for kind in ("first", "legacy", "modern")
-        )
-        self.wire.send(
-            b"\n",
-            request("initialize", opening(self.version, ANYTHING), first),
-            call_legacy("add", calls[0], a=1),
-            call_tool("add", calls[1], a=1),
-        )
-
-        def answered():
-            self.look()
-            # Else handlers wait for answers until none is left.
-            self.wire.send(*self.asked)
-            self.asked.clear()
-            return {first, *calls} <= set(self.answers)
-
-        eventually(answered, f"an answer; {self.fuzz}")
-        for each in calls:
-            assert "'text': '2'" in str(self.answers[each]), str(self.fuzz)
-
-    def send_nonsense(self):
-        fuzz = self.fuzz
-        data = fuzz.encode(fuzz.a_message_or_a_batch())
-        data = fuzz.note(data + (b"\n" if fuzz.chance(97) else b""))
-        for piece in fuzz.pieces(data):
-            self.wire.send(piece)
-
-    def end(self):
-        self.wire.process.stdin.close()
-        self.reader.join(SECONDS)
-        assert not self.reader.is_alive(), str(self.fuzz)
-        assert self.wire.process.wait(SECONDS) == 0, str(self.fuzz)
-        self.look()
-
-
-def fuzz_stdio(seed, version, count):
-    """A conversation of `count` mutated lines with a server on stdio."""
-    fuzz = Fuzz(seed)
-    with Wire() as wire:
-        conversation = FuzzedWire(fuzz, wire, version)
-        for number in range(count):
-            if fuzz.chance(3) or number == count // 20:
-                conversation.be_sane(str(number))
-            conversation.send_nonsense()
-            conversation.look()
-        conversation.be_sane("last")
-        conversation.end()
-    return fuzz
-
-
-HEADERS = rb"""
-Host: evil.example
-Host: localhost
-Origin: http://localhost
-Origin: http://evil.example
-Accept: text/html
-Accept: */*
-Content-Type: text/plain
-Transfer-Encoding: chunked
-Transfer-Encoding: gzip, chunked
-Content-Length: 5
-Content-Length: -1
-Content-Length: 99999999999
-Content-Length: 1e3
-Connection: close
-Expect: 100-continue
-Mcp-Session-Id: no-such
-Mcp-Session-Id;
-MCP-Protocol-Version: 1900-01-01
-Mcp-Name: =?base64?!?=
-Last-Event-ID: 0-0
- folded: yes
-no colon
-: no name
-X : 1
-""".split(b"\n")
-HEADERS += [b"Mcp-Method: \xff", b"Last-Event-ID: 99-\xb2", b"X\0: 1", b"X: a\rb"]
-HEADERS += [b"X: " + b"y" * 70000, b"X:" + b" " * 9000 + b"\0"]
-STARTS = rb"""
-GET /mcp HTTP/1.1
-DELETE /mcp HTTP/1.1
-PUT /mcp HTTP/1.1
-HEAD /mcp HTTP/1.1
-OPTIONS * HTTP/1.1
-POST /nowhere HTTP/1.1
-POST /mcp HTTP/1.0
-POST /mcp HTTP/2.0
-POST /mcp
-post /mcp HTTP/1.1
-POST /messages?session_id=no HTTP/1.1
-GET /sse HTTP/1.1
-POST  /mcp HTTP/1.1
-POST http://localhost/mcp HTTP/1.1
-""".split(b"\n")
-STARTS += [b"POST /" + b"a" * 70000 + b" HTTP/1.1", b"POST /mcp?\xff#x HTTP/1.1"]
-STARTS += [b"\x16\x03\x01\x02\0\x01"]
-
-
-def strict_chunks(data):
-    """A chunked body at the start of these bytes: (body, the rest, is whole)."""
-    body = b""
-    size = -1
-    while size:
-        line, end, data = data.partition(b"\r\n")
-        if not end:
-            return body, b"", False
-        assert re.fullmatch(rb"[0-9a-f]+", line), f"{line[:200]!r}"
-        size = int(line, 16)
-        body += data[:size]
-        end, data = data[size : size + 2], data[size + 2 :]
-        if len(end) < 2:
-            return body, data, False
-        assert end == b"\r\n", f"{end!r}"
-    return body, data, True
-
-
-def strict_responses(data, head_only=False):
-    """All that a server sent on a connection, taken apart:
-    [(status, headers, body, is whole)].
-    """
-    found = []
-    while data:
-        head, end, data = data.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
-        status = re.match(r"HTTP/1\.1 (\d{3}) [A-Z][A-Za-z -]*", first)
-        assert status, f"{first[:200]!r}"
-        if not end:
-            return found
-        pairs = [re.fullmatch(r"([A-Za-z-]+): ([^\0\r\n]*)", line) for line in lines]
-        headers = {pair[1].lower(): pair[2] for pair in pairs}
-        assert len(headers) == len(pairs), f"{lines}"
-        if status[1] == "100":
-            continue
-        body, whole = b"", True
-        if headers.get("transfer-encoding") == "chunked":
-            body, data, whole = strict_chunks(data)
-        elif not (head_only and data[:5] in (b"", b"HTTP/")):
-            size = int(headers.get("content-length", len(data)))
-            whole = len(data) >= size
-            body, data = data[:size], data[size:]
-        found.append((int(status[1]), headers, body, whole))
-    return found
-
-
-def messages_in(responses):
-    """The messages in a server's responses."""
-    for _, headers, body, whole in responses:
-        kind = headers.get("content-type")
-        if kind == "application/json" and whole and body:
-            yield strict_json(body)
-        elif kind == "text/event-stream":
-            for event in body.split(b"\n\n")[:-1]:
-                fields = dict(line.partition(b": ")[::2] for line in event.split(b"\n"))
-                if fields.get(b"data") and fields.get(b"event") != b"endpoint":
-                    yield strict_json(fields[b"data"])
-        else:
-            assert kind == "application/json" or not body, f"{headers} {body[:200]!r}"
-
-
-class FuzzedPort:
-    """Mutated requests to a server on a port, a connection each."""
-
-    def __init__(self, fuzz, http, messages_path):
-        self.fuzz = fuzz
-        self.http = http
-        # Where an HTTP+SSE stream that is read wants its messages.
-        self.messages_path = messages_path
-        self.open_sessions()
-
-    def open_sessions(self):
-        self.webs = [Web(self.http).open(version) for version in LEGACY]
-        self.may_be_deleted = False
-
-    def header_lines(self, message, web):
-        """The headers that belong to a message, as far as it has what they need."""
-        params = message.get("params") or {} if isinstance(message, dict) else {}
-        if META_VERSION not in params.get("_meta", ()):
-            session = web.session or "none"
-            told = {"Mcp-Session-Id": session, "MCP-Protocol-Version": web.version}
-        else:
-            told = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
-            told["Mcp-Name"] = params.get("name", params.get("uri"))
-        return [f"{name}: {told[name]}".encode() for name in told if told[name]]
-
-    def chunked(self, body):
-        """One chunk and the last one; the size is a wrong one now and then."""
-        size = b"%x" % len(body)
-        if not self.fuzz.chance(60):
-            size = self.fuzz.dice.choice([b"-1", b"0x5", b"fffffffff", b"", b"5;a=b"])
-        return size + b"\r\n" + body + b"\r\n0\r\n\r\n"
-
-    def spoil_headers(self, lines):
-        dice = self.fuzz.dice
-        for _ in range(dice.randint(1, 2)):
-            start = dice.randrange(len(lines))
-            lines[start : start + dice.randrange(2)] = [dice.choice(HEADERS)]
-            lines.insert(dice.randrange(len(lines) + 1), dice.choice(HEADERS + lines))
-
-    def build(self):
-        """A request's bytes; in most of them something is wrong."""
-        fuzz = self.fuzz
-        dice = self.fuzz.dice
-        message = fuzz.a_message_or_a_batch()
-        body = fuzz.encode(message, 60, 8)
-        kind = dice.randrange(8)
-        lines = [b"Host: localhost", b"Content-Type: application/json"]
-        start = b"POST /mcp HTTP/1.1"
-        if kind == 0:
-            start = f"POST {self.messages_path} HTTP/1.1".encode()
-        else:
-            lines += self.header_lines(message, dice.choice(self.webs))
-        if kind == 1:
-            start = dice.choice(STARTS)
-        if start[:4] == b"GET ":
-            # Nothing may stand before the end, by which the stream ends.
-            body = b""
-        elif fuzz.chance(10):
-            lines.append(b"Transfer-Encoding: chunked")
-            body = self.chunked(body)
-        else:
-            wrong = dice.choice([-1, 1, 99]) if fuzz.chance(5) else 0
-            lines.append(b"Content-Length: %d" % (len(body) + wrong))
-        if kind == 2:
-            self.spoil_headers(lines)
-        data = b"\r\n".join([start, *lines, b"", b""]) + body
-        if kind == 3 and fuzz.chance(50):
-            data = fuzz.splice(data)
-        return data
-
-    def exchange(self, data, leaves):
-        """All that comes back; nothing if we leave before the end of the request."""
-        answered = b""
-        if leaves:
-            data = data[: self.fuzz.dice.randrange(len(data) + 1)]
-        address = ("127.0.0.1", self.http.port)
-        broken = contextlib.suppress(ConnectionError)
-        with socket.create_connection(address, SECONDS) as sock, broken:
-            for piece in self.fuzz.pieces(data):
-                sock.sendall(piece)
-            if not leaves:
-                sock.shutdown(socket.SHUT_WR)
-                for piece in iter(lambda: sock.recv(65536), b""):
-                    answered += piece
-        return answered
-
-    def send_nonsense(self):
-        """One request; what comes back must be HTTP and MCP."""
-        data = self.fuzz.note(self.build())
-        self.may_be_deleted |= b"DELETE" in data
-        answered = self.exchange(data, leaves=self.fuzz.chance(6))
-        try:
-            for message in messages_in(
-                strict_responses(answered, data[:5] == b"HEAD ")
-            ):
-                self.fuzz.check(message)
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}; answered {answered[-3000:]!r}"
-            raise AssertionError(f"{text}; {self.fuzz}") from error
-
-    def be_sane(self, name):
-        """Requests of every revision are answered, and right."""
-        if self.may_be_deleted:
-            self.open_sessions()
-        answers = [Web(self.http).post(call_tool("add", "s", a=1))[2]]
-        answers += [web.post(call_legacy("add", name, a=1))[2] for web in self.webs]
-        for each in answers:
-            assert "'text': '2'" in str(each), f"{answers}; {self.fuzz}"
-
-
-def fuzz_http(seed, count):
-    """`count` mutated requests to a server on a port, a connection each, and an
-    HTTP+SSE stream beside.
-    """
-    fuzz = Fuzz(seed)
-    with build_server().start_http() as http:
-        old = Web(http)
-        with old.stream(path="/sse") as events:
-            path = next_event(events)["data"]
-            params = opening("2024-11-05")
-            old.send("POST", request("initialize", params, "sane"), path=path)
-            port = FuzzedPort(fuzz, http, path)
-            for number in range(count):
-                port.send_nonsense()
-                if number % 100 == 99:
-                    port.be_sane(f"s{number}")
-            old.send("POST", call_legacy("add", "sane last", a=1), path=path)
-            for event in iter(lambda: next_event(events), None):
-                if event["message"] or event.get("data", "")[:1] == "[":
-                    fuzz.check(strict_json(event["data"].encode()))
-                if "sane last" in str(event):
-                    assert "'text': '2'" in str(event)
-                    return fuzz
-    raise AssertionError(f"no answer on the stream; {fuzz}")
-
-
-# How a call may end, but for its result.
-ENDS = (McpError, ToolError, Timeout, Cancelled, ConnectionClosed, HttpFailure)
-TOOL = """{"name": "t", "inputSchema": {"type": "object", "properties":
-    {"a": {"type": "string", "x-mcp-header": "A"}}}, "outputSchema": {"type": "object",
-    "properties": {"result": {"type": "integer"}}, "required": ["result"]}}"""
-OFFERED = """{"tools": {"listChanged": true}, "resources": {"subscribe": true},
-    "prompts": {}, "completions": {}, "logging": {}}"""
-QUESTIONS = {
-    "form": {
-        "method": "elicitation/create",
-        "params": {"message": "m", "requestedSchema": FORM},
-    },
-    "think": {
-        "method": "sampling/createMessage",
-        "params": {"messages": [], "maxTokens": 5},
-    },
-    "where": {"method": "roots/list", "params": {}},
-    "alive": {"method": "ping"},
-}
-RESULTS = {
-    "server/discover": f'{{"supportedVersions": ["{MODERN}"], "capabilities": {OFFERED}}}',
-    "initialize": f"""{{"protocolVersion": "2025-11-25", "capabilities": {OFFERED},
-        "serverInfo": {{"name": "f", "version": "1"}}}}""",
-    "tools/list": f'{{"tools": [{TOOL}], "nextCursor": "more"}}',
-    "tools/call": """{"content": [{"type": "text", "text": "5"}], "isError": false,
-        "structuredContent": {"result": 5}}""",
-    "resources/list": '{"resources": [{"uri": "x://a", "name": "a"}]}',
-    "resources/templates/list": '{"resourceTemplates": []}',
-    "prompts/list": '{"prompts": [{"name": "p"}]}',
-    "resources/read": '{"contents": [{"uri": "x://a", "blob": "AAAA"}]}',
-    "prompts/get": """{"messages": [{"role": "user",
-        "content": {"type": "text", "text": "x"}}]}""",
-    "completion/complete": '{"completion": {"values": ["a"], "total": 1}}',
-}
-
-
-class FuzzedServer(Fuzz):
-    """What a server says to a client, spoiled."""
-
-    def answers_to(self, message, version):
-        """What to send when this message came: messages as bytes, none, one or more."""
-        if "id" not in message or "method" not in message:
-            return []
-        method = message["method"]
-        is_first = method in ("initialize", "server/discover")
-        result = self.result_of(message, version)
-        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        is_new = method == "server/discover" and version < MODERN
-        if is_new or self.chance(6):
-            del answer["result"]
-            answer["error"] = self.an_error(version)
-        if is_first and self.chance(80):
-            return [self.note(json.dumps(answer).encode())]
-        said = [answer]
-        self.add_notifications(said, message)
-        if self.chance(10):
-            question = self.dice.choice(sorted(QUESTIONS))
-            said.insert(0, {"jsonrpc": "2.0", "id": "q1", **QUESTIONS[question]})
-        if self.chance(5):
-            said.append(answer)
-        if self.chance(4):
-            ids = [None, 0, message["id"] - 1, str(message["id"]), 1.5, "q1"]
-            said.append({**answer, "id": self.dice.choice(ids)})
-        if self.chance(3):
-            said.remove(answer)
-        return [self.note(self.encode(each, 40, 6)) for each in said]
-
-    def result_of(self, message, version):
-        method = message["method"]
-        result = json.loads(RESULTS.get(method, "{}"))
-        if method == "initialize":
-            result["protocolVersion"] = version
-        if method == "tools/list" and (message.get("params") or {}).get("cursor"):
-            del result["nextCursor"]
-        elif method == "tools/call" and version == MODERN and self.chance(30):
-            names = self.dice.sample(sorted(QUESTIONS), 2)
-            return {
-                "resultType": "input_required",
-                "requestState": "s",
-                "inputRequests": {name: QUESTIONS[name] for name in names},
-            }
-        return result
-
-    def an_error(self, version):
-        codes = [-32601, -32602, -32603, -32002, -32020, -32021, -32022, -32042, 7]
-        data = {"supported": [version], "uri": "x://a"}
-        return {"code": self.dice.choice(codes), "message": "no", "data": data}
-
-    def add_notifications(self, said, message):
-        number = message["id"]
-        meta = (message.get("params") or {}).get("_meta") or {}
-        token = meta.get("progressToken", 1)
-        listens = "listen" in message["method"]
-        # Each with its chance in a hundred.
-        for method, params, percent in (
-            ("progress", {"progressToken": token, "progress": 1, "total": 2}, 5),
-            ("message", {"level": "info", "data": "x", "logger": "l"}, 5),
-            ("tools/list_changed", {}, 5),
-            ("resources/updated", {"uri": "x://a"}, 5),
-            (
-                "subscriptions/acknowledged",
-                {"notifications": {}, "_meta": {META_SUBSCRIPTION: number}},
-                50 if listens else 5,
-            ),
-            ("cancelled", {"requestId": self.dice.choice([number, 1, "q1"])}, 5),
-        ):
-            if self.chance(percent):
-                notification = {"method": "notifications/" + method, "params": params}
-                said.insert(self.dice.randrange(2), {"jsonrpc": "2.0", **notification})
-
-
-def fuzz_calls(fuzz, target, version, count):
-    """Connect, make `count` calls of every kind, close.
-
-    Each call ends, and as promised; returns how many.
-    """
-    problems = []
-    done = []
-    client = Client(
-        target,
-        version=fuzz.dice.choice(["auto", version]),
-        timeout=1.0,
-        **CALLBACKS,
-        on_progress=lambda *given: None,
-        on_log=lambda *given: None,
-        on_notification=lambda *given: None,
-    )
-    calls = [
-        lambda: client.call("t", a="x"),
-        lambda: client.call("t", a="é\n"),
-        lambda: client.call_tool("t", {"a": 1}),
-        lambda: client.start_call("t", {}).result(0.02),
-        lambda: client.start_call("t", {}).cancel("enough"),
-        client.list_tools,
-        client.list_resources,
-        client.list_resource_templates,
-        client.list_prompts,
-        lambda: client.read("x://a"),
-        lambda: client.read_resource("x://a"),
-        lambda: client.get_prompt("p"),
-        lambda: client.complete("p", "a", "b"),
-        client.ping,
-        lambda: client.set_log_level("info"),
-        lambda: client.subscribe("x://a"),
-        lambda: client.unsubscribe("x://a"),
-        lambda: client.listen().close(),
-        lambda: client.request("no/such"),
-        lambda: client.notify("notifications/roots/list_changed"),
-    ]
-
-    def make(call):
-        done.append(call)
-        try:
-            call()
-        except ENDS as error:
-            return not str(error)
-        except BaseException as error:
-            problems.append(f"{type(error).__name__}: {error}; {fuzz}")
-        return True
-
-    def run():
-        if make(client.connect):
-            client.timeout = 0.02
-            for _ in range(count):
-                make(fuzz.dice.choice(calls))
-        make(client.close)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(SECONDS)
-    assert not thread.is_alive(), f"call {len(done)} hangs; {fuzz}"
-    assert not problems, problems[0]
-    return len(done)
-
-
-def fuzz_client(seed, count):
-    """A client of an odd server over a pair of streams, in some revision."""
-    fuzz = FuzzedServer(seed)
-    version = fuzz.dice.choice(EVERY)
-    late = []
-
-    def script(read, write):
-        for message in iter(read, None):
-            for said in fuzz.answers_to(message, version):
-                if fuzz.chance(3):
-                    late.append(said)
-                    continue
-                for piece in fuzz.pieces(said + b"\n"):
-                    write(piece)
-            if fuzz.chance(10) and late:
-                write(late.pop() + b"\n")
-            if fuzz.chance(0.5):
-                return
-
-    with fake_server(script) as target:
-        return fuzz_calls(fuzz, target, version, count)
-
-
-HEADS = r"""
-HTTP/1.1 202 Accepted
-HTTP/1.1 204 X
-HTTP/1.1 301 X\r\nLocation: /x
-HTTP/1.1 400 X
-HTTP/1.1 401 X
-HTTP/1.1 404 X
-HTTP/1.1 405 X
-HTTP/1.1 500 X
-HTTP/1.1 503 X\r\nRetry-After: 1
-HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK
-HTTP/1.1 999 \xff
-HTTP/1.1 0 X
-HTTP/2 200
-\0\xff
-HTTP/1.0 200 OK
-HTTP/1.1 200 OK\r\nMcp-Session-Id: \xe9\0
-HTTP/1.1 200 OK\r\n folded
-"""
-HEADS = [head.encode().decode("unicode_escape") for head in HEADS.split("\n")]
-HEADS += ["HTTP/1.1 200 OK\r\nX: " + "y" * 70000, "HTTP/1.1 200 OK" + "\r\nX: y" * 200]
-ENDPOINTS = ["http://[", "//\0", "\xff\xfe /", "http://localhost:99999/x", "/\ud7ff x"]
-ENDPOINTS += ["", "x" * 9000]
-
-
-class FuzzedSite:
-    """A script for web_server: an odd one, in some revision and transport."""
-
-    def __init__(self, fuzz):
-        self.fuzz = fuzz
-        self.version = fuzz.dice.choice(EVERY + ["sse"])
-        self.revision = "2024-11-05" if self.version == "sse" else self.version
-        # The streams of HTTP+SSE.
-        self.streams = []
-        self.sessions = itertools.count()
-        self.ended = threading.Event()
-
-    def __call__(self, seen, sock):
-        fuzz = self.fuzz
-        message = seen["message"] if isinstance(seen["message"], dict) else {}
-        said = fuzz.answers_to(message, self.revision)
-        is_first = message.get("method") in ("initialize", "server/discover")
-        is_sure = is_first and fuzz.chance(85)
-        if self.version == "sse":
-            if seen["method"] == "GET":
-                return self.stream(sock)
-            if seen["path"] != "/post":
-                return 404, {}, b""
-            if self.streams:
-                return self.say_on_the_stream(said, is_sure)
-        if not message and not (seen["method"] == "GET" and fuzz.chance(30)):
-            return 405, {}, b""
-        extra = {}
-        if message.get("method") == "initialize":
-            extra["Mcp-Session-Id"] = f"s{next(self.sessions)}"
-        if (is_sure or fuzz.chance(40)) and said:
-            return 200, extra, said[-1]
-        data = fuzz.note(self.odd_response(said, extra))
-        if fuzz.chance(10):
-            data = fuzz.splice(data)
-        for piece in fuzz.pieces(data):
-            sock.sendall(piece)
-        return None
-
-    def stream(self, sock):
-        """HTTP+SSE: a stream, whose first event may lead nowhere."""
-        self.streams.append(sock)
-        path = "/post" if self.fuzz.chance(85) else self.fuzz.dice.choice(ENDPOINTS)
-        begin_stream(sock, f"event: endpoint\ndata: {path}\n\n")
-        self.ended.wait(SECONDS)
-
-    def say_on_the_stream(self, said, is_sure):
-        for each in said:
-            line = b"data: " + each.replace(b"\n", b" ")
-            self.streams[-1].sendall(line + b"\n\n")
-        return (202 if is_sure or self.fuzz.chance(90) else 404), {}, b""
-
-    def events(self, said):
-        """A stream of events, which may have nothing to do with what was to be said."""
-        dice = self.fuzz.dice
-        said = [b"data: " + each.replace(b"\n", b" ") for each in said]
-        if self.fuzz.chance(40):
-            return b"".join(line + b"\n\n" for line in said)
-        lines = rb"event: message|event: other|id: 1|id|retry: 0|retry: x|:|data"
-        lines = [*lines.split(b"|"), *said * 3, b"event: \xff", b"id: \0"]
-        lines.append(b"\xef\xbb\xbfdata: {}")
-        ends = [b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"]
-        count = dice.randrange(12)
-        return b"".join(dice.choice(lines) + dice.choice(ends) for _ in range(count))
-
-    def odd_response(self, said, extra):
-        """The bytes of a response; in most of them something is wrong."""
-        fuzz = self.fuzz
-        dice = self.fuzz.dice
-        body = self.events(said)
-        kind = "text/event-stream"
-        if fuzz.chance(30) and said:
-            body = said[-1].replace(b"\n", b" ")
-            odd = ["text/html", "", "Application/JSON ; x"]
-            kind = dice.choice(["application/json"] * 4 + odd)
-        if fuzz.chance(20):
-            body = fuzz.splice(body)
-        head = dice.choice(HEADS) if fuzz.chance(30) else "HTTP/1.1 200 OK"
-        for name, value in {"Content-Type": kind, **extra}.items():
-            head += f"\r\n{name}: {value}"
-        how = dice.randrange(6)
-        if how == 0:
-            size = len(body) + dice.choice([-1, 1, 1000, 10**20])
-            head += f"\r\nContent-Length: {size}"
-        elif how == 1:
-            wrong = ["Content-Length: x", "Content-Length: -5"]
-            head += "\r\n" + dice.choice([*wrong, "Transfer-Encoding: gzip"])
-        elif how < 4:
-            head += "\r\nTransfer-Encoding: chunked"
-            sizes = [b"%x" % len(body)] * 4 + [b"x", b"-1", b"ffffffff", b"", b"1"]
-            end = dice.choice([b"0\r\n\r\n"] * 3 + [b"", b"0\r\nX"])
-            body = dice.choice(sizes) + b"\r\n" + body + b"\r\n" + end
-        return (head + "\r\n\r\n").encode("latin-1") + body
-
-
-def fuzz_web_client(seed, count):
-    """A client of an odd web server, in some revision and transport."""
-    fuzz = FuzzedServer(seed)
-    site = FuzzedSite(fuzz)
-    with web_server(site) as (url, _):
-        try:
-            return fuzz_calls(fuzz, url, site.revision, count)
-        finally:
-            site.ended.set()
-
-
-class TestFuzz:
-    """Some 6,000 messages, most of them wrong, the same in each run: a failure tells
-    the seed. Nothing is left open behind them, as behind no test.
-    """
-
-    @pytest.fixture(autouse=True)
-    def quiet(self, caplog):
-        """Thousands of complaints are in order here."""
-        caplog.set_level(logging.CRITICAL, "mcp_lite")
-
-    @pytest.mark.parametrize("number, version", list(enumerate(LEGACY)))
-    def test_a_server_on_stdio(self, number, version):
-        """No id is answered twice, all that comes is JSON, and it lives."""
-        fuzz = fuzz_stdio(FUZZ + number, version, 500)
-        assert len(fuzz.answered) > 100, str(fuzz)
-
-    @pytest.mark.parametrize("number", range(3))
-    def test_a_server_over_http(self, number):
-        """In every revision, all that comes is HTTP and JSON, and it lives."""
-        fuzz = fuzz_http(FUZZ + number, 400)
-        assert len(fuzz.answered) > 60, str(fuzz)
-
-    @pytest.mark.parametrize("seeds", [range(3), range(3, 6)])
-    def test_a_client_over_streams(self, seeds):
-        """Every call ends, with a result or an exception that is documented."""
-        assert sum(fuzz_client(FUZZ + number, 50) for number in seeds) > 20
-
-    @pytest.mark.parametrize("seeds", [range(20), range(20, 40)])
-    def test_a_client_over_http(self, seeds):
-        """The same, over HTTP and HTTP+SSE, with servers of every revision."""
-        assert sum(fuzz_web_client(FUZZ + number, 40) for number in seeds) > 100
-
-
-def program(folder, text):
-    """The command of a script that has the library at hand."""
-    path = folder / "program.py"
-    path.write_text(
-        f"import os, signal, subprocess, sys, threading, time\n"
-        f"sys.path.insert(0, {HERE!r})\n"
-        f"import mcp_lite\n"
-        f"from mcp_lite import *\n"
-        f"{textwrap.dedent(text)}"
-    )
-    return [sys.executable, str(path)]
-
-
-def is_gone(pid):
-    """Whether no process with this id runs any more."""
-    if os.name == "nt":
-        import ctypes
-
-        kernel = ctypes.WinDLL("kernel32")
-        handle = kernel.OpenProcess(0x1000, False, pid)
-        code = ctypes.c_ulong()
-        kernel.GetExitCodeProcess(handle, ctypes.byref(code))
-        kernel.CloseHandle(handle)
-        return not handle or code.value != 259
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def say(**members):
-    """A ping with these members in place of its own."""
-    return json.dumps({**request("ping"), **members}).encode()
 
 
 def tell(method, params):
@@ -13993,82 +12503,886 @@ class TestFaults:
             Client(url, version="2025-11-25", timeout=0.3).connect()
 
 
-class TestSoak:
-    """examples/soak.py, which tries everything at once."""
+# The first seed: another one is another fuzz.
+FUZZ = 20260728
+DEEP = functools.reduce(lambda inner, _: [inner], range(150), [])
+ODD = [None, True, False, 0, -1, 1.5, 2**63, -(10**400), float("nan"), float("inf")]
+ODD += ["", "\0", "\ud800", "é\u2028\n", "x" * 9000, "tools/list", "2025-03-26", MODERN]
+ODD += [[], {}, [[]], {"": None}, DEEP, {"a": DEEP}, [{}] * 40]
+SPLICES = rb'- " \ } ] , 1e999 NaN null \ud800 {}{}'.split()
+SPLICES += [b"", b"\0", b"\n", b"\r", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf"]
+SPLICES += [b"[" * 3000, b'{"a":' * 3000, b"9" * 5000, b" " * 3000]
+MEMBERS = ["id", "method", "params", "result", "error", "_meta", "x"]
+OURS = re.compile(r"id\d+\.")
+ANYTHING = {"elicitation": {}, "sampling": {}, "roots": {}}
 
-    SOAK = os.path.join(HERE, "examples", "soak.py")
+# What a client says: a method, or none for an answer, and its parameters.
+SAID = """
+["ping", {}]
+["server/discover", {}]
+["tools/list", {}]
+["resources/list", {"cursor": "x"}]
+["resources/templates/list", {}]
+["prompts/list", {"cursor": "prompts/list:1"}]
+["resources/read", {"uri": "x://note"}]
+["resources/read", {"uri": "x://users/Bo/7?color=red"}]
+["resources/read", {"uri": "x://users/%ff/99999999999999999999999999999999"}]
+["resources/subscribe", {"uri": "x://note"}]
+["resources/unsubscribe", {"uri": "x://note"}]
+["prompts/get", {"name": "review", "arguments": {"code": "1", "style": "strict"}}]
+["prompts/get", {"name": "asks"}]
+["logging/setLevel", {"level": "debug"}]
+["completion/complete", {"ref": {"type": "ref/prompt", "name": "review"},
+    "argument": {"name": "code", "value": "a"}, "context": {"arguments": {}}}]
+["notifications/initialized", {}]
+["notifications/cancelled", {"requestId": "id7."}]
+["$/cancelRequest", {"id": "id7."}]
+["notifications/roots/list_changed", {}]
+["notifications/progress", {"progressToken": "id7.", "progress": 1, "total": 2}]
+["", {"action": "accept", "content": {"name": "Bo"}}]
+["", {}]
+"""
+SAID = [json.loads(line) for line in re.findall(r"(?m)^\[[^\n]*(?:\n +.*)*", SAID)]
+# Tools, and the arguments that they take.
+CALLED = {
+    "echo": {"value": "x", "more": 1},
+    "add": {"a": 1, "b": 2},
+    "greet": {"name": "Bo"},
+    "person": {"name": "Bo"},
+    "fail": {"how": "tool"},
+    "count": {"to": 3},
+    "bad": {"kind": "nan"},
+}
+CALLED.update(
+    (name, {})
+    for name in ["media", "logs", "form", "visit", "think", "where", "steps"]
+    + ["together", "change", "form_person"]
+)
 
-    def run(self, *command):
-        """Its exit code, its last line, and its stderr."""
-        run = subprocess.run(
-            [sys.executable, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS * 8,
-        )
-        # They are shown when the test fails.
-        print(run.stdout.decode())
-        return run.returncode, run.stdout.decode().splitlines()[-1], run.stderr.decode()
 
-    def test_a_short_soak(self):
-        """Some seconds of everything, without a loss, a warning, or a thing left over."""
-        code, last, errors = self.run("-X", "dev", "-W", "error", self.SOAK, "0.03")
-        expected = (
-            r"ok: \d+ calls, 0 losses, .*, threads 1 -> 1, descriptors (\d+) -> \1"
-        )
-        assert re.fullmatch(expected, last), last
-        assert code == 0 and errors == ""
+def strict_json(data):
+    """Decode what must be JSON as the RFC has it."""
 
-    def test_a_soak_of_a_library_that_lies(self):
-        """Wrong values are losses."""
-        lie = f"""
-            import runpy, sys
-            sys.path.insert(0, {HERE!r})
-            import mcp_lite
-            true = mcp_lite.Client.read
-            mcp_lite.Client.read = lambda self, uri: "x"
-            sys.argv = ["soak.py", "0.01"]
-            runpy.run_path({self.SOAK!r}, run_name="__main__")
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(data.decode("utf-8"), parse_constant=refuse)
+
+
+class Fuzz:
+    """Valid messages, made invalid: the same for the same seed.
+
+    Counts ids; keeps the last that was sent.
+    """
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.ids = 0
+        self.count = 0
+        self.sent = collections.Counter()
+        self.answered = collections.Counter()
+        self.last = collections.deque(maxlen=8)
+
+    def __str__(self):
+        last = [each[:3000] for each in self.last]
+        return f"seed {self.seed}, {self.count} sent, the last: {last}"
+
+    def chance(self, percent):
+        return self.dice.random() * 100 < percent
+
+    def note(self, data):
+        """Remember what goes out."""
+        self.count += 1
+        self.last.append(data)
+        self.sent.update(OURS.findall(data.decode("latin-1")))
+        return data
+
+    def check(self, came):
+        """Each message that came is a message; no id is answered more often than it
+        was sent.
         """
-        code, last, _ = self.run("-c", textwrap.dedent(lie))
-        assert code == 1 and re.match(r"FAILED: [1-9]\d* losses", last), last
+        for message in came if isinstance(came, list) and came else [came]:
+            assert message["jsonrpc"] == "2.0", f"{message}; {self}"
+            if "method" in message:
+                continue
+            assert ("result" in message) != ("error" in message), f"{message}; {self}"
+            number = message.get("id")
+            if OURS.fullmatch(str(number)):
+                self.answered[number] += 1
+                is_once = self.answered[number] <= self.sent[number]
+                assert is_once, f"twice: {message}; {self}"
 
-    def test_the_verdict_of_a_soak(self):
-        """Whatever is lost, left or still growing fails it."""
-        verdict = example("soak").verdict
-        assert verdict(9, 0, 1.0, 32.0, (1, 1), (5, 5)).startswith("ok: 9 calls")
-        for wrong, why in (
-            ((9, 1, 1.0, 32.0, (1, 1), (5, 5)), "1 losses"),
-            ((9, 0, 32.1, 32.0, (1, 1), (5, 5)), "memory"),
-            ((9, 0, 1.0, 32.0, (1, 2), (5, 5)), "threads"),
-            ((9, 0, 1.0, 32.0, (1, 1), (5, 6)), "descriptors"),
+    def new_id(self):
+        """The next one, or now and then one that was there before."""
+        self.ids += 1
+        if self.ids > 9 and self.chance(4):
+            return f"id{self.dice.randrange(1, self.ids)}."
+        return f"id{self.ids}."
+
+    def spoil(self, value):
+        """A copy in which up to three places are dropped, replaced, swapped, doubled
+        or wrapped.
+        """
+        value = copy.deepcopy([value])
+        for _ in range(self.dice.randint(1, 3)):
+            places = []
+            queue = [value]
+            while queue:
+                here = queue.pop()
+                keys = list(here) if isinstance(here, dict) else list(range(len(here)))
+                places += [(here, key) for key in keys]
+                inner = [here[key] for key in keys]
+                queue += [each for each in inner if isinstance(each, (dict, list))][:50]
+            here, key = self.dice.choice(places)
+            there, other = self.dice.choice(places)
+            one = copy.deepcopy(here[key])
+            two = copy.deepcopy(there[other])
+            how = self.dice.randrange(6)
+            if how == 0 and here is not value:
+                del here[key]
+            elif how == 1:
+                here[key] = two
+                there[other] = one
+            elif how == 2:
+                here[key] = two
+            elif how == 3 and isinstance(here, dict):
+                here[self.dice.choice(MEMBERS)] = one
+            elif how == 4:
+                here[key] = [one] * self.dice.randint(1, 3)
+            else:
+                here[key] = copy.deepcopy(self.dice.choice(ODD))
+        return value[0] if value else None
+
+    def splice(self, data):
+        """The same bytes, but for a few: cut off, cut out, replaced, or put between."""
+        for _ in range(self.dice.randint(1, 3)):
+            start = self.dice.randrange(len(data) + 1)
+            end = min(len(data), start + self.dice.choice([0, 0, 1, 1, 2, 9, 10**6]))
+            data = data[:start] + self.dice.choice(SPLICES) + data[end:]
+        return data
+
+    def encode(self, message, spoiled=60, spliced=15):
+        """A message as bytes, which with these chances in a hundred are not what they
+        should be.
+        """
+        if self.chance(spoiled):
+            message = self.spoil(message)
+        data = json.dumps(message).encode()
+        return self.splice(data) if self.chance(spliced) else data
+
+    def pieces(self, data):
+        """The same bytes in a few pieces."""
+        count = self.dice.choice([0, 0, 1, 2, 5])
+        cuts = sorted(self.dice.randrange(len(data) + 1) for _ in range(count))
+        return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)])]
+
+    def from_client(self):
+        """Anything that a client says, of any revision."""
+        dice = self.dice
+        method, params = copy.deepcopy(dice.choice(SAID))
+        if self.chance(30):
+            method, params = "tools/call", self.a_call()
+        elif self.chance(4):
+            method, params = "initialize", opening(dice.choice(EVERY), ANYTHING)
+        if not method:
+            answer = {"result": params} if params else {"error": {"code": -1}}
+            return {"jsonrpc": "2.0", "id": dice.randint(1, 9), **answer}
+        if self.chance(30):
+            params["_meta"] = {"progressToken": self.new_id()}
+        if self.chance(40):
+            given = ANYTHING if self.chance(60) else {}
+            params.update(modern(given, _meta=params.get("_meta", {})))
+            if self.chance(10):
+                params["requestState"] = "a.b"
+                params["inputResponses"] = {"elicit-1": {"action": "accept"}}
+        message = request(method, params, self.new_id())
+        if "notifications/" in method or method[0] == "$":
+            del message["id"]
+        return message
+
+    def a_call(self):
+        name = self.dice.choice(sorted(CALLED))
+        arguments = {**CALLED[name]}
+        if self.chance(20) and arguments:
+            arguments[self.dice.choice(sorted(arguments))] = self.dice.choice(ODD)
+        return {"name": name, "arguments": arguments}
+
+    def a_message_or_a_batch(self):
+        if self.chance(4):
+            return [self.from_client() for _ in range(self.dice.randint(1, 4))]
+        return self.from_client()
+
+
+class FuzzedWire:
+    """A conversation with a server on stdio; the most of it is nonsense."""
+
+    def __init__(self, fuzz, wire, version):
+        self.fuzz = fuzz
+        self.wire = wire
+        self.version = version
+        self.came = collections.deque()
+        # What came to the sane requests, by their ids.
+        self.answers = {}
+        # Answers to the server's questions.
+        self.asked = []
+        self.out = io.BufferedReader(wire.out)
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        self.came.extend(iter(self.out.readline, b""))
+
+    def look(self):
+        """Judge what has come, and answer what was asked."""
+        while self.came:
+            line = self.came.popleft()
+            assert line.endswith(b"\n"), f"{line[-200:]!r}; {self.fuzz}"
+            message = strict_json(line)
+            self.fuzz.check(message)
+            if isinstance(message, dict):
+                self.take(message)
+
+    def take(self, message):
+        number = message.get("id")
+        if "method" not in message and str(number)[:4] == "sane":
+            assert number not in self.answers, f"{message}; {self.fuzz}"
+            self.answers[number] = message
+        elif "method" in message and "id" in message:
+            answer = {"jsonrpc": "2.0", "id": number, "result": {"action": "cancel"}}
+            self.asked.append(answer)
+            if self.fuzz.chance(80):
+                data = self.fuzz.encode(answer, 40, 10) + b"\n"
+                self.wire.send(self.fuzz.note(data))
+
+    def be_sane(self, name):
+        """Requests of both eras in the midst of it all are answered, and right."""
+        first, *calls = (
+            f"sane {kind} {name}" for kind in ("first", "legacy", "modern")
+        )
+        self.wire.send(
+            b"\n",
+            request("initialize", opening(self.version, ANYTHING), first),
+            call_legacy("add", calls[0], a=1),
+            call_tool("add", calls[1], a=1),
+        )
+
+        def answered():
+            self.look()
+            # Else handlers wait for answers until none is left.
+            self.wire.send(*self.asked)
+            self.asked.clear()
+            return {first, *calls} <= set(self.answers)
+
+        eventually(answered, f"an answer; {self.fuzz}")
+        for each in calls:
+            assert "'text': '2'" in str(self.answers[each]), str(self.fuzz)
+
+    def send_nonsense(self):
+        fuzz = self.fuzz
+        data = fuzz.encode(fuzz.a_message_or_a_batch())
+        data = fuzz.note(data + (b"\n" if fuzz.chance(97) else b""))
+        for piece in fuzz.pieces(data):
+            self.wire.send(piece)
+
+    def end(self):
+        self.wire.process.stdin.close()
+        self.reader.join(SECONDS)
+        assert not self.reader.is_alive(), str(self.fuzz)
+        assert self.wire.process.wait(SECONDS) == 0, str(self.fuzz)
+        self.look()
+
+
+def fuzz_stdio(seed, version, count):
+    """A conversation of `count` mutated lines with a server on stdio."""
+    fuzz = Fuzz(seed)
+    with Wire() as wire:
+        conversation = FuzzedWire(fuzz, wire, version)
+        for number in range(count):
+            if fuzz.chance(3) or number == count // 20:
+                conversation.be_sane(str(number))
+            conversation.send_nonsense()
+            conversation.look()
+        conversation.be_sane("last")
+        conversation.end()
+    return fuzz
+
+
+HEADERS = rb"""
+Host: evil.example
+Host: localhost
+Origin: http://localhost
+Origin: http://evil.example
+Accept: text/html
+Accept: */*
+Content-Type: text/plain
+Transfer-Encoding: chunked
+Transfer-Encoding: gzip, chunked
+Content-Length: 5
+Content-Length: -1
+Content-Length: 99999999999
+Content-Length: 1e3
+Connection: close
+Expect: 100-continue
+Mcp-Session-Id: no-such
+Mcp-Session-Id;
+MCP-Protocol-Version: 1900-01-01
+Mcp-Name: =?base64?!?=
+Last-Event-ID: 0-0
+ folded: yes
+no colon
+: no name
+X : 1
+""".split(b"\n")
+HEADERS += [b"Mcp-Method: \xff", b"Last-Event-ID: 99-\xb2", b"X\0: 1", b"X: a\rb"]
+HEADERS += [b"X: " + b"y" * 70000, b"X:" + b" " * 9000 + b"\0"]
+
+
+def strict_chunks(data):
+    """A chunked body at the start of these bytes: (body, the rest, is whole)."""
+    body = b""
+    size = -1
+    while size:
+        line, end, data = data.partition(b"\r\n")
+        if not end:
+            return body, b"", False
+        assert re.fullmatch(rb"[0-9a-f]+", line), f"{line[:200]!r}"
+        size = int(line, 16)
+        body += data[:size]
+        end, data = data[size : size + 2], data[size + 2 :]
+        if len(end) < 2:
+            return body, data, False
+        assert end == b"\r\n", f"{end!r}"
+    return body, data, True
+
+
+def strict_responses(data, head_only=False):
+    """All that a server sent on a connection, taken apart:
+    [(status, headers, body, is whole)].
+    """
+    found = []
+    while data:
+        head, end, data = data.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        status = re.match(r"HTTP/1\.1 (\d{3}) [A-Z][A-Za-z -]*", first)
+        assert status, f"{first[:200]!r}"
+        if not end:
+            return found
+        pairs = [re.fullmatch(r"([A-Za-z-]+): ([^\0\r\n]*)", line) for line in lines]
+        headers = {pair[1].lower(): pair[2] for pair in pairs}
+        assert len(headers) == len(pairs), f"{lines}"
+        if status[1] == "100":
+            continue
+        body, whole = b"", True
+        if headers.get("transfer-encoding") == "chunked":
+            body, data, whole = strict_chunks(data)
+        elif not (head_only and data[:5] in (b"", b"HTTP/")):
+            size = int(headers.get("content-length", len(data)))
+            whole = len(data) >= size
+            body, data = data[:size], data[size:]
+        found.append((int(status[1]), headers, body, whole))
+    return found
+
+
+def messages_in(responses):
+    """The messages in a server's responses."""
+    for _, headers, body, whole in responses:
+        kind = headers.get("content-type")
+        if kind == "application/json" and whole and body:
+            yield strict_json(body)
+        elif kind == "text/event-stream":
+            for event in body.split(b"\n\n")[:-1]:
+                fields = dict(line.partition(b": ")[::2] for line in event.split(b"\n"))
+                if fields.get(b"data") and fields.get(b"event") != b"endpoint":
+                    yield strict_json(fields[b"data"])
+        else:
+            assert kind == "application/json" or not body, f"{headers} {body[:200]!r}"
+
+
+class FuzzedPort:
+    """Mutated requests to a server on a port, a connection each."""
+
+    def __init__(self, fuzz, http, messages_path):
+        self.fuzz = fuzz
+        self.http = http
+        # Where an HTTP+SSE stream that is read wants its messages.
+        self.messages_path = messages_path
+        self.open_sessions()
+
+    def open_sessions(self):
+        self.webs = [Web(self.http).open(version) for version in LEGACY]
+        self.may_be_deleted = False
+
+    def header_lines(self, message, web):
+        """The headers that belong to a message, as far as it has what they need."""
+        params = message.get("params") or {} if isinstance(message, dict) else {}
+        if META_VERSION not in params.get("_meta", ()):
+            session = web.session or "none"
+            told = {"Mcp-Session-Id": session, "MCP-Protocol-Version": web.version}
+        else:
+            told = {"MCP-Protocol-Version": MODERN, "Mcp-Method": message["method"]}
+            told["Mcp-Name"] = params.get("name", params.get("uri"))
+        return [f"{name}: {told[name]}".encode() for name in told if told[name]]
+
+    def chunked(self, body):
+        """One chunk and the last one; the size is a wrong one now and then."""
+        size = b"%x" % len(body)
+        if not self.fuzz.chance(60):
+            size = self.fuzz.dice.choice([b"-1", b"0x5", b"fffffffff", b"", b"5;a=b"])
+        return size + b"\r\n" + body + b"\r\n0\r\n\r\n"
+
+    def spoil_headers(self, lines):
+        dice = self.fuzz.dice
+        for _ in range(dice.randint(1, 2)):
+            start = dice.randrange(len(lines))
+            lines[start : start + dice.randrange(2)] = [dice.choice(HEADERS)]
+            lines.insert(dice.randrange(len(lines) + 1), dice.choice(HEADERS + lines))
+
+    def build(self):
+        """A request's bytes; in most of them something is wrong."""
+        fuzz = self.fuzz
+        dice = self.fuzz.dice
+        message = fuzz.a_message_or_a_batch()
+        body = fuzz.encode(message, 60, 8)
+        kind = dice.randrange(8)
+        lines = [b"Host: localhost", b"Content-Type: application/json"]
+        start = b"POST /mcp HTTP/1.1"
+        if kind == 0:
+            start = f"POST {self.messages_path} HTTP/1.1".encode()
+        else:
+            lines += self.header_lines(message, dice.choice(self.webs))
+        if kind == 1:
+            start = dice.choice(STARTS)
+        if start[:4] == b"GET ":
+            # Nothing may stand before the end, by which the stream ends.
+            body = b""
+        elif fuzz.chance(10):
+            lines.append(b"Transfer-Encoding: chunked")
+            body = self.chunked(body)
+        else:
+            wrong = dice.choice([-1, 1, 99]) if fuzz.chance(5) else 0
+            lines.append(b"Content-Length: %d" % (len(body) + wrong))
+        if kind == 2:
+            self.spoil_headers(lines)
+        data = b"\r\n".join([start, *lines, b"", b""]) + body
+        if kind == 3 and fuzz.chance(50):
+            data = fuzz.splice(data)
+        return data
+
+    def exchange(self, data, leaves):
+        """All that comes back; nothing if we leave before the end of the request."""
+        answered = b""
+        if leaves:
+            data = data[: self.fuzz.dice.randrange(len(data) + 1)]
+        address = ("127.0.0.1", self.http.port)
+        broken = contextlib.suppress(ConnectionError)
+        with socket.create_connection(address, SECONDS) as sock, broken:
+            for piece in self.fuzz.pieces(data):
+                sock.sendall(piece)
+            if not leaves:
+                sock.shutdown(socket.SHUT_WR)
+                for piece in iter(lambda: sock.recv(65536), b""):
+                    answered += piece
+        return answered
+
+    def send_nonsense(self):
+        """One request; what comes back must be HTTP and MCP."""
+        data = self.fuzz.note(self.build())
+        self.may_be_deleted |= b"DELETE" in data
+        answered = self.exchange(data, leaves=self.fuzz.chance(6))
+        try:
+            for message in messages_in(
+                strict_responses(answered, data[:5] == b"HEAD ")
+            ):
+                self.fuzz.check(message)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}; answered {answered[-3000:]!r}"
+            raise AssertionError(f"{text}; {self.fuzz}") from error
+
+    def be_sane(self, name):
+        """Requests of every revision are answered, and right."""
+        if self.may_be_deleted:
+            self.open_sessions()
+        answers = [Web(self.http).post(call_tool("add", "s", a=1))[2]]
+        answers += [web.post(call_legacy("add", name, a=1))[2] for web in self.webs]
+        for each in answers:
+            assert "'text': '2'" in str(each), f"{answers}; {self.fuzz}"
+
+
+def fuzz_http(seed, count):
+    """`count` mutated requests to a server on a port, a connection each, and an
+    HTTP+SSE stream beside.
+    """
+    fuzz = Fuzz(seed)
+    with build_server().start_http() as http:
+        old = Web(http)
+        with old.stream(path="/sse") as events:
+            path = next_event(events)["data"]
+            params = opening("2024-11-05")
+            old.send("POST", request("initialize", params, "sane"), path=path)
+            port = FuzzedPort(fuzz, http, path)
+            for number in range(count):
+                port.send_nonsense()
+                if number % 100 == 99:
+                    port.be_sane(f"s{number}")
+            old.send("POST", call_legacy("add", "sane last", a=1), path=path)
+            for event in iter(lambda: next_event(events), None):
+                if event["message"] or event.get("data", "")[:1] == "[":
+                    fuzz.check(strict_json(event["data"].encode()))
+                if "sane last" in str(event):
+                    assert "'text': '2'" in str(event)
+                    return fuzz
+    raise AssertionError(f"no answer on the stream; {fuzz}")
+
+
+# How a call may end, but for its result.
+ENDS = (McpError, ToolError, Timeout, Cancelled, ConnectionClosed, HttpFailure)
+TOOL = """{"name": "t", "inputSchema": {"type": "object", "properties":
+    {"a": {"type": "string", "x-mcp-header": "A"}}}, "outputSchema": {"type": "object",
+    "properties": {"result": {"type": "integer"}}, "required": ["result"]}}"""
+OFFERED = """{"tools": {"listChanged": true}, "resources": {"subscribe": true},
+    "prompts": {}, "completions": {}, "logging": {}}"""
+RESULTS = {
+    "server/discover": f'{{"supportedVersions": ["{MODERN}"], "capabilities": {OFFERED}}}',
+    "initialize": f"""{{"protocolVersion": "2025-11-25", "capabilities": {OFFERED},
+        "serverInfo": {{"name": "f", "version": "1"}}}}""",
+    "tools/list": f'{{"tools": [{TOOL}], "nextCursor": "more"}}',
+    "tools/call": """{"content": [{"type": "text", "text": "5"}], "isError": false,
+        "structuredContent": {"result": 5}}""",
+    "resources/list": '{"resources": [{"uri": "x://a", "name": "a"}]}',
+    "resources/templates/list": '{"resourceTemplates": []}',
+    "prompts/list": '{"prompts": [{"name": "p"}]}',
+    "resources/read": '{"contents": [{"uri": "x://a", "blob": "AAAA"}]}',
+    "prompts/get": """{"messages": [{"role": "user",
+        "content": {"type": "text", "text": "x"}}]}""",
+    "completion/complete": '{"completion": {"values": ["a"], "total": 1}}',
+}
+
+
+class FuzzedServer(Fuzz):
+    """What a server says to a client, spoiled."""
+
+    def answers_to(self, message, version):
+        """What to send when this message came: messages as bytes, none, one or more."""
+        if "id" not in message or "method" not in message:
+            return []
+        method = message["method"]
+        is_first = method in ("initialize", "server/discover")
+        result = self.result_of(message, version)
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        is_new = method == "server/discover" and version < MODERN
+        if is_new or self.chance(6):
+            del answer["result"]
+            answer["error"] = self.an_error(version)
+        if is_first and self.chance(80):
+            return [self.note(json.dumps(answer).encode())]
+        said = [answer]
+        self.add_notifications(said, message)
+        if self.chance(10):
+            question = self.dice.choice(sorted(QUESTIONS))
+            said.insert(0, {"jsonrpc": "2.0", "id": "q1", **QUESTIONS[question]})
+        if self.chance(5):
+            said.append(answer)
+        if self.chance(4):
+            ids = [None, 0, message["id"] - 1, str(message["id"]), 1.5, "q1"]
+            said.append({**answer, "id": self.dice.choice(ids)})
+        if self.chance(3):
+            said.remove(answer)
+        return [self.note(self.encode(each, 40, 6)) for each in said]
+
+    def result_of(self, message, version):
+        method = message["method"]
+        result = json.loads(RESULTS.get(method, "{}"))
+        if method == "initialize":
+            result["protocolVersion"] = version
+        if method == "tools/list" and (message.get("params") or {}).get("cursor"):
+            del result["nextCursor"]
+        elif method == "tools/call" and version == MODERN and self.chance(30):
+            names = self.dice.sample(sorted(QUESTIONS), 2)
+            return {
+                "resultType": "input_required",
+                "requestState": "s",
+                "inputRequests": {name: QUESTIONS[name] for name in names},
+            }
+        return result
+
+    def an_error(self, version):
+        codes = [-32601, -32602, -32603, -32002, -32020, -32021, -32022, -32042, 7]
+        data = {"supported": [version], "uri": "x://a"}
+        return {"code": self.dice.choice(codes), "message": "no", "data": data}
+
+    def add_notifications(self, said, message):
+        number = message["id"]
+        meta = (message.get("params") or {}).get("_meta") or {}
+        token = meta.get("progressToken", 1)
+        listens = "listen" in message["method"]
+        # Each with its chance in a hundred.
+        for method, params, percent in (
+            ("progress", {"progressToken": token, "progress": 1, "total": 2}, 5),
+            ("message", {"level": "info", "data": "x", "logger": "l"}, 5),
+            ("tools/list_changed", {}, 5),
+            ("resources/updated", {"uri": "x://a"}, 5),
+            (
+                "subscriptions/acknowledged",
+                {"notifications": {}, "_meta": {META_SUBSCRIPTION: number}},
+                50 if listens else 5,
+            ),
+            ("cancelled", {"requestId": self.dice.choice([number, 1, "q1"])}, 5),
         ):
-            assert verdict(*wrong).startswith(f"FAILED: {why}: 9 calls")
+            if self.chance(percent):
+                notification = {"method": "notifications/" + method, "params": params}
+                said.insert(self.dice.randrange(2), {"jsonrpc": "2.0", **notification})
 
 
-class TestBenchmark:
-    """examples/benchmark.py: it measures and prints."""
+def fuzz_calls(fuzz, target, version, count):
+    """Connect, make `count` calls of every kind, close.
 
-    def test_it_prints_every_row(self, monkeypatch, capsys):
-        """Each row has a figure for each server."""
-        program = example("benchmark")
-        sizes = {"ROUNDS": 1, "STARTS": 1, "LARGE": 1, "WIDTHS": (2,)}
-        for name, size in sizes.items():
-            monkeypatch.setattr(program, name, size)
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", "0.01"])
-        program.main()
-        printed = capsys.readouterr().out
-        for row in (
-            "one call at a time",
-            "64 calls in flight",
-            "1 MiB echoed",
-            "HTTP, connections: 2",
-            "ms, start to the first answer",
-        ):
-            for server in ("bare", "mcp_lite"):
-                assert re.search(rf"^{row} +{server} +[\d.,]+", printed, re.M)
-        assert "ms, mcp_lite without a .pyc" in printed
+    Each call ends, and as promised; returns how many.
+    """
+    problems = []
+    done = []
+    client = Client(
+        target,
+        version=fuzz.dice.choice(["auto", version]),
+        timeout=1.0,
+        **CALLBACKS,
+        on_progress=lambda *given: None,
+        on_log=lambda *given: None,
+        on_notification=lambda *given: None,
+    )
+    calls = [
+        lambda: client.call("t", a="x"),
+        lambda: client.call("t", a="é\n"),
+        lambda: client.call_tool("t", {"a": 1}),
+        lambda: client.start_call("t", {}).result(0.02),
+        lambda: client.start_call("t", {}).cancel("enough"),
+        client.list_tools,
+        client.list_resources,
+        client.list_resource_templates,
+        client.list_prompts,
+        lambda: client.read("x://a"),
+        lambda: client.read_resource("x://a"),
+        lambda: client.get_prompt("p"),
+        lambda: client.complete("p", "a", "b"),
+        client.ping,
+        lambda: client.set_log_level("info"),
+        lambda: client.subscribe("x://a"),
+        lambda: client.unsubscribe("x://a"),
+        lambda: client.listen().close(),
+        lambda: client.request("no/such"),
+        lambda: client.notify("notifications/roots/list_changed"),
+    ]
+
+    def make(call):
+        done.append(call)
+        try:
+            call()
+        except ENDS as error:
+            return not str(error)
+        except BaseException as error:
+            problems.append(f"{type(error).__name__}: {error}; {fuzz}")
+        return True
+
+    def run():
+        if make(client.connect):
+            client.timeout = 0.02
+            for _ in range(count):
+                make(fuzz.dice.choice(calls))
+        make(client.close)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    assert not thread.is_alive(), f"call {len(done)} hangs; {fuzz}"
+    assert not problems, problems[0]
+    return len(done)
+
+
+def fuzz_client(seed, count):
+    """A client of an odd server over a pair of streams, in some revision."""
+    fuzz = FuzzedServer(seed)
+    version = fuzz.dice.choice(EVERY)
+    late = []
+
+    def script(read, write):
+        for message in iter(read, None):
+            for said in fuzz.answers_to(message, version):
+                if fuzz.chance(3):
+                    late.append(said)
+                    continue
+                for piece in fuzz.pieces(said + b"\n"):
+                    write(piece)
+            if fuzz.chance(10) and late:
+                write(late.pop() + b"\n")
+            if fuzz.chance(0.5):
+                return
+
+    with fake_server(script) as target:
+        return fuzz_calls(fuzz, target, version, count)
+
+
+HEADS = r"""
+HTTP/1.1 202 Accepted
+HTTP/1.1 204 X
+HTTP/1.1 301 X\r\nLocation: /x
+HTTP/1.1 400 X
+HTTP/1.1 401 X
+HTTP/1.1 404 X
+HTTP/1.1 405 X
+HTTP/1.1 500 X
+HTTP/1.1 503 X\r\nRetry-After: 1
+HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK
+HTTP/1.1 999 \xff
+HTTP/1.1 0 X
+HTTP/2 200
+\0\xff
+HTTP/1.0 200 OK
+HTTP/1.1 200 OK\r\nMcp-Session-Id: \xe9\0
+HTTP/1.1 200 OK\r\n folded
+"""
+HEADS = [head.encode().decode("unicode_escape") for head in HEADS.split("\n")]
+HEADS += ["HTTP/1.1 200 OK\r\nX: " + "y" * 70000, "HTTP/1.1 200 OK" + "\r\nX: y" * 200]
+ENDPOINTS = ["http://[", "//\0", "\xff\xfe /", "http://localhost:99999/x", "/\ud7ff x"]
+ENDPOINTS += ["", "x" * 9000]
+
+
+class FuzzedSite:
+    """A script for web_server: an odd one, in some revision and transport."""
+
+    def __init__(self, fuzz):
+        self.fuzz = fuzz
+        self.version = fuzz.dice.choice(EVERY + ["sse"])
+        self.revision = "2024-11-05" if self.version == "sse" else self.version
+        # The streams of HTTP+SSE.
+        self.streams = []
+        self.sessions = itertools.count()
+        self.ended = threading.Event()
+
+    def __call__(self, seen, sock):
+        fuzz = self.fuzz
+        message = seen["message"] if isinstance(seen["message"], dict) else {}
+        said = fuzz.answers_to(message, self.revision)
+        is_first = message.get("method") in ("initialize", "server/discover")
+        is_sure = is_first and fuzz.chance(85)
+        if self.version == "sse":
+            if seen["method"] == "GET":
+                return self.stream(sock)
+            if seen["path"] != "/post":
+                return 404, {}, b""
+            if self.streams:
+                return self.say_on_the_stream(said, is_sure)
+        if not message and not (seen["method"] == "GET" and fuzz.chance(30)):
+            return 405, {}, b""
+        extra = {}
+        if message.get("method") == "initialize":
+            extra["Mcp-Session-Id"] = f"s{next(self.sessions)}"
+        if (is_sure or fuzz.chance(40)) and said:
+            return 200, extra, said[-1]
+        data = fuzz.note(self.odd_response(said, extra))
+        if fuzz.chance(10):
+            data = fuzz.splice(data)
+        for piece in fuzz.pieces(data):
+            sock.sendall(piece)
+        return None
+
+    def stream(self, sock):
+        """HTTP+SSE: a stream, whose first event may lead nowhere."""
+        self.streams.append(sock)
+        path = "/post" if self.fuzz.chance(85) else self.fuzz.dice.choice(ENDPOINTS)
+        begin_stream(sock, f"event: endpoint\ndata: {path}\n\n")
+        self.ended.wait(SECONDS)
+
+    def say_on_the_stream(self, said, is_sure):
+        for each in said:
+            line = b"data: " + each.replace(b"\n", b" ")
+            self.streams[-1].sendall(line + b"\n\n")
+        return (202 if is_sure or self.fuzz.chance(90) else 404), {}, b""
+
+    def events(self, said):
+        """A stream of events, which may have nothing to do with what was to be said."""
+        dice = self.fuzz.dice
+        said = [b"data: " + each.replace(b"\n", b" ") for each in said]
+        if self.fuzz.chance(40):
+            return b"".join(line + b"\n\n" for line in said)
+        lines = rb"event: message|event: other|id: 1|id|retry: 0|retry: x|:|data"
+        lines = [*lines.split(b"|"), *said * 3, b"event: \xff", b"id: \0"]
+        lines.append(b"\xef\xbb\xbfdata: {}")
+        ends = [b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"]
+        count = dice.randrange(12)
+        return b"".join(dice.choice(lines) + dice.choice(ends) for _ in range(count))
+
+    def odd_response(self, said, extra):
+        """The bytes of a response; in most of them something is wrong."""
+        fuzz = self.fuzz
+        dice = self.fuzz.dice
+        body = self.events(said)
+        kind = "text/event-stream"
+        if fuzz.chance(30) and said:
+            body = said[-1].replace(b"\n", b" ")
+            odd = ["text/html", "", "Application/JSON ; x"]
+            kind = dice.choice(["application/json"] * 4 + odd)
+        if fuzz.chance(20):
+            body = fuzz.splice(body)
+        head = dice.choice(HEADS) if fuzz.chance(30) else "HTTP/1.1 200 OK"
+        for name, value in {"Content-Type": kind, **extra}.items():
+            head += f"\r\n{name}: {value}"
+        how = dice.randrange(6)
+        if how == 0:
+            size = len(body) + dice.choice([-1, 1, 1000, 10**20])
+            head += f"\r\nContent-Length: {size}"
+        elif how == 1:
+            wrong = ["Content-Length: x", "Content-Length: -5"]
+            head += "\r\n" + dice.choice([*wrong, "Transfer-Encoding: gzip"])
+        elif how < 4:
+            head += "\r\nTransfer-Encoding: chunked"
+            sizes = [b"%x" % len(body)] * 4 + [b"x", b"-1", b"ffffffff", b"", b"1"]
+            end = dice.choice([b"0\r\n\r\n"] * 3 + [b"", b"0\r\nX"])
+            body = dice.choice(sizes) + b"\r\n" + body + b"\r\n" + end
+        return (head + "\r\n\r\n").encode("latin-1") + body
+
+
+def fuzz_web_client(seed, count):
+    """A client of an odd web server, in some revision and transport."""
+    fuzz = FuzzedServer(seed)
+    site = FuzzedSite(fuzz)
+    with web_server(site) as (url, _):
+        try:
+            return fuzz_calls(fuzz, url, site.revision, count)
+        finally:
+            site.ended.set()
+
+
+class TestFuzz:
+    """Some 6,000 messages, most of them wrong, the same in each run: a failure tells
+    the seed. Nothing is left open behind them, as behind no test.
+    """
+
+    @pytest.fixture(autouse=True)
+    def quiet(self, caplog):
+        """Thousands of complaints are in order here."""
+        caplog.set_level(logging.CRITICAL, "mcp_lite")
+
+    @pytest.mark.parametrize("number, version", list(enumerate(LEGACY)))
+    def test_a_server_on_stdio(self, number, version):
+        """No id is answered twice, all that comes is JSON, and it lives."""
+        fuzz = fuzz_stdio(FUZZ + number, version, 500)
+        assert len(fuzz.answered) > 100, str(fuzz)
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_a_server_over_http(self, number):
+        """In every revision, all that comes is HTTP and JSON, and it lives."""
+        fuzz = fuzz_http(FUZZ + number, 400)
+        assert len(fuzz.answered) > 60, str(fuzz)
+
+    @pytest.mark.parametrize("seeds", [range(3), range(3, 6)])
+    def test_a_client_over_streams(self, seeds):
+        """Every call ends, with a result or an exception that is documented."""
+        assert sum(fuzz_client(FUZZ + number, 50) for number in seeds) > 20
+
+    @pytest.mark.parametrize("seeds", [range(20), range(20, 40)])
+    def test_a_client_over_http(self, seeds):
+        """The same, over HTTP and HTTP+SSE, with servers of every revision."""
+        assert sum(fuzz_web_client(FUZZ + number, 40) for number in seeds) > 100
 
 
 class TestPublicFace:
@@ -14213,6 +13527,235 @@ class TestPublicFace:
         assert 'Unexpected keyword argument "prot"' in errors[0]
 
 
+class TestReadme:
+    """What README.md and the examples say works."""
+
+    @staticmethod
+    def blocks(kind):
+        texts = []
+        for path in ("README.md", os.path.join("examples", "README.md")):
+            with open(os.path.join(HERE, path), encoding="utf-8") as file:
+                texts.append(file.read())
+        return re.findall(rf"```{kind}\n(.*?)```", "".join(texts), re.S)
+
+    @staticmethod
+    def run(*words, input="", cwd=HERE, **variables):
+        """What a program prints; "python3" is this Python."""
+        python = {"python3": sys.executable}
+        run = subprocess.run(
+            [python.get(word, word) for word in words],
+            cwd=str(cwd),
+            env={**os.environ, **variables},
+            input=input.encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS * 2,
+        )
+        assert run.returncode == 0, (words, run.stderr.decode())
+        return run.stdout.decode()
+
+    def test_the_first_commands(self):
+        """The first sh block is the two commands; the first of them runs."""
+        commands = self.blocks("sh")[0].strip().splitlines()
+        assert len(commands) == 2
+        assert "lines  mcp_lite.py" in self.run(*shlex.split(commands[0]))
+
+    def test_every_python_block_runs(self, tmp_path):
+        """Each as a program of its own, beside a copy of the file."""
+        shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(tmp_path))
+        blocks = self.blocks("python")
+        assert len(blocks) >= 8
+        for number, block in enumerate(blocks):
+            name = re.match(r"# (\w+\.py)", block)
+            path = tmp_path / (name.group(1) if name else f"block{number}.py")
+            path.write_text(block, encoding="utf-8")
+            self.run("python3", path.name, cwd=tmp_path)
+
+    def test_the_commands_of_a_terminal(self):
+        """Each line of the block about the command line does what it says."""
+        (block,) = (each for each in self.blocks("sh") if "mcp_lite list" in each)
+        for line in block.strip().splitlines():
+            assert self.run(*shlex.split(line, comments=True))
+
+    @pytest.mark.skipif(not shutil.which("curl"), reason="wants curl")
+    def test_every_curl_session_runs(self):
+        """The bash blocks, against the server that they name."""
+        with example("everything_server").server.start_http() as web:
+            said = [
+                self.run("bash", "-c", block.replace("8000", str(web.port)))
+                for block in self.blocks("bash")
+            ]
+        assert len(said) == 2 and "simple text response" in said[0]
+        assert said[1].count("notifications/progress") == 3
+        assert '"id":2,"result"' in said[1]
+
+    @pytest.mark.parametrize("says", ["y\n", ""])
+    def test_the_agent(self, says):
+        """The model hears of both kinds of errors, and tries again; nothing is changed
+        unless the user says so."""
+        told = self.run("python3", "examples/agent.py", input=says)
+        assert "servers: files, notes\n" in told
+        assert 'notes_read: "The call was refused, error -32602: there is' in told
+        assert 'files_search: "The tool failed: pattern: not a regular' in told
+        assert 'files_search: "[\\"mcp_lite.py:' in told
+        assert ("written: found" in told) == bool(says)
+        assert ("the user does not want it" in told) != bool(says)
+
+    @pytest.mark.parametrize("over", ["stdio", "http"])
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_a_replay(self, version, over, tmp_path):
+        """examples/replay.py answers as the recorded server did, in the recorded order,
+        and asks and tells what that did; anything else is an error that says so."""
+        trace = tmp_path / "trace.jsonl"
+        server = Server("recorded")
+        counter = itertools.count(1)
+        server.add_resource("note://x", lambda: "text")
+
+        @server.tool
+        def count(ctx: Context) -> int:
+            ctx.progress(1, 2, "half")
+            return next(counter)
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            return ctx.elicit("Who?", FORM)["content"]["name"]
+
+        def converse(client):
+            told = []
+            seen = [
+                client.call_tool("count", on_progress=lambda *each: told.append(each))
+                for _ in range(2)
+            ]
+            seen += [client.list_tools(), client.read("note://x"), client.call("ask")]
+            with client.listen(uris=["note://x"]) as changes:
+                server.resource_updated("note://x")
+                seen.append(next(changes)["method"])
+            return seen, told, client.server_info, client.protocol_version
+
+        questions = []
+        options = {
+            "on_elicit": lambda params: (
+                questions.append(params["message"])
+                or {"action": "accept", "content": {"name": "Ada"}}
+            ),
+            "stderr": None,
+        }
+        with Client(server, version=version, trace=trace, **options) as client:
+            recorded = converse(client)
+        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
+        command.append(str(trace))
+        with contextlib.ExitStack() as stack:
+            if over == "http":
+                process = subprocess.Popen(
+                    [*command, "--http"],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+                stack.enter_context(process)
+                stack.callback(process.kill)
+                command = process.stdout.readline().decode().strip()
+            client = stack.enter_context(Client(command, name="other", **options))
+            for method, code in (("vendor/thing", -32601), ("resources/read", -32602)):
+                with pytest.raises(McpError, match=f"not recorded: {method}") as caught:
+                    client.request(method, {"uri": "note://y"})
+                assert caught.value.code == code
+            assert converse(client) == recorded
+        assert questions == ["Who?", "Who?"]
+
+    def test_tracing(self, tmp_path):
+        """examples/otel.py: a call, what serves it, and the call that this makes are
+        one trace, each the child of the one before."""
+        (tmp_path / "opentelemetry.py").write_text("raise ImportError")
+        told = self.run("python3", "examples/otel.py", PYTHONPATH=str(tmp_path))
+        assert "the price: 9\n" in told and "SERVER server/discover" in told
+        lines = [line.split(" ") for line in told.splitlines()]
+        calls = [line for line in lines if line[1] == "tools/call"]
+        kinds = ["SERVER count", "CLIENT count", "SERVER price", "CLIENT price"]
+        assert [f"{line[0]} {line[2]}" for line in calls] == kinds * 2
+        for of_one_call in (calls[:4], calls[4:]):
+            (trace,) = {line[3] for line in of_one_call}
+            ids, parents = ([line[n] for line in of_one_call] for n in (4, 5))
+            assert parents == [*ids[1:], "-"]
+        failed = ["error.type=tool_error" in line for line in calls]
+        assert failed == [False] * 4 + [True] * 4
+
+    def test_tracing_with_opentelemetry(self):
+        """The same with it, where it is installed: its spans have the same parents."""
+        pytest.importorskip("opentelemetry.sdk")
+        text = self.run("python3", "examples/otel.py").replace("the price: 9\n", "")
+        spans = json.loads("[" + text.replace("\n}\n{", "\n},\n{") + "]")
+        calls = [span for span in spans if span["name"].startswith("tools/call")]
+        for child, parent in zip(calls[:3], calls[1:4]):
+            assert child["parent_id"] == parent["context"]["span_id"]
+            assert child["context"]["trace_id"] == parent["context"]["trace_id"]
+        failed = [span["attributes"].get("error.type") for span in calls]
+        assert failed == [None] * 4 + ["tool_error"] * 4
+
+    @pytest.mark.skipif(os.name != "posix", reason="wants inherited descriptors")
+    def test_a_socket_of_systemd(self, tmp_path):
+        """examples/systemd/server.py serves the socket that it inherits, with the
+        tokens of its credential; callers may have come before it ran."""
+        (tmp_path / "tokens.json").write_text('{"t0ken": {"sub": "ada"}}')
+        # As systemd does it: descriptor 3, and the process that it is for.
+        start = (
+            "import os, sys; os.dup2(int(sys.argv[1]), 3);"
+            "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1');"
+            "os.execv(sys.executable, [sys.executable, 'server.py'])"
+        )
+        path = str(tmp_path / "mcp.sock")
+        with socket.socket(socket.AF_UNIX) as sock, socket.socket(
+            socket.AF_UNIX
+        ) as client:
+            sock.bind(path)
+            sock.listen()
+            client.settimeout(SECONDS)
+            client.connect(path)
+            client.sendall(
+                head_of(
+                    call_tool("which_process"),
+                    "Mcp-Name: which_process",
+                    "Authorization: Bearer t0ken",
+                    "Connection: close",
+                )
+            )
+            process = subprocess.Popen(
+                [sys.executable, "-c", start, str(sock.fileno())],
+                cwd=os.path.join(HERE, "examples", "systemd"),
+                env={**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)},
+                pass_fds=[sock.fileno()],
+                stderr=subprocess.PIPE,
+            )
+            answer = b"".join(iter(lambda: client.recv(65536), b""))
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=SECONDS)
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert str(process.pid).encode() in answer
+        assert b"INFO mcp_lite.http: - POST /mcp 200 " in told
+        assert process.returncode == 0
+
+    def test_the_raw_server(self):
+        """It speaks the protocol; a wrong expression is a tool's error."""
+        with Wire([sys.executable, os.path.join("examples", "raw_server.py")]) as wire:
+            assert wire.ask("tools/list", id=0)["error"]["code"] == -32600
+            wire.open("2025-03-26")
+            tools = wire.ask("tools/list", id=2)["result"]["tools"]
+            assert [tool["name"] for tool in tools] == ["calculate", "get_timestamp"]
+
+            def calculate(expression):
+                params = {"name": "calculate", "arguments": {"expression": expression}}
+                return wire.ask("tools/call", params, 3)["result"]
+
+            (block,) = calculate("2 + 3 * 4")["content"]
+            assert block == {"type": "text", "text": "14"}
+            for wrong in ("__import__('os')", "1 / 0", "", "9 ** 9 ** 9", "(" * 5000):
+                assert calculate(wrong)["isError"] is True, wrong
+            result = wire.ask("resources/read", {"uri": "server://info"}, 5)["result"]
+            assert "raw-mcp-server" in result["contents"][0]["text"]
+            error = wire.ask("tools/call", {"name": "nonexistent"}, 6)["error"]
+            assert error["code"] == -32602
+            assert wire.end() == ([], 0)
+
+
 class TestLessons:
     """examples/lessons: each runs, and shows what it says."""
 
@@ -14343,6 +13886,636 @@ class TestLessons:
         rooms = re.findall(r"^    [ \d]\d\. (\S.*?)  ", mcp_lite.__doc__, re.M)
         for _, named in rows:
             assert set(re.sub(r" \(.*?\)", "", named).split(", ")) <= set(rooms)
+
+
+class TestBridge:
+    """examples/bridge.py: a server of one era, offered to clients of another."""
+
+    FORM = {"type": "object", "properties": {"x": {"type": "string"}}}
+
+    def far(self):
+        """A server with one of everything."""
+        server = Server("far", version="3", title="Far", instructions="Be kind.")
+        self.cancelled = threading.Event()
+        self.begun = queue.Queue()
+
+        @server.tool
+        def add(a: int, b: int = 1) -> int:
+            return a + b
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            self.begun.put("ask")
+            answers = [ctx.elicit(each, self.FORM) for each in ("one", "two")]
+            return " ".join(each["content"]["x"] for each in answers)
+
+        @server.tool
+        def sample(ctx: Context) -> str:
+            answer = ctx.sample("Who?", max_tokens=9)
+            (root,) = ctx.roots()
+            return f"{answer['content']['text']} {root['uri']}"
+
+        @server.tool
+        def work(ctx: Context) -> str:
+            for n in range(3):
+                ctx.progress(n, 3)
+                ctx.log("info", n)
+            return "done"
+
+        @server.tool
+        def stay(ctx: Context) -> None:
+            self.begun.put("stay")
+            ctx.on_cancel(self.cancelled.set)
+            ctx.sleep(SECONDS)
+
+        @server.tool
+        def delete_all() -> None:
+            raise ToolError("nothing is safe")
+
+        @server.resource("far://x")
+        def x() -> str:
+            return "text"
+
+        @server.prompt
+        def review(code: str) -> str:
+            return f"review {code}"
+
+        @server.completion("review", "code")
+        def codes(text: str) -> list:
+            return [f"{text}1"]
+
+        return server
+
+    @pytest.mark.parametrize("ours", ["2024-11-05", "2025-11-25", MODERN])
+    @pytest.mark.parametrize("theirs", ["2024-11-05", "2025-06-18", MODERN])
+    def test_across_eras(self, theirs, ours):
+        """All that both revisions have goes through, as the client's has it."""
+        far = self.far()
+        bridge = example("bridge").Bridge(far, version=theirs, deny=["delete_*"])
+        done, logs = [], queue.Queue()
+        options = {
+            "version": ours,
+            "on_elicit": lambda params: {
+                "action": "accept",
+                "content": {"x": params["message"]},
+            },
+            "on_sample": lambda params: "a model",
+            "roots": ["file:///here"],
+            "on_log": lambda level, data, logger: logs.put((level, data)),
+        }
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            client.set_log_level("info")
+            assert client.server_info["name"] == "far"
+            assert client.instructions == "Be kind."
+            names = [tool["name"] for tool in client.list_tools()]
+            assert names == ["add", "ask", "sample", "work", "stay"]
+            assert str(client.call("add", a=1, b=2)) == "3"
+            result = client.call_tool(
+                "work", on_progress=lambda *told: done.append(told)
+            )
+            assert ("resultType" in result) == (ours == MODERN)
+            assert [told[0] for told in done] == [0, 1, 2]
+            assert [logs.get(timeout=SECONDS) for _ in range(3)] == [
+                ("info", n) for n in range(3)
+            ]
+            assert client.call("sample") == "a model file:///here"
+            if min(ours, theirs) >= "2025-06-18":
+                assert client.call("ask") == "one two"
+                # A modern client comes back with each answer; a session's call waits.
+                begun = [self.begun.get_nowait() for _ in range(self.begun.qsize())]
+                assert len(begun) == (3 if theirs == MODERN else 1)
+            assert client.read("far://x") == "text"
+            assert client.get_prompt("review", {"code": "y"})["messages"] == [
+                {"role": "user", "content": {"type": "text", "text": "review y"}}
+            ]
+            assert client.complete("review", "code", "z") == ["z1"]
+            for name in ("delete_all", "nosuch"):
+                with pytest.raises(NotFound, match=name):
+                    client.call(name)
+            with client.listen(uris=["far://x"]) as changes:
+                far.resource_updated("far://x")
+                assert next(changes)["method"] == "notifications/resources/updated"
+                far.add_tool(lambda: "new", name="newcomer")
+                assert next(changes)["method"] == "notifications/tools/list_changed"
+            assert client.call("newcomer") == "new"
+            call = client.start_call("stay")
+            assert self.begun.get(timeout=SECONDS) == "stay"
+            call.cancel("no more")
+            assert self.cancelled.wait(SECONDS)
+
+    @pytest.mark.parametrize("ours", ["2025-11-25", MODERN])
+    @pytest.mark.parametrize("theirs", ["2025-11-25", MODERN])
+    def test_callers_are_kept_apart(self, theirs, ours):
+        """Two callers with different tokens, at once: each is asked its own question."""
+        far = Server("far")
+        both = threading.Barrier(2, timeout=SECONDS)
+
+        @far.tool
+        def whose(name: str, ctx: Context) -> str:
+            if not ctx.once("met", lambda: bool(both.wait() + 1)):
+                raise ToolError("nobody else came")
+            return ctx.elicit(f"Are you {name}?", self.FORM)["content"]["x"]
+
+        bridge = example("bridge").Bridge(far, version=theirs)
+        tokens = {name: {"sub": name} for name in ("ada", "bob")}
+        answers = {}
+
+        def call(url, name):
+            def answer(params):
+                assert params["message"] == f"Are you {name}?"
+                return {"action": "accept", "content": {"x": f"I am {name}"}}
+
+            headers = {"Authorization": f"Bearer {name}"}
+            options = {"version": ours, "headers": headers, "on_elicit": answer}
+            with Client(url, **options) as client:
+                answers[name] = client.call("whose", name=name)
+
+        with contextlib.closing(bridge), bridge.server.start_http(verify=tokens) as web:
+            threads = [
+                threading.Thread(target=call, args=(web.url, name)) for name in tokens
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(SECONDS)
+        assert answers == {"ada": "I am ada", "bob": "I am bob"}
+
+    @pytest.mark.parametrize("theirs", ["2025-06-18", MODERN])
+    def test_a_server_that_ends_is_started_again(self, tmp_path, theirs):
+        """The call that it died of fails; the next has a new server, which tells of
+        the same resources."""
+        script = tmp_path / "mortal.py"
+        script.write_text(
+            f"import os, sys; sys.path.insert(0, {HERE!r})\n"
+            "from mcp_lite import Server\n"
+            "server = Server('mortal')\n"
+            "server.add_resource('far://x', lambda: 'x')\n"
+            "@server.tool\n"
+            "def die() -> None: os._exit(3)\n"
+            "@server.tool\n"
+            "def touch() -> None: server.resource_updated('far://x')\n"
+            "server.run()\n"
+        )
+        heard = queue.Queue()
+        bridge = example("bridge").Bridge(str(script), version=theirs, stderr=None)
+        options = {"on_notification": lambda method, params: heard.put(params["uri"])}
+        with contextlib.closing(bridge), Client(bridge.server, **options) as client:
+            client.subscribe("far://x")
+            with pytest.raises(McpError, match="exit code 3"):
+                client.call("die")
+            client.call("touch")
+            assert heard.get(timeout=SECONDS) == "far://x"
+
+    def test_as_a_program(self, tmp_path):
+        """On stdio and at a URL, with a choice of tools."""
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        command = [sys.executable, os.path.join(HERE, "examples", "bridge.py"), script]
+        with Client([*command, "--deny", "search"]) as client:
+            names = [tool["name"] for tool in client.list_tools()]
+            assert names and "search" not in names
+        absent = Client([sys.executable, command[1], "/no/such/program"], stderr=None)
+        with pytest.raises((McpError, ConnectionClosed), match="/no/such/program"):
+            absent.connect()
+
+    def test_from_a_url_to_a_url(self):
+        """HTTP on both sides, the old HTTP+SSE on one; a client of each revision."""
+        with self.far().start_http() as http:
+            old = http.url.replace("/mcp", "/sse")
+            bridge = example("bridge").Bridge(old, version="2024-11-05")
+            with contextlib.closing(bridge), bridge.server.start_http() as ours:
+                for n, version in enumerate(EVERY):
+                    with Client(ours.url, version=version) as client:
+                        result = client.call_tool("add", {"a": n, "b": n})
+                        assert result["content"][0]["text"] == str(2 * n)
+
+
+class TestGroup:
+    """examples/group.py: config files, and several servers as one."""
+
+    CONFIG = """\ufeff{
+        // what the desktop reads }
+        "mcpServers": {
+            "web": {
+                "type": "http",
+                "url": "https://${HOST_OF_IT}/mcp//*no comment*/",
+                "headers": {"Authorization": "Bearer ${env:HOST_OF_IT}"}, /* a
+                comment of two lines */
+            },
+            "local": {
+                "command": "~/bin/server",
+                "args": ["--port", 8000, "${UNSET_HERE:-a, ]}",], // }
+                "env": {"N": 7, "EMPTY": "${EMPTY_HERE:-full}", "KEEP": "${EMPTY_HERE}"},
+                "cwd": "data",
+                "disabled": false,
+                "alwaysAllow": ["x"],
+            },
+            "off": {"command": "x", "disabled": true}, // }
+            // the last one:
+        },
+    }"""
+
+    @pytest.fixture
+    def load(self, tmp_path, monkeypatch):
+        """load(text) -> the Config of a file with that text."""
+        monkeypatch.setenv("HOST_OF_IT", "example.com")
+        monkeypatch.setenv("EMPTY_HERE", "")
+        monkeypatch.delenv("UNSET_HERE", raising=False)
+        (tmp_path / ".vscode").mkdir()
+        self.path = tmp_path / ".vscode" / "mcp.json"
+
+        def load(text):
+            self.path.write_text(text, encoding="utf-8")
+            return example("group").load_config(self.path)
+
+        return load
+
+    def test_config_files_of_others(self, load, tmp_path):
+        """Comments, trailing commas, variables, ~, numbers, folders, what is off."""
+        config = load(self.CONFIG)
+        assert config == {
+            "web": {
+                "url": "https://example.com/mcp//*no comment*/",
+                "headers": {"Authorization": "Bearer example.com"},
+            },
+            "local": {
+                "command": os.path.expanduser("~/bin/server"),
+                "args": ["--port", "8000", "a, ]"],
+                "env": {"N": "7", "EMPTY": "full", "KEEP": ""},
+                "cwd": str(tmp_path / "data"),
+            },
+        }
+        assert config.errors == {}
+        server = {"command": "python3", "args": ["${workspaceFolder}/server.py"]}
+        for content in ({"inputs": [], "servers": {"a": server}}, {"a": server}):
+            target = load(json.dumps(content))["a"]
+            assert target["args"] == [f"{tmp_path}/server.py"]
+
+    @pytest.mark.parametrize(
+        "server, told",
+        [
+            ({"command": ["s3cret"]}, "command: expected"),
+            ({"command": "x", "args": [["s3cret", None]]}, r"args\[0\]\[1\]: expected"),
+            ({"command": "x", "env": {"A": True}}, "env.A: expected a text, got bool"),
+            ({"url": "http://x/${UNSET_HERE}s3cret"}, "url: the variable UNSET"),
+            ({"args": ["s3cret"]}, 'expected "command" or "url"'),
+            ("s3cret", "expected an object, got str"),
+        ],
+    )
+    def test_a_server_that_is_wrong_spoils_no_other(self, load, server, told):
+        """Its error names file, server and member, and shows no value."""
+        config = load(
+            json.dumps({"servers": {"bad": server, "b": {"url": "http://x"}}})
+        )
+        assert config == {"b": {"url": "http://x"}}
+        text = str(config.errors["bad"])
+        assert text.startswith(f"{self.path}: bad: ") and re.search(told, text)
+        assert "s3cret" not in text
+
+    def test_files_without_servers(self, load):
+        """A file that is no config is an error that names it; slashes cost no time."""
+        for text, told in (
+            ('{\n// a\n"servers": {]}', "not JSON: .*line 3"),
+            ("[]", '"mcpServers" or "servers", got list'),
+            ("[" * 200_000, "not JSON"),
+            ("/*" * 200_000, "not JSON"),
+            ('"\\' * 200_000, "not JSON"),
+        ):
+            with pytest.raises(ValueError, match=told) as caught:
+                load(text)
+            assert str(self.path) in str(caught.value)
+
+    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
+    def test_several_servers_as_one(self, version):
+        """In memory, as processes and at URLs; what fails leaves the others alone. Names
+        that would collide are told apart."""
+        near, far = Server("near"), Server("far")
+        near.add_tool(lambda: "near", name="b_c")
+        near.add_prompt(lambda: "be near", name="be")
+        near.add_resource("near://x", lambda: "near x")
+        far.add_tool(lambda: "far", name="c")
+        far.add_resource("far://{name}", lambda name: f"far {name}")
+        with far.start_http() as http:
+            targets = {
+                "a": near,
+                "child": [
+                    sys.executable,
+                    os.path.join(HERE, "examples", "tasks.py"),
+                    "--serve",
+                ],
+                "dead": [sys.executable, "-c", "import sys; sys.exit(3)"],
+                "a_b": http.url,
+                "odd": {"command": 7},
+            }
+            with example("group").ClientGroup(targets, version=version) as group:
+                assert list(group.clients) == ["a", "child", "a_b"]
+                assert set(group.errors) == {"dead", "odd"}
+                with pytest.raises(ConnectionClosed, match="exit code 3"):
+                    group["dead"]
+                with pytest.raises(KeyError):
+                    group["nobody"]
+                assert group["a_b"].server_info["name"] == "far"
+                names = [tool["name"] for tool in group.list_tools()]
+                assert names == ["a_b_c", "child_bake", "a_b__c"]
+                assert group.call("a_b_c") == "near"
+                assert group.call_tool("a_b__c")["content"][0]["text"] == "far"
+                (prompt,) = group.list_prompts()
+                messages = group.get_prompt(prompt["name"])["messages"]
+                assert messages[0]["content"]["text"] == "be near"
+                assert [each["uri"] for each in group.list_resources()] == ["near://x"]
+                (template,) = group.list_resource_templates()
+                assert template["uriTemplate"] == "far://{name}"
+                assert (group.read("near://x"), group.read("far://y")) == (
+                    "near x",
+                    "far y",
+                )
+                with pytest.raises(NotFound, match="far_were.*not connected: .*dead"):
+                    group.call("far_were")
+                with pytest.raises(NotFound, match="other://z: no server has it"):
+                    group.read("other://z")
+        with pytest.raises(ConnectionClosed):
+            group.call("a_b_c")
+
+    def test_as_a_program(self, tmp_path):
+        """It lists the tools of a config's servers, and says which are not there."""
+        script = os.path.join(HERE, "examples", "quickstart_server.py")
+        local = {"command": sys.executable, "args": [script]}
+        servers = {"q": local, "gone": {"command": "/no/such/program"}}
+        path = tmp_path / "mcp.json"
+        path.write_text(json.dumps({"mcpServers": servers}))
+        program = os.path.join(HERE, "examples", "group.py")
+        run = subprocess.run(
+            [sys.executable, program, str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=SECONDS,
+        )
+        assert run.returncode == 0 and b"q_search  " in run.stdout
+        assert b"without gone: " in run.stderr and b"/no/such/program" in run.stderr
+
+
+class TestExplain:
+    """examples/explain.py: a conversation in words."""
+
+    @pytest.mark.parametrize("version, over", [("2025-11-25", "http"), (MODERN, "")])
+    def test_each_thing_once(self, version, over):
+        """What each method is for, with the page of the revision that is spoken."""
+        written = []
+        server = Server("shop")
+
+        @server.tool
+        def price(item: str, ctx: Context) -> int:
+            ctx.progress(1, 2, "half")
+            return 3 if ctx.elicit(f"Buy {item}?", FORM)["action"] == "accept" else 4
+
+        options = {
+            "version": version,
+            "trace": example("explain").Explainer(written.append),
+            "on_elicit": lambda params: {"action": "decline"},
+        }
+        with server.start_http() as web, Client(
+            over and web.url or server, **options
+        ) as client:
+            for _ in range(2):
+                client.call_tool("price", {"item": "tea"}, on_progress=print)
+            with pytest.raises(McpError):
+                client.request("vendor/nothing")
+        lines = "".join(written).splitlines()
+        assert max(map(len, lines)) <= 100
+        # An explanation may be broken into lines anywhere.
+        words = " ".join(" ".join(lines).split())
+        for method in ("tools/call", "notifications/progress"):
+            purpose = mcp_lite.METHODS[method].purpose
+            assert words.count(" ".join(purpose.split())) == 1
+        assert f"[{version}/server/tools]" in words and "error -32601" in words
+        if version == MODERN:
+            assert words.count("This is a question in place of a result: ") == 1
+        else:
+            assert "a session is open, and speaks 2025-11-25" in words
+            assert "--> POST /mcp" in words and "<-- HTTP 200" in words
+
+    def test_as_a_program(self):
+        """It explains a conversation with a server; an error is one line."""
+        for words, code, shown in (
+            (
+                ["examples/quickstart_server.py", "search", '{"pattern": "def"}'],
+                0,
+                "tools/call",
+            ),
+            (["/no/such/server.py"], 1, "\nexplain: "),
+        ):
+            run = subprocess.run(
+                [sys.executable, "examples/explain.py", *words],
+                cwd=HERE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=SECONDS,
+            )
+            told = run.stdout.decode()
+            assert run.returncode == code and shown in told, told
+            assert "Traceback" not in told
+
+
+class TestTasks:
+    """examples/tasks.py: the tasks extension, in both roles."""
+
+    EXTENSIONS = {"io.modelcontextprotocol/tasks": {}}
+
+    def shop(self, **options):
+        """A server with tools that are tasks."""
+        server = Server("shop", extensions=self.EXTENSIONS)
+        names = ["buy", "fail", "refuse", "wait"]
+        example("tasks").Tasks(server, names, poll=0.01, **options)
+        self.heard = threading.Event()
+
+        @server.tool
+        def buy(item: str, ctx: Context) -> str:
+            ctx.progress(1, 2, "half")
+            answers = [ctx.elicit(each, FORM)["content"] for each in ("one", "two")]
+            return " ".join([item] + [each["name"] for each in answers])
+
+        @server.tool
+        def fail() -> None:
+            raise ToolError("invalid input")
+
+        @server.tool
+        def refuse() -> None:
+            raise McpError(-32603, "rate limit", {"limit": 3})
+
+        @server.tool
+        def wait(ctx: Context) -> None:
+            ctx.on_cancel(self.heard.set)
+            ctx.sleep(SECONDS)
+
+        return server
+
+    @contextlib.contextmanager
+    def raw(self, target, **options):
+        """A client that gets tasks as they are on the wire."""
+        types = {"task": lambda call, task: task}
+        options = {"extensions": self.EXTENSIONS, "result_types": types, **options}
+        options["on_elicit"] = lambda params: None
+        with Client(target, **options) as client:
+            yield client
+
+    def until(self, client, task, *wanted):
+        """The task as it is told once it has one of these states."""
+        told = []
+
+        def is_so():
+            told.append(client.request("tasks/get", {"taskId": task["taskId"]}))
+            assert told[-1]["status"] in (*wanted, "working", "input_required"), told
+            return told[-1]["status"] in wanted
+
+        eventually(is_so)
+        return told[-1]
+
+    @pytest.mark.parametrize("place", ["memory", "stdio", "http"])
+    def test_both_roles(self, place):
+        """client.call() waits for the task's end; its questions reach the callbacks."""
+        tasks = example("tasks")
+        seen = []
+        options = tasks.task_options(lambda task: seen.append(task["status"]))
+        flour = {"action": "accept", "content": {"flour": "rye"}}
+        with contextlib.ExitStack() as stack:
+            target = tasks.build_server(poll=0.01)
+            if place == "http":
+                target = stack.enter_context(target.start_http()).url
+            if place == "stdio":
+                target = [sys.executable, tasks.__file__, "--serve"]
+            client = Client(target, on_elicit=lambda params: flour, **options)
+            stack.enter_context(client)
+            assert client.call("bake", loaves=1) == "1 loaves of rye"
+        assert seen[0] in ("working", "input_required")
+        assert seen[-1] == "completed" and seen.count("input_required") >= 1
+
+    def test_the_flow_of_the_specification(self):
+        """A task is created, asks, is answered, and has what the call would have had."""
+        with self.raw(self.shop()) as client:
+            task = client.start_call("buy", {"item": "tea"}).result()
+            assert task["resultType"] == "task" and task["ttlMs"] == 3_600_000
+            assert {"createdAt", "lastUpdatedAt", "pollIntervalMs"} <= set(task)
+            keys = []
+            for name in ("Ada", "Bob"):
+                told = self.until(client, task, "input_required")
+                assert told["statusMessage"] == "1 of 2 half"
+                ((key, question),) = told["inputRequests"].items()
+                assert question["method"] == "elicitation/create"
+                keys.append(key)
+                answer = {"action": "accept", "content": {"name": name}}
+                given = {key: answer, "never asked": answer}
+                update = {"taskId": task["taskId"], "inputResponses": given}
+                for _ in range(2):
+                    told = client.request("tasks/update", update)
+                    assert set(told) <= {"resultType", "_meta"}
+            assert len(set(keys)) == 2
+            done = self.until(client, task, "completed")
+            assert done["result"]["content"][0]["text"] == "tea Ada Bob"
+            # A terminal state does not change.
+            client.request("tasks/cancel", {"taskId": task["taskId"]})
+            assert self.until(client, task, "completed", "cancelled") == done
+
+    def test_how_a_task_may_end(self):
+        """A tool's failure is a result, an error is told as such, and cancelling
+        reaches the tool."""
+        with self.raw(self.shop()) as client:
+            done = self.until(client, client.start_call("fail").result(), "completed")
+            assert done["result"]["isError"] is True
+            done = self.until(client, client.start_call("refuse").result(), "failed")
+            error = {"code": -32603, "message": "rate limit", "data": {"limit": 3}}
+            assert done["error"] == error
+            for name in ("wait", "buy"):
+                task = client.start_call(
+                    name, {"item": "x"} if name == "buy" else {}
+                ).result()
+                client.request("tasks/cancel", {"taskId": task["taskId"]})
+                assert "result" not in self.until(client, task, "cancelled")
+            assert self.heard.wait(SECONDS)
+            for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+                with pytest.raises(InvalidParams, match="task"):
+                    client.request(method, {"taskId": "?", "inputResponses": {}})
+
+    def test_who_gets_tasks(self):
+        """Only clients that declare them, in the modern era; and each only its own."""
+        server = self.shop(only=["refuse"])
+        for options in ({"extensions": {}}, {"version": "2025-11-25"}):
+            with self.raw(server, **options) as client:
+                assert client.start_call("fail").result()["isError"] is True
+                with pytest.raises(MissingCapability) as caught:
+                    client.start_call("refuse").result()
+                needed = {"extensions": self.EXTENSIONS}
+                assert caught.value.data["requiredCapabilities"] == needed
+        tokens = {name: {"sub": name} for name in ("ada", "bob")}
+        with server.start_http(verify=tokens) as web, contextlib.ExitStack() as stack:
+            ada, bob = (
+                stack.enter_context(
+                    self.raw(web.url, headers={"Authorization": f"Bearer {name}"})
+                )
+                for name in tokens
+            )
+            task = ada.start_call("fail").result()
+            self.until(ada, task, "completed")
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                bob.request("tasks/get", {"taskId": task["taskId"]})
+
+    def test_tasks_are_forgotten(self):
+        """After its time, a task is unknown, and its work is cancelled."""
+        with self.raw(self.shop(ttl=0.0)) as client:
+            task = client.start_call("wait").result()
+            with pytest.raises(InvalidParams, match="Unknown task"):
+                client.request("tasks/get", {"taskId": task["taskId"]})
+            assert self.heard.wait(SECONDS)
+
+    def follow(self, *states, **options):
+        """A client's outcome of a call, as another server's task has these states; and
+        the requests that the server got."""
+        got = []
+        todo = iter(states)
+        server = Server("other", extensions=self.EXTENSIONS)
+        server.add_tool(lambda: "", name="x")
+
+        @server.middleware
+        def serve(ctx, method, params, call_next):
+            got.append((method, params.get("inputResponses")))
+            if method == "tools/call":
+                return {"resultType": "task", "taskId": "t", "status": "working"}
+            return call_next()
+
+        def get(ctx, params):
+            return {"taskId": "t", **next(todo, states[-1])}
+
+        (extension,) = self.EXTENSIONS
+        server.method("tasks/get", extension=extension)(get)
+        for name in ("tasks/update", "tasks/cancel"):
+            server.method(name, extension=extension)(lambda ctx, params: {})
+        options.update(example("tasks").task_options())
+        form = {"action": "accept", "content": {"name": "Ada"}}
+        with Client(server, on_elicit=lambda params: form, **options) as client:
+            try:
+                outcome = client.call("x")
+            except Exception as error:
+                outcome = error
+        return outcome, got
+
+    def test_the_client_of_another_server(self):
+        """No question is answered twice; each end is told; one that gives up cancels."""
+        question = {"method": "elicitation/create", "params": {"message": "?"}}
+        question["params"]["requestedSchema"] = FORM
+        asks = {"status": "input_required", "inputRequests": {"k": question}}
+        result = {"content": [{"type": "text", "text": "done"}]}
+        done = {"status": "completed", "result": result}
+        outcome, got = self.follow(asks, asks, {"status": "working"}, done)
+        assert outcome == "done"
+        answers = [given for method, given in got if method == "tasks/update"]
+        assert answers == [
+            {"k": {"action": "accept", "content": {"name": "Ada", "age": 7}}}
+        ]
+        error = {"code": -32000, "message": "no luck"}
+        outcome, _ = self.follow({"status": "failed", "error": error})
+        assert isinstance(outcome, McpError) and outcome.code == -32000
+        outcome, _ = self.follow({"status": "cancelled"})
+        assert isinstance(outcome, Cancelled)
+        outcome, got = self.follow({"status": "working"}, total_timeout=0.2)
+        assert isinstance(outcome, Timeout) and got[-1][0] == "tasks/cancel"
 
 
 class Browser:
@@ -14682,230 +14855,79 @@ class TestInspector:
         assert not browser.errors
 
 
-class TestReadme:
-    """What README.md and the examples say works."""
+class TestSoak:
+    """examples/soak.py, which tries everything at once."""
 
-    @staticmethod
-    def blocks(kind):
-        texts = []
-        for path in ("README.md", os.path.join("examples", "README.md")):
-            with open(os.path.join(HERE, path), encoding="utf-8") as file:
-                texts.append(file.read())
-        return re.findall(rf"```{kind}\n(.*?)```", "".join(texts), re.S)
+    SOAK = os.path.join(HERE, "examples", "soak.py")
 
-    @staticmethod
-    def run(*words, input="", cwd=HERE, **variables):
-        """What a program prints; "python3" is this Python."""
-        python = {"python3": sys.executable}
+    def run(self, *command):
+        """Its exit code, its last line, and its stderr."""
         run = subprocess.run(
-            [python.get(word, word) for word in words],
-            cwd=str(cwd),
-            env={**os.environ, **variables},
-            input=input.encode(),
+            [sys.executable, *command],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=SECONDS * 2,
+            timeout=SECONDS * 8,
         )
-        assert run.returncode == 0, (words, run.stderr.decode())
-        return run.stdout.decode()
+        # They are shown when the test fails.
+        print(run.stdout.decode())
+        return run.returncode, run.stdout.decode().splitlines()[-1], run.stderr.decode()
 
-    def test_the_first_commands(self):
-        """The first sh block is the two commands; the first of them runs."""
-        commands = self.blocks("sh")[0].strip().splitlines()
-        assert len(commands) == 2
-        assert "lines  mcp_lite.py" in self.run(*shlex.split(commands[0]))
-
-    def test_every_python_block_runs(self, tmp_path):
-        """Each as a program of its own, beside a copy of the file."""
-        shutil.copy(os.path.join(HERE, "mcp_lite.py"), str(tmp_path))
-        blocks = self.blocks("python")
-        assert len(blocks) >= 8
-        for number, block in enumerate(blocks):
-            name = re.match(r"# (\w+\.py)", block)
-            path = tmp_path / (name.group(1) if name else f"block{number}.py")
-            path.write_text(block, encoding="utf-8")
-            self.run("python3", path.name, cwd=tmp_path)
-
-    def test_the_commands_of_a_terminal(self):
-        """Each line of the block about the command line does what it says."""
-        (block,) = (each for each in self.blocks("sh") if "mcp_lite list" in each)
-        for line in block.strip().splitlines():
-            assert self.run(*shlex.split(line, comments=True))
-
-    @pytest.mark.skipif(not shutil.which("curl"), reason="wants curl")
-    def test_every_curl_session_runs(self):
-        """The bash blocks, against the server that they name."""
-        with example("everything_server").server.start_http() as web:
-            said = [
-                self.run("bash", "-c", block.replace("8000", str(web.port)))
-                for block in self.blocks("bash")
-            ]
-        assert len(said) == 2 and "simple text response" in said[0]
-        assert said[1].count("notifications/progress") == 3
-        assert '"id":2,"result"' in said[1]
-
-    @pytest.mark.parametrize("says", ["y\n", ""])
-    def test_the_agent(self, says):
-        """The model hears of both kinds of errors, and tries again; nothing is changed
-        unless the user says so."""
-        told = self.run("python3", "examples/agent.py", input=says)
-        assert "servers: files, notes\n" in told
-        assert 'notes_read: "The call was refused, error -32602: there is' in told
-        assert 'files_search: "The tool failed: pattern: not a regular' in told
-        assert 'files_search: "[\\"mcp_lite.py:' in told
-        assert ("written: found" in told) == bool(says)
-        assert ("the user does not want it" in told) != bool(says)
-
-    @pytest.mark.parametrize("over", ["stdio", "http"])
-    @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
-    def test_a_replay(self, version, over, tmp_path):
-        """examples/replay.py answers as the recorded server did, in the recorded order,
-        and asks and tells what that did; anything else is an error that says so."""
-        trace = tmp_path / "trace.jsonl"
-        server = Server("recorded")
-        counter = itertools.count(1)
-        server.add_resource("note://x", lambda: "text")
-
-        @server.tool
-        def count(ctx: Context) -> int:
-            ctx.progress(1, 2, "half")
-            return next(counter)
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            return ctx.elicit("Who?", FORM)["content"]["name"]
-
-        def converse(client):
-            told = []
-            seen = [
-                client.call_tool("count", on_progress=lambda *each: told.append(each))
-                for _ in range(2)
-            ]
-            seen += [client.list_tools(), client.read("note://x"), client.call("ask")]
-            with client.listen(uris=["note://x"]) as changes:
-                server.resource_updated("note://x")
-                seen.append(next(changes)["method"])
-            return seen, told, client.server_info, client.protocol_version
-
-        questions = []
-        options = {
-            "on_elicit": lambda params: (
-                questions.append(params["message"])
-                or {"action": "accept", "content": {"name": "Ada"}}
-            ),
-            "stderr": None,
-        }
-        with Client(server, version=version, trace=trace, **options) as client:
-            recorded = converse(client)
-        command = [sys.executable, os.path.join(HERE, "examples", "replay.py")]
-        command.append(str(trace))
-        with contextlib.ExitStack() as stack:
-            if over == "http":
-                process = subprocess.Popen(
-                    [*command, "--http"],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                )
-                stack.enter_context(process)
-                stack.callback(process.kill)
-                command = process.stdout.readline().decode().strip()
-            client = stack.enter_context(Client(command, name="other", **options))
-            for method, code in (("vendor/thing", -32601), ("resources/read", -32602)):
-                with pytest.raises(McpError, match=f"not recorded: {method}") as caught:
-                    client.request(method, {"uri": "note://y"})
-                assert caught.value.code == code
-            assert converse(client) == recorded
-        assert questions == ["Who?", "Who?"]
-
-    def test_tracing(self, tmp_path):
-        """examples/otel.py: a call, what serves it, and the call that this makes are
-        one trace, each the child of the one before."""
-        (tmp_path / "opentelemetry.py").write_text("raise ImportError")
-        told = self.run("python3", "examples/otel.py", PYTHONPATH=str(tmp_path))
-        assert "the price: 9\n" in told and "SERVER server/discover" in told
-        lines = [line.split(" ") for line in told.splitlines()]
-        calls = [line for line in lines if line[1] == "tools/call"]
-        kinds = ["SERVER count", "CLIENT count", "SERVER price", "CLIENT price"]
-        assert [f"{line[0]} {line[2]}" for line in calls] == kinds * 2
-        for of_one_call in (calls[:4], calls[4:]):
-            (trace,) = {line[3] for line in of_one_call}
-            ids, parents = ([line[n] for line in of_one_call] for n in (4, 5))
-            assert parents == [*ids[1:], "-"]
-        failed = ["error.type=tool_error" in line for line in calls]
-        assert failed == [False] * 4 + [True] * 4
-
-    def test_tracing_with_opentelemetry(self):
-        """The same with it, where it is installed: its spans have the same parents."""
-        pytest.importorskip("opentelemetry.sdk")
-        text = self.run("python3", "examples/otel.py").replace("the price: 9\n", "")
-        spans = json.loads("[" + text.replace("\n}\n{", "\n},\n{") + "]")
-        calls = [span for span in spans if span["name"].startswith("tools/call")]
-        for child, parent in zip(calls[:3], calls[1:4]):
-            assert child["parent_id"] == parent["context"]["span_id"]
-            assert child["context"]["trace_id"] == parent["context"]["trace_id"]
-        failed = [span["attributes"].get("error.type") for span in calls]
-        assert failed == [None] * 4 + ["tool_error"] * 4
-
-    @pytest.mark.skipif(os.name != "posix", reason="wants inherited descriptors")
-    def test_a_socket_of_systemd(self, tmp_path):
-        """examples/systemd/server.py serves the socket that it inherits, with the
-        tokens of its credential; callers may have come before it ran."""
-        (tmp_path / "tokens.json").write_text('{"t0ken": {"sub": "ada"}}')
-        # As systemd does it: descriptor 3, and the process that it is for.
-        start = (
-            "import os, sys; os.dup2(int(sys.argv[1]), 3);"
-            "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1');"
-            "os.execv(sys.executable, [sys.executable, 'server.py'])"
+    def test_a_short_soak(self):
+        """Some seconds of everything, without a loss, a warning, or a thing left over."""
+        code, last, errors = self.run("-X", "dev", "-W", "error", self.SOAK, "0.03")
+        expected = (
+            r"ok: \d+ calls, 0 losses, .*, threads 1 -> 1, descriptors (\d+) -> \1"
         )
-        path = str(tmp_path / "mcp.sock")
-        with socket.socket(socket.AF_UNIX) as sock, socket.socket(
-            socket.AF_UNIX
-        ) as client:
-            sock.bind(path)
-            sock.listen()
-            client.settimeout(SECONDS)
-            client.connect(path)
-            client.sendall(
-                head_of(
-                    call_tool("which_process"),
-                    "Mcp-Name: which_process",
-                    "Authorization: Bearer t0ken",
-                    "Connection: close",
-                )
-            )
-            process = subprocess.Popen(
-                [sys.executable, "-c", start, str(sock.fileno())],
-                cwd=os.path.join(HERE, "examples", "systemd"),
-                env={**os.environ, "CREDENTIALS_DIRECTORY": str(tmp_path)},
-                pass_fds=[sock.fileno()],
-                stderr=subprocess.PIPE,
-            )
-            answer = b"".join(iter(lambda: client.recv(65536), b""))
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=SECONDS)
-        assert answer.startswith(b"HTTP/1.1 200 OK")
-        assert str(process.pid).encode() in answer
-        assert b"INFO mcp_lite.http: - POST /mcp 200 " in told
-        assert process.returncode == 0
+        assert re.fullmatch(expected, last), last
+        assert code == 0 and errors == ""
 
-    def test_the_raw_server(self):
-        """It speaks the protocol; a wrong expression is a tool's error."""
-        with Wire([sys.executable, os.path.join("examples", "raw_server.py")]) as wire:
-            assert wire.ask("tools/list", id=0)["error"]["code"] == -32600
-            wire.open("2025-03-26")
-            tools = wire.ask("tools/list", id=2)["result"]["tools"]
-            assert [tool["name"] for tool in tools] == ["calculate", "get_timestamp"]
+    def test_a_soak_of_a_library_that_lies(self):
+        """Wrong values are losses."""
+        lie = f"""
+            import runpy, sys
+            sys.path.insert(0, {HERE!r})
+            import mcp_lite
+            true = mcp_lite.Client.read
+            mcp_lite.Client.read = lambda self, uri: "x"
+            sys.argv = ["soak.py", "0.01"]
+            runpy.run_path({self.SOAK!r}, run_name="__main__")
+        """
+        code, last, _ = self.run("-c", textwrap.dedent(lie))
+        assert code == 1 and re.match(r"FAILED: [1-9]\d* losses", last), last
 
-            def calculate(expression):
-                params = {"name": "calculate", "arguments": {"expression": expression}}
-                return wire.ask("tools/call", params, 3)["result"]
+    def test_the_verdict_of_a_soak(self):
+        """Whatever is lost, left or still growing fails it."""
+        verdict = example("soak").verdict
+        assert verdict(9, 0, 1.0, 32.0, (1, 1), (5, 5)).startswith("ok: 9 calls")
+        for wrong, why in (
+            ((9, 1, 1.0, 32.0, (1, 1), (5, 5)), "1 losses"),
+            ((9, 0, 32.1, 32.0, (1, 1), (5, 5)), "memory"),
+            ((9, 0, 1.0, 32.0, (1, 2), (5, 5)), "threads"),
+            ((9, 0, 1.0, 32.0, (1, 1), (5, 6)), "descriptors"),
+        ):
+            assert verdict(*wrong).startswith(f"FAILED: {why}: 9 calls")
 
-            (block,) = calculate("2 + 3 * 4")["content"]
-            assert block == {"type": "text", "text": "14"}
-            for wrong in ("__import__('os')", "1 / 0", "", "9 ** 9 ** 9", "(" * 5000):
-                assert calculate(wrong)["isError"] is True, wrong
-            result = wire.ask("resources/read", {"uri": "server://info"}, 5)["result"]
-            assert "raw-mcp-server" in result["contents"][0]["text"]
-            error = wire.ask("tools/call", {"name": "nonexistent"}, 6)["error"]
-            assert error["code"] == -32602
-            assert wire.end() == ([], 0)
+
+class TestBenchmark:
+    """examples/benchmark.py: it measures and prints."""
+
+    def test_it_prints_every_row(self, monkeypatch, capsys):
+        """Each row has a figure for each server."""
+        program = example("benchmark")
+        sizes = {"ROUNDS": 1, "STARTS": 1, "LARGE": 1, "WIDTHS": (2,)}
+        for name, size in sizes.items():
+            monkeypatch.setattr(program, name, size)
+        monkeypatch.setattr(sys, "argv", ["benchmark.py", "0.01"])
+        program.main()
+        printed = capsys.readouterr().out
+        for row in (
+            "one call at a time",
+            "64 calls in flight",
+            "1 MiB echoed",
+            "HTTP, connections: 2",
+            "ms, start to the first answer",
+        ):
+            for server in ("bare", "mcp_lite"):
+                assert re.search(rf"^{row} +{server} +[\d.,]+", printed, re.M)
+        assert "ms, mcp_lite without a .pyc" in printed
