@@ -49,10 +49,11 @@ def load_config(source):
         folder = os.path.dirname(os.path.abspath(place))
         content = parse_loose_json(place)
     servers = content
-    for member in ("mcpServers", "servers"):
-        servers = content.get(member, servers)
+    if isinstance(content, dict):
+        servers = content.get("mcpServers", content.get("servers", content))
     if not isinstance(servers, dict):
-        raise ValueError(f'{place}: expected an object in "mcpServers" or "servers"')
+        kind = type(servers).__name__
+        raise ValueError(f'{place}: expected "mcpServers" or "servers", got {kind}')
     if os.path.basename(folder) == ".vscode":
         folder = os.path.dirname(folder)
     config = Config()
@@ -68,21 +69,15 @@ def load_config(source):
 
 
 def parse_loose_json(path):
-    """The object in a file of JSON, with comments and trailing commas."""
+    """The value in a file of JSON, with comments and trailing commas."""
     with open(path, encoding="utf-8-sig") as file:
         text = file.read()
     for pattern in (COMMENT, TRAILING_COMMA):
         text = re.sub(pattern, keep_text, text, flags=re.DOTALL)
     try:
-        content = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise ValueError(
-            f'{path}: expected an object with "mcpServers" or "servers", '
-            f"got {type(content).__name__}"
-        )
-    return content
 
 
 def keep_text(match):
@@ -155,17 +150,15 @@ class ClientGroup:
     def _each(self, clients, action):
         """{name: action(client)}, side by side; what fails is noted in `errors`."""
         results = {}
-
-        def act(name):
+        with ThreadPoolExecutor(max(1, len(clients))) as pool:
+            running = {name: pool.submit(action, clients[name]) for name in clients}
+        for name, future in running.items():
             try:
-                results[name] = action(clients[name])
+                results[name] = future.result()
                 self.errors.pop(name, None)
             except Exception as error:
                 self.errors[name] = error
-
-        with ThreadPoolExecutor(max(1, len(clients))) as pool:
-            list(pool.map(act, list(clients)))
-        return {name: results[name] for name in clients if name in results}
+        return results
 
     def __enter__(self):
         self.clients = self._each(self._all, Client.connect)
@@ -202,14 +195,13 @@ class ClientGroup:
         """The prompts of all servers."""
         return self._list("prompt", Client.list_prompts)
 
-    def list_resources(self):
+    def list_resources(self, read=Client.list_resources):
         """The resources of all servers, under their own URIs."""
-        return sum(self._each(self.clients, Client.list_resources).values(), [])
+        return sum(self._each(self.clients, read).values(), [])
 
     def list_resource_templates(self):
         """The resource templates of all servers."""
-        read = Client.list_resource_templates
-        return sum(self._each(self.clients, read).values(), [])
+        return self.list_resources(Client.list_resource_templates)
 
     def _find(self, kind, name, read):
         """(client, name there) of a tool or prompt; the lists are read if need be."""
