@@ -4391,14 +4391,16 @@ class Outbox:
 
     def flush_soon(self) -> None:
         """Have the lines written without blocking; by this thread if none can be had."""
-        if self._thread is None and not sys.is_finalizing():
-            with suppress(RuntimeError):
-                self._thread = start_thread("mcp-writer", self._run)
         # When Python ends, it runs no other thread.
-        if self._thread is None or sys.is_finalizing():
+        if sys.is_finalizing():
             self.flush()
-        else:
-            self._told.put(True)
+            return
+        self._told.put(True)
+        if self._thread is None:
+            try:
+                self._thread = start_thread("mcp-writer", self._run)
+            except RuntimeError:
+                self.flush()
 
     def _run(self) -> None:
         while self._told.get():
@@ -5224,11 +5226,14 @@ def check_question(method: str, params: Json) -> None:
     """Raise ValueError or TypeError for a question that must not be asked."""
     if method != "elicitation/create":
         return
-    if params.get("mode") == "url":
+    mode = params.get("mode", "form")
+    if mode == "url":
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
-    else:
+    elif mode == "form":
         check_form(params.get("requestedSchema"))
+    else:
+        raise ValueError(f"mode: expected form or url, got {show(mode)}")
 
 
 def _is_object_of_objects(value: object) -> bool:
