@@ -9654,6 +9654,20 @@ class TestClient:
         ) as client, pytest.raises(error, match=said):
             client.call("x")
 
+    def test_endless_questions_are_left(self):
+        """A call is sent again some ten times; then it ends with an error."""
+        calls = []
+
+        def call(message, read, write):
+            calls.append(message)
+            return {"resultType": "input_required", "inputRequests": {}}
+
+        with fake_server(modern_server(tools_call=call)) as target, Client(
+            target
+        ) as client, pytest.raises(InternalError):
+            client.call("x")
+        assert 10 < len(calls) < 20
+
     def test_a_server_may_ask_for_patience(self):
         """A result with only requestState is asked again, after a pause; one without
         any resultType is complete."""
