@@ -11891,6 +11891,19 @@ class TestFaults:
         assert told == {"too many requests wait"}
         assert sorted(each["id"] for each in refused + rest) == list(range(10_100))
 
+    def test_a_state_expires(self, server, monkeypatch):
+        """After ten minutes, requestState is refused; before, it is taken."""
+        params = modern({"elicitation": {}}, name="form", arguments={})
+        asked = server.handle(request("tools/call", params))["result"]
+        params["requestState"] = asked["requestState"]
+        params["inputResponses"] = {"elicit-1": {"action": "decline"}}
+        answer = server.handle(request("tools/call", params))
+        assert answer["result"]["structuredContent"]["action"] == "decline"
+        later = time.time() + 601
+        monkeypatch.setattr(time, "time", lambda: later)
+        answer = server.handle(request("tools/call", params))
+        assert "expired" in answer["error"]["message"]
+
     def test_a_thousand_sessions(self, web):
         """As many as may be open are, without a thread each. For one more, the one
         that was not used for longest goes.
