@@ -20,6 +20,9 @@
 """The Model Context Protocol (MCP): client and server, blocking calls, every revision,
 no dependency.
 
+To use it, read README.md. To learn the protocol, run the ten programs in
+examples/lessons/, and then read this file along the path that is told below.
+
 A server is functions; a client is calls:
     from mcp_lite import Client, Server
     server = Server("weather", version="1.0")
@@ -55,8 +58,9 @@ Four words:
 Why there are two eras: a session ties a client to the one process that remembers it. In
 the modern era nothing is remembered between requests, so any process may answer any of
 them. To a server, a request with a version in `_meta` is modern; any other belongs to
-the session. A client begins with `server/discover`, unless it is told which revision to
-speak, and goes on with `initialize` if the server does not know that.
+the session. A client asks `server/discover` first, and goes on with `initialize` if the
+server does not know that. If it is told which revision to speak, it begins with
+`initialize` for a legacy one, and asks only `server/discover` for a modern one.
 
 Where the specification is: comments name its pages by path. basic/lifecycle.md is
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle, and likewise
@@ -122,6 +126,12 @@ The walk of one call, client.call("forecast", city="Oslo"), to a server on stdio
 In memory it is the same without the pipe; over HTTP, HttpTransport takes the place of
 Child, and HttpServer, HttpEndpoint and Stream that of Pump.
 
+A path through the protocol, of less than 3,000 lines: rooms 1 to 4 for the words, the
+errors, the messages and the table of all that can be said; room 8 for what may be said
+when; room 10 for a conversation; in room 19 the class ServerEndpoint, which answers
+requests, and in room 20 the class Call, which waits for an answer. The rooms between
+them are tools of one purpose each: take from their banners what they do, and go on.
+
 The rooms, in reading order. Each uses only the rooms above it.
      1. Words           revisions, `_meta` keys, log levels
      2. Errors          the exceptions, and what each is on the wire
@@ -145,7 +155,7 @@ The rooms, in reading order. Each uses only the rooms above it.
     20. Client          targets, a revision agreed, calls with their rounds, pages
     21. Command line    python3 -m mcp_lite ...: servers from a terminal
 
-The threads. There are six kinds; their names begin with "mcp-":
+There are six kinds of threads. The names of all but yours begin with "mcp-":
     yours       runs run(), serve() and the calls of a client, and waits in them
     reader      reads one input: a server's, where it also serves a request that comes
                 alone; a client's; a child's stderr
@@ -154,9 +164,10 @@ The threads. There are six kinds; their names begin with "mcp-":
     one-off     does one thing and ends: a timer, a last word
     http        accepts connections; one more for each connection reads its requests,
                 runs their handlers and writes their answers
-There are three locks: the pool's (Workers), the connection's (Connection), and the HTTP
-server's tables. None is held while another is taken, during I/O, or while your code
-runs.
+Three locks guard what several threads change: the jobs of Workers, the open requests of
+a Connection, and the connections that an HTTP client keeps. No thread takes another
+lock, does I/O or runs your code while it holds one of them. Every other lock is a turn:
+the thread that holds it is the one that reads, writes, logs in, or runs the host's jobs.
 
 A signal handler of yours must call nothing of this file: Python runs it on the main
 thread between any two steps, and one of ours may hold a lock there. Let it raise, or
