@@ -6580,8 +6580,8 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
 
     Raises ValueError for a schema that makes the tool invalid.
     """
-    parameters: list[tuple[list[str], str]] = []
-    names: set[str] = set()
+    # By the name of the header, in lower case.
+    parameters: dict[str, tuple[list[str], str]] = {}
     # Breadth first. A path is None where it does not lead through `properties` alone.
     todo: deque[tuple[Any, Any]] = deque([(schema, [])])
     while todo:
@@ -6593,18 +6593,15 @@ def header_parameters(schema: object) -> list[tuple[list[str], str]]:
         if header is None:
             continue
         # "An annotation anywhere else makes the tool definition invalid".
-        if not path or node.get("type") not in ("string", "integer", "boolean"):
-            raise ValueError(
-                "x-mcp-header: only for a string, integer or boolean below `properties`"
-            )
         is_name = isinstance(header, str) and re.fullmatch(HEADER_NAME, header)
-        if not is_name or header.lower() in names:
+        is_scalar = node.get("type") in ("string", "integer", "boolean")
+        if not (path and is_scalar and is_name) or header.lower() in parameters:
             raise ValueError(
-                f"x-mcp-header: expected a header's name, once, got {show(header)}"
+                "x-mcp-header: expected a header's name, once, of a string, integer or "
+                f"boolean below `properties`; got {show(header)}"
             )
-        names.add(header.lower())
-        parameters.append((path, header))
-    return parameters
+        parameters[header.lower()] = (path, header)
+    return list(parameters.values())
 
 
 # What Mcp-Name mirrors of the requests of the Tasks extension (SEP-2663).
@@ -6637,7 +6634,6 @@ def mirrored_headers(message: Json, parameters: Callable[[str], Any]) -> Json:
 # Printable ASCII that neither begins nor ends with a space goes as it is, unless it
 # looks like text that is encoded.
 _PLAIN_VALUE = r"([!-~]([\t -~]*[!-~])?)?"
-_ENCODED_VALUE = r"=\?base64\?(.*)\?="
 _INTEGER_VALUE = r"(-?(?:0|[1-9][0-9]{0,15}))(?:\.0+)?"
 
 
@@ -6653,27 +6649,20 @@ def encode_header(value: object) -> str:
     if isinstance(value, int) and abs(value) > MAX_INTEGER:
         raise ValueError(f"expected an integer within 2**53-1, got {show(value)}")
     text = encode_text(value)
-    if re.fullmatch(_PLAIN_VALUE, text) and not re.fullmatch(_ENCODED_VALUE, text):
+    if re.fullmatch(_PLAIN_VALUE, text) and not text.startswith("=?base64?"):
         return text
     return f"=?base64?{_base64(text.encode('utf-8'))}?="
 
 
 def is_mirrored(text: str, value: object) -> bool:
     """Whether Mcp-Name, or an Mcp-Param, says this value."""
-    if text == value and text.isascii() and text.isidentifier():
-        return True  # a plain name, as nearly always
-    encoded = re.fullmatch(_ENCODED_VALUE, text)
-    if encoded:
+    if text.startswith("=?base64?") and text.endswith("?="):
         try:
-            text = _parse_base64(encoded[1]).decode("utf-8")
+            text = _parse_base64(text[9:-2]).decode("utf-8")
         except ValueError:
             return False
-    elif not re.fullmatch(_PLAIN_VALUE, text):
-        return False
     if isinstance(value, (str, bool)):
         return text == encode_text(value)
-    if not isinstance(value, (int, float)) or abs(value) > MAX_INTEGER:
-        return False
     # "Servers SHOULD compare the header value and the body value numerically [...]
     # (e.g., 42.0 and 42 are considered equal)".
     number = re.fullmatch(_INTEGER_VALUE, text)
@@ -6716,7 +6705,11 @@ def parse_head(lines: list[bytes]) -> Head:
     method, target, version = map(bytes.decode, first.groups())
     fields: dict[str, str] = {}
     for line in lines[1:-1]:
-        name, value = parse_field(line)
+        field = re.fullmatch(_FIELD_LINE, line)
+        if field is None:
+            raise HttpError(400, f"no header: {line[:60]!r}")
+        name = field[1].decode("ascii").lower()
+        value = field[2].decode("latin-1").strip(" \t")
         if name in fields and name not in _LISTS:
             raise HttpError(400, f"{name}: came twice")
         fields[name] = f"{fields[name]}, {value}" if name in fields else value
@@ -6724,14 +6717,6 @@ def parse_head(lines: list[bytes]) -> Head:
         raise HttpError(400, "Host: required, but missing")
     last = version == "1.0" or "close" in fields.get("connection", "").lower()
     return Head(method, target, version, fields, _body_size(fields, version), last)
-
-
-def parse_field(line: bytes) -> tuple[str, str]:
-    """A field's name, in lower case, and its value. Raises HttpError."""
-    field = re.fullmatch(_FIELD_LINE, line)
-    if field is None:
-        raise HttpError(400, f"no header: {line[:60]!r}")
-    return field[1].decode("ascii").lower(), field[2].decode("latin-1").strip(" \t")
 
 
 def _body_size(fields: dict[str, str], version: str) -> int | None:
@@ -6754,14 +6739,6 @@ def parse_length(length: str) -> int:
     return int(length)
 
 
-def parse_chunk_line(line: bytes) -> int:
-    """How long the chunk is behind this line. Raises HttpError."""
-    size = re.fullmatch(_CHUNK_LINE, line)
-    if size is None:
-        raise HttpError(400, f"not a chunk's size: {line[:60]!r}")
-    return int(size[1], 16)
-
-
 ###############################################################################
 # 14. HTTP streams ############################################################
 ###############################################################################
@@ -6770,11 +6747,8 @@ def parse_chunk_line(line: bytes) -> int:
 # Stream; and a conversation over HTTP, an HttpConnection: that of a session, or of one
 # request. Nothing here knows of sockets, or of WSGI.
 
-# A session keeps so many streams that are over, and so many bytes of them, for a client
-# that comes back; a stream keeps so many events that it has sent.
-MAX_STREAMS = 100
-MAX_REPLAY = 4 << 20
-MAX_EVENTS = 1_000
+MAX_EVENTS = 1_000  # of a stream: the latest wait, or stay for a client that comes back
+MAX_STREAMS = 30  # of a session, that are over and stay for a client that comes back
 
 JSON_TYPE = "application/json"
 EVENT_TYPE = "text/event-stream"
@@ -6803,7 +6777,6 @@ class Exchange:
     OPENING = "opening"
     STREAMING = "streaming"
     OVER = "over"
-    is_logged = True
     # The client's address.
     peer = ""
     state = OPENING
@@ -6865,12 +6838,11 @@ class Exchange:
         """Answer with this and no more, in one write."""
         self.state = self.OVER
         headers = {**headers, "Content-Length": str(len(body))}
-        shown = body
         if self.method == "HEAD":
-            shown = b""
-        self._start(status, headers, shown)
-        if shown and self.method == "POST":
-            self.tell("<--", shown)
+            body = b""
+        self._start(status, headers, body)
+        if body and self.method == "POST":
+            self.tell("<--", body)
         self.ring()
 
     def write(self, events: bytes, ending: bool) -> None:
@@ -6949,24 +6921,16 @@ def log_access(exchange: Exchange) -> None:
         # The rest of a URI may be secret.
         re.split("[?#]", name[:MAX_SHOWN_NAME])[0],
     ]
-    line = " ".join(map(_column, columns))
+    # No peer adds another column, or line.
+    line = " ".join([re.sub("[^!-~]", "?", str(each or "-")) for each in columns])
     if exchange.reason:
         line += ": " + exchange.reason
     is_refused = exchange.status >= 400
     log_line(WARNING if is_refused else INFO, line, logger=ACCESS_LOGGER)
 
 
-def _column(value: object) -> str:
-    """A value without spaces, or quoted."""
-    text = str(value or "-")
-    return text if re.fullmatch("[!#-~]+", text) else show(text)
-
-
 class Stream:
     """The answer to one HTTP request: JSON if the result comes first, else events.
-
-        OPEN --leave()--> LEAVING --attach(), back again--> OPEN
-          '--answered, end()--> COMPLETE
 
     It is written to one exchange at a time, by any thread that has something to write;
     to none while its client is away. In a session it is `resumable`: its events are
@@ -6974,119 +6938,94 @@ class Stream:
     What changes is guarded by the connection's lock.
     """
 
-    OPEN = "open"
-    LEAVING = "leaving"
-    COMPLETE = "complete"
-    state = OPEN
+    # Whether its last event was added.
+    complete = False
+    # The HTTP status of an answer that comes alone.
     status = 200
     # The number of the last event.
     added = 0
     # The number of the last event that was sent.
     sent = 0
-    # Bytes of the messages that are kept.
-    size = 0
+    exchange: Exchange | None = None
 
-    def __init__(
-        self, connection: HttpConnection, name: str, exchange: Exchange | None
-    ) -> None:
+    def __init__(self, connection: HttpConnection) -> None:
         self._connection = connection
         self._lock = connection._lock
-        self.name = name
-        self.exchange = exchange
-        if exchange is not None:
-            exchange.stream = self
+        self.name = next(connection.names)
         self.resumable = connection.session_id is not None and not connection.is_sse
+        # Whether it begins with an id that a client can come back to.
+        is_since = connection.protocol.version >= "2025-11-25"
+        self._is_primed = self.resumable and is_since
         # The latest messages.
-        self._events: deque[bytes] = deque()
+        self._events: deque[bytes] = deque(maxlen=MAX_EVENTS)
         # Held by the thread that writes; a write ends in IDLE_SECONDS at most.
         self._writing = threading.Lock()
 
     def add_locked(self, message: bytes, is_last: bool = False) -> None:
-        """Queue a message. Of MAX_QUEUED that wait, the oldest goes."""
+        """Queue a message. Of MAX_EVENTS that wait, the oldest goes."""
         self.added += 1
-        self.size += len(message)
         self._events.append(message)
-        if len(self._events) > MAX_QUEUED:
-            self.size -= len(self._events.popleft())
         if is_last:
-            self.state = self.COMPLETE
+            self.complete = True
 
-    def flush(self, more: bytes = b"") -> None:
-        """Write what waits, if somebody listens; behind it, `more` of a stream."""
+    def flush(self, more: bytes = b"", ending: bool = False) -> None:
+        """Write what waits, if somebody listens; behind it, `more` of a stream. The
+        response ends with the last event, or by `ending`."""
         with self._writing:
-            left = self._write_waiting(more)
-        if left is not None:
-            self.lose(left)
-
-    def _write_waiting(self, more: bytes) -> Exchange | None:
-        """Write what waits. Returns the exchange whose client has left, if it has."""
-        with self._lock:
             exchange = self.exchange
-            kept = len(self._events)
-            waiting = min(self.added - self.sent, kept)
-            messages = list(itertools.islice(self._events, kept - waiting, None))
-            ending = self.state != self.OPEN
-            if exchange is None or not (messages or more or ending):
-                return None
-            first = self.added - waiting + 1
-            self.sent = self.added
-        try:
-            self._write(exchange, list(enumerate(messages, first)), more, ending)
-        except OSError:
-            with self._lock:
-                # If it has come back meanwhile, it has said where to go on.
-                if self.exchange is exchange:
-                    self.sent = first - 1
-            return exchange
-        with self._lock:
-            self._forget_locked()
-            if ending and self.exchange is exchange:
-                self.exchange = None
-        return None
+            if exchange is None or self._write_waiting(exchange, more, ending):
+                return
+        self.lose(exchange)
 
-    def _forget_locked(self) -> None:
-        """Drop what was sent; but the latest, if a client may come back for it."""
-        kept = MAX_EVENTS
-        if not self.resumable:
-            kept = 0
-        while len(self._events) > self.added - self.sent and (
-            len(self._events) > kept or self.size > MAX_REPLAY
-        ):
-            self.size -= len(self._events.popleft())
+    def _write_waiting(self, exchange: Exchange, more: bytes, ending: bool) -> bool:
+        """Write what waits. False if the client has left."""
+        with self._lock:
+            ending = ending or self.complete
+            last = self.added
+            waiting = min(last - self.sent, len(self._events))
+            known = len(self._events) - waiting
+            messages = list(itertools.islice(self._events, known, None))
+            if not self.resumable:
+                self._events.clear()
+        try:
+            if messages or more or ending:
+                self._write(exchange, last - waiting + 1, messages, more, ending)
+        except OSError:
+            return False
+        with self._lock:
+            # If the client has come back meanwhile, it has said where to go on.
+            if self.exchange is exchange:
+                self.sent = last
+                if ending:
+                    self.exchange = None
+        return True
 
     def _write(
         self,
         exchange: Exchange,
-        events: list[tuple[int, bytes]],
+        first: int,
+        messages: list[bytes],
         more: bytes,
         ending: bool,
     ) -> None:
         opening = exchange.state == exchange.OPENING
-        if opening and ending and not more and len(events) == 1:
-            exchange.send(self.status, _JSON, events[0][1])
+        if opening and ending and not more and len(messages) == 1:
+            exchange.send(self.status, _JSON, messages[0])
             return
         parts = []
         if opening and self.resumable:
             self._connection.remember(self)
             # "to prime the client to reconnect"; one that has come back has an id.
-            if self._has_primer() and exchange.method == "POST":
-                parts.append(b"id: %b-0\ndata: \n\n" % self.name.encode("ascii"))
-        for number, message in events:
-            parts.append(b"event: message\n")
+            if self._is_primed and exchange.method == "POST":
+                parts.append(f"id: {self.name}-0\ndata: \n\n".encode("ascii"))
+        for number, message in enumerate(messages, first):
+            exchange.tell("<--", message)
             if self.resumable:
                 parts.append(f"id: {self.name}-{number}\n".encode("ascii"))
-            parts.append(b"data: %b\n\n" % message)
-        parts.append(more)
-        exchange.write(b"".join(parts), ending)
-        for _, message in events:
-            exchange.tell("<--", message)
+            parts.append(b"event: message\ndata: %b\n\n" % message)
+        exchange.write(b"".join([*parts, more]), ending)
 
-    def _has_primer(self) -> bool:
-        """Whether it begins with an id that a client can come back to."""
-        version = self._connection.protocol.version
-        return self.resumable and version >= _PRIMED_SINCE
-
-    def attach(self, exchange: Exchange, after: int | None) -> None:
+    def attach(self, exchange: Exchange, after: int | None = None) -> None:
         """Go on here: from what was not sent yet, or after the event of that number."""
         with self._lock:
             before = self.exchange
@@ -7094,8 +7033,6 @@ class Stream:
             exchange.stream = self
             if after is not None:
                 self.sent = min(after, self.added)
-            if self.state == self.LEAVING:
-                self.state = self.OPEN
         if before is not None:
             before.ring()
 
@@ -7112,18 +7049,12 @@ class Stream:
 
     def leave(self, retry_ms: int) -> None:
         """End the response, if the client can come back for the answer, in so long."""
-        if type(retry_ms) is not int or retry_ms < 0:
-            raise ValueError(f"retry_ms: expected milliseconds, got {show(retry_ms)}")
-        with self._lock:
-            if self.state != self.OPEN or not self._has_primer():
-                return
-            self.state = self.LEAVING
-        self.flush(b"retry: %d\n\n" % retry_ms)
+        if self._is_primed:
+            self.flush(b"retry: %d\n\n" % retry_ms, ending=True)
 
     def end(self) -> None:
         """End it, answered or not."""
-        with self._lock:
-            self.state = self.COMPLETE
+        self.complete = True
         self.flush()
 
     def close(self, exchange: Exchange) -> None:
@@ -7137,8 +7068,6 @@ class Stream:
 _ANSWER_STATUS = {
     each.code: each.http_status for each in (MethodNotFound, MissingCapability)
 }
-# From this revision on, a stream begins with an empty event.
-_PRIMED_SINCE = "2025-11-25"
 _NO_TRANSPORT = Transport()
 
 
@@ -7167,9 +7096,10 @@ class HttpConnection(Connection):
         self.session_id = session_id
         self.is_sse = is_sse
         self.used = time.monotonic()
-        self._names = map(str, itertools.count())
+        # Those of its streams.
+        self.names = map(str, itertools.count())
         # Streams that have something to write.
-        self._dirty: list[Stream] = []
+        self._dirty: set[Stream] = set()
         self.listening: Stream | None = None
         if session_id is None:
             return
@@ -7180,7 +7110,7 @@ class HttpConnection(Connection):
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
         # The streams that a client may come back to, by name; guarded by _lock.
         self.streams: dict[str, Stream] = {}
-        self.listening = Stream(self, next(self._names), None)
+        self.listening = Stream(self)
         self.remember(self.listening)
 
     # The threads that bring the requests serve them, and streams carry the answers: a
@@ -7201,13 +7131,10 @@ class HttpConnection(Connection):
         """Note a stream that a client may come back to. Of those that are over, the
         latest stay."""
         with self._lock:
-            streams = self.streams
-            streams[stream.name] = stream
-            over = [each for each in streams.values() if each.state == each.COMPLETE]
-            while (
-                len(over) > MAX_STREAMS or sum(each.size for each in over) > MAX_REPLAY
-            ):
-                del streams[over.pop(0).name]
+            self.streams[stream.name] = stream
+            over = [each.name for each in self.streams.values() if each.complete]
+            for name in over[:-MAX_STREAMS]:
+                del self.streams[name]
 
     def _queue(self, line: bytes, about: Request | None = None) -> None:
         with self._lock:
@@ -7221,15 +7148,13 @@ class HttpConnection(Connection):
             stream = request.stream
         if stream is not None:
             stream.add_locked(line, is_answer and stream is not self.listening)
-            self._dirty.append(stream)
+            self._dirty.add(stream)
 
     def flush(self, is_patient: bool = False) -> None:
         """Write what is queued, in any stream."""
-        try:
+        with suppress(KeyError):  # another thread took the last
             while self._dirty:
                 self._dirty.pop().flush()
-        except IndexError:
-            return  # another thread took the last
 
     def flush_soon(self) -> None:
         """The same, but never block: the threads that wait with the streams write."""
@@ -7271,64 +7196,58 @@ class HttpConnection(Connection):
         reply = getattr(event, "reply", None)
         if reply is None or self.is_sse:
             self._act(event)
+        why = getattr(event, "why", None)
         # In a session, an answer to no open question may just be late.
         is_late = getattr(event, "is_late", False) and self.session_id is not None
-        why = getattr(event, "why", None)
-        if reply is None and why and not is_late:
-            reply = error_message(None, InvalidRequest(why))
-        if reply is None or self.is_sse:
+        if why is None or is_late or self.is_sse:
             exchange.send(202, {})
             return
+        if reply is None:
+            reply = error_message(None, InvalidRequest(why))
         status = McpError.from_wire(reply["error"]).http_status
         if self.protocol.version and "id" in reply:
             status = 200
         exchange.send(status, _JSON, encode_answer(reply))
 
     def _take_request(self, request: Request, exchange: Exchange) -> None:
-        self._prepare(request, exchange, self._begin(exchange, request.is_notification))
+        stream: Stream | None = None
+        if request.is_notification or self.is_sse:
+            # Its thread is busy until the handler returns.
+            exchange.extra["Connection"] = "close"
+            exchange.send(202, {})
+        else:
+            stream = Stream(self)
+            stream.attach(exchange)
+        self._prepare(exchange, stream, request)
         # Another POST of the session may have cancelled it already.
         if not request.cancelled:
             self.endpoint.serve_request(self, request)
         self.flush()
-        if request.cancelled and request.stream is not None:
-            request.stream.end()  # it has no answer that would
-
-    def _begin(self, exchange: Exchange, is_told: bool) -> Stream | None:
-        """The stream that answers a POST; None if it takes no answer, and is over."""
-        if not (is_told or self.is_sse):
-            return Stream(self, next(self._names), exchange)
-        # Its thread is busy until the handler returns.
-        exchange.extra["Connection"] = "close"
-        exchange.send(202, {})
-        return None
+        if request.cancelled and stream is not None:
+            stream.end()  # it has no answer that would
 
     def _prepare(
-        self, request: Request, exchange: Exchange, stream: Stream | None
+        self, exchange: Exchange, stream: Stream | None, request: Request
     ) -> None:
         request.auth = exchange.auth
         request.headers = exchange.headers
         request.stream = stream
 
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
-        if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
+        is_known = self.protocol.version == BATCH_VERSION and not self.is_sse
+        if not is_known or not 0 < len(messages) <= MAX_BATCH:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
-        if any(told_version(each) is not None for each in messages):
-            raise InvalidRequest(f"a batch: {NEWEST} has none")
-        stream = self._begin(exchange, False)
+        stream = Stream(self)
+        stream.attach(exchange)
         events = list(map(self.protocol.receive, messages))
-        answer = self.answer_batch(
-            events, lambda request: self._prepare(request, exchange, stream)
-        )
-        target = stream or self.listening
-        if answer and target is not None:
+        answer = self.answer_batch(events, partial(self._prepare, exchange, stream))
+        if answer:
             with self._lock:
-                target.add_locked(answer, target is stream)
-            target.flush()
+                stream.add_locked(answer)
         elif exchange.state == exchange.OPENING:
-            exchange.stream = None
+            stream.exchange = None
             exchange.send(202, {})
-        elif stream is not None:
-            stream.end()  # it has cancelled what it asked for
+        stream.end()
 
 
 def told_version(message: object) -> Any:
@@ -7383,8 +7302,14 @@ class HttpEndpoint:
     ) -> None:
         self.server = server
         self.max_body = max_body
-        self._verify = _check_verify(verify)
-        self._metadata = _check_metadata(resource_metadata)
+        self._verify: Callable[[str], Json | None] | None = None
+        if callable(verify):
+            self._verify = verify
+        elif verify is not None:
+            # A look-up compares hashes first, whose key is random: its time tells
+            # nothing.
+            self._verify = dict(verify).get
+        self._metadata = resource_metadata or {}
         self.hosts = {"localhost", "127.0.0.1", "[::1]"}
         self.hosts |= _check_names("allowed_hosts", allowed_hosts)
         self._origins = _check_names("allowed_origins", allowed_origins)
@@ -7393,9 +7318,6 @@ class HttpEndpoint:
         self._sessions: dict[str, HttpConnection] = {}
         # Those that are being served.
         self._serving: dict[Exchange, HttpConnection] = {}
-        for place in (path, health):
-            if place and not place.startswith("/"):
-                raise ValueError(f"expected a path, got {show(place)}")
         # {path: {method: what answers it}}; None is any path.
         methods = {"POST": self._post}
         if not stateless:
@@ -7407,21 +7329,20 @@ class HttpEndpoint:
             self._routes["/sse"] = {"GET": self._get_sse}
             self._routes["/messages"] = {"POST": self._post_message}
         if self._metadata:
-            readers = {"GET": self._get_metadata, "HEAD": self._get_metadata}
+            # RFC 9728, section 3.1: it stands between the host and the path.
+            url = re.sub(
+                "(?<=://)[^/]*", rf"\g<0>{_WELL_KNOWN}", self._metadata["resource"], 1
+            )
+            self._metadata_url = url.rstrip("/")
             for place in ("", path or "", self._metadata_url.partition(_WELL_KNOWN)[2]):
-                self._routes[_WELL_KNOWN + place.rstrip("/")] = readers
+                self._routes[_WELL_KNOWN + place.rstrip("/")] = {
+                    "GET": self._get_metadata
+                }
         if health is not None:
             self._routes[health.rstrip("/")] = {
                 "GET": self._get_health,
                 "HEAD": self._get_health,
             }
-
-    @property
-    def _metadata_url(self) -> str:
-        """Where the metadata are: RFC 9728, section 3.1."""
-        scheme, _, rest = self._metadata["resource"].partition("://")
-        host, _, path = rest.partition("/")
-        return f"{scheme}://{host}{_WELL_KNOWN}/{path}".rstrip("/")
 
     def answer(self, exchange: Exchange, error: HttpError | None = None) -> None:
         """Answer one HTTP request, and return when nothing more will be written. Or
@@ -7448,8 +7369,7 @@ class HttpEndpoint:
             if exchange.state == exchange.OPENING:
                 with suppress(OSError):
                     exchange.send(500, {})
-        if exchange.is_logged:
-            log_access(exchange)
+        log_access(exchange)
 
     # Admission
     def _find(self, exchange: Exchange) -> Callable[[Exchange], Any]:
@@ -7504,14 +7424,13 @@ class HttpEndpoint:
         self, headers: dict[str, str], verify: Callable[[str], Json | None]
     ) -> Json:
         """The claims of the token in these headers. Raises HttpError without one."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        given = headers.get("authorization", "")
+        bearer = re.fullmatch("(?i:bearer) +([!-~]+) *", given)
+        if bearer is None:
             raise self._challenge(401)
         claims: object = None
         try:
-            if re.fullmatch("[!-~]+", token):
-                claims = verify(token)
+            claims = verify(bearer[1])
         except Exception as error:
             # A PermissionError with a number is the system's: it tells no scope.
             if isinstance(error, PermissionError) and error.errno is None:
@@ -7540,7 +7459,6 @@ class HttpEndpoint:
         exchange.send(200, _JSON, encode_message(self._metadata))
 
     def _get_health(self, exchange: Exchange) -> None:
-        exchange.is_logged = False
         exchange.send(200, {"Cache-Control": "no-store"})
 
     # POST: basic/transports/streamable-http.md#sending-messages
@@ -7557,9 +7475,6 @@ class HttpEndpoint:
             self._check_mirrors(message, exchange)
             connection = self._legacy_connection(message, version, exchange)
         self._serve(connection, exchange, connection.take, message, exchange)
-        # An `initialize` that was refused has opened nothing.
-        if connection.session_id is not None and not connection.protocol.version:
-            self._close_session(connection)
 
     def _legacy_connection(
         self, message: Any, version: str, exchange: Exchange
@@ -7577,11 +7492,11 @@ class HttpEndpoint:
     def _check_modern(self, message: Json, told: Any, exchange: Exchange) -> None:
         """Raise McpError unless the headers of a modern message are right; `told` is
         the version in its `_meta`."""
-        header = exchange.headers.get("mcp-protocol-version", "")
+        header = exchange.headers.get("mcp-protocol-version")
         is_request = exchange.request_id is not None
-        if is_request and not header:
+        if is_request and header is None:
             raise HeaderMismatch("MCP-Protocol-Version: required, but missing")
-        if header and told is not None and header != told:
+        if header is not None and told not in (None, header):
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
             )
@@ -7605,13 +7520,8 @@ class HttpEndpoint:
         )
         for name, value in exchange.mirrored.items():
             header = exchange.headers.get(name.lower())
-            if header is None:
-                is_right = value is None or not required
-            elif name == "Mcp-Method":
-                is_right = header == value
-            else:
-                is_right = value is not None and is_mirrored(header, value)
-            if not is_right:
+            is_missing = required and value is not None and header is None
+            if is_missing or not (header is None or is_mirrored(header, value)):
                 mismatch = HeaderMismatch(
                     f"{name}: {show(header)}, but {show(value)} in the body"
                 )
@@ -7648,17 +7558,13 @@ class HttpEndpoint:
     # Sessions: basic/transports.md of 2025-03-26 to 2025-11-25
     def _open_session(self, exchange: Exchange, is_sse: bool = False) -> HttpConnection:
         """Open a session; close those that are idle for too long, and the one that is
-        idle for the longest time if there are too many. Raises HttpError."""
-        busy = set(self._serving.values())
-        idle = [each for each in list(self._sessions.values()) if each not in busy]
-        idle.sort(key=lambda each: each.used)
+        idle for the longest time if there are too many."""
+        served = set(self._serving.values())
+        idle = [each for each in list(self._sessions.values()) if each not in served]
         oldest = time.monotonic() - SESSION_SECONDS
-        surplus = len(self._sessions) - MAX_SESSIONS
-        for place, each in enumerate(idle):
-            if each.used < oldest or place <= surplus:
+        for each in sorted(idle, key=lambda each: each.used):
+            if each.used < oldest or len(self._sessions) >= MAX_SESSIONS:
                 self._close_session(each)
-        if len(self._sessions) >= MAX_SESSIONS:
-            raise HttpError(503, "all sessions are in use", {"Retry-After": "60"})
         # "The session ID SHOULD be globally unique and cryptographically secure".
         session_id = os.urandom(24).hex()
         connection = HttpConnection(self, exchange, session_id, is_sse)
@@ -7699,13 +7605,14 @@ class HttpEndpoint:
     def _get(self, exchange: Exchange) -> None:
         """Listen; or, with Last-Event-ID, go on with the stream of that event."""
         exchange.check_accept(EVENT_TYPE)
+        exchange.read_body()  # behind it, the end of the connection can be seen
         connection = self._find_session(exchange)
         last_id = exchange.headers.get("last-event-id", "0-")
         name, _, number = last_id.rpartition("-")
         stream = connection.streams.get(name)
         after = int(number) if re.fullmatch("[0-9]{1,18}", number) else None
-        is_over = stream is not None and stream.state == stream.COMPLETE
-        if stream is None or (is_over and after is not None and after >= stream.added):
+        is_heard = stream is not None and after is not None and after >= stream.added
+        if stream is None or (stream.complete and is_heard):
             raise HttpError(405, "Last-Event-ID: of no stream", {"Allow": _METHODS})
         stream.attach(exchange, after)
         self._serve(connection, exchange, stream.flush, b":\n\n")
@@ -7716,10 +7623,11 @@ class HttpEndpoint:
 
     # HTTP+SSE: basic/transports.md of 2024-11-05
     def _get_sse(self, exchange: Exchange) -> None:
+        exchange.read_body()
         connection = self._open_session(exchange, True)
         stream = connection.listening
         assert stream is not None
-        stream.attach(exchange, None)
+        stream.attach(exchange)
         place = (
             f"event: endpoint\ndata: /messages?session_id={connection.session_id}\n\n"
         )
@@ -7731,8 +7639,6 @@ class HttpEndpoint:
     def _post_message(self, exchange: Exchange) -> None:
         connection = self._find_session(exchange, True)
         message = exchange.read_message()
-        if told_version(message) is not None:
-            raise InvalidRequest(f"{NEWEST} is not spoken over HTTP+SSE")
         self._check_mirrors(message, exchange)
         connection.take(message, exchange)
 
@@ -7771,9 +7677,7 @@ class HttpEndpoint:
 
 def _host_name(host: str) -> str:
     """A host without its port."""
-    if host.endswith("]"):
-        return host.lower()  # an IPv6 address
-    return (host.rpartition(":")[0] or host).lower()
+    return re.sub(":[0-9]*$", "", host).lower()
 
 
 def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
@@ -7781,30 +7685,6 @@ def _check_names(option: str, names: Iterable[str] | None) -> set[str]:
     if isinstance(names, str):
         raise ValueError(f"{option}: expected a list, got {show(names)}")
     return {name.lower() for name in names or ()}
-
-
-def _check_metadata(metadata: Json | None) -> Json:
-    """Raise ValueError for metadata that no client could use: RFC 9728."""
-    if metadata is None:
-        return {}
-    is_url = str(metadata.get("resource")).startswith(("https://", "http://"))
-    # "MUST include the `authorization_servers` field containing at least one".
-    if not is_url or not metadata.get("authorization_servers"):
-        raise ValueError(
-            "resource_metadata: expected `resource`, this server's URL, and "
-            "`authorization_servers`"
-        )
-    return metadata
-
-
-def _check_verify(verify: Verify | None) -> Callable[[str], Json | None] | None:
-    """The function that gives the claims of a token. Raises ValueError."""
-    if verify is None or callable(verify):
-        return verify
-    if not isinstance(verify, Mapping) or not verify:
-        raise ValueError("verify: expected a function, or a dict of tokens and claims")
-    # A look-up compares hashes first, whose key is random: its time tells nothing.
-    return dict(verify).get
 
 
 ###############################################################################
@@ -7817,9 +7697,7 @@ def _check_verify(verify: Verify | None) -> Callable[[str], Json | None] | None:
 
 IDLE_SECONDS = 30.0  # without a request, or for a client to take what is written
 REQUEST_SECONDS = 60.0  # for all of a request to arrive
-MAX_FRAMING = 16 << 10  # bytes of a chunked body that are none of its own
 MAX_SURPLUS = 32  # connections beyond the limit that are told so; others are closed
-SURPLUS_SECONDS = 1.0  # for one of these to send its request
 TICK_SECONDS = 0.1  # between a server's looks at deadlines, and at who has left
 
 
@@ -7854,8 +7732,6 @@ class WsgiApp:
         exchange.max_body = self.endpoint.max_body
         exchange.start_response = start_response
         self.endpoint.answer(exchange)
-        if exchange.state == exchange.OPENING:
-            exchange.send(400, {})  # the body could not be read
         return [exchange.result]
 
 
@@ -7866,17 +7742,14 @@ class _WsgiExchange(Exchange):
     start_response: Callable[..., Write]
 
     def read_body(self) -> bytes:
-        size = parse_length(str(self.environ.get("CONTENT_LENGTH") or 0))
-        is_whole = self.environ.get("wsgi.input_terminated")
-        if is_whole:
-            size = self.max_body + 1
-        elif size > self.max_body:
-            raise _too_long(self.max_body)
-        body: bytes = self.environ["wsgi.input"].read(size) if size else b""
+        size = self.max_body + 1
+        # Some servers mark the end of the body; to read on behind any other blocks.
+        if not self.environ.get("wsgi.input_terminated"):
+            told = parse_length(str(self.environ.get("CONTENT_LENGTH") or 0))
+            size = min(size, told)
+        body: bytes = self.environ["wsgi.input"].read(size)
         if len(body) > self.max_body:
             raise _too_long(self.max_body)
-        if len(body) < size and not is_whole:
-            raise HttpError(400, "the body ended early")
         return body
 
     def start(self, status: int, headers: dict[str, str], body: bytes | None) -> None:
@@ -7987,11 +7860,9 @@ class _Handler(BaseHTTPRequestHandler):
     _problem: HttpError | None = None
 
     def setup(self) -> None:
-        seconds = self.server.idle_seconds
         if len(self.server.connections) > self.server.max_connections:
-            seconds = SURPLUS_SECONDS
             self._problem = HttpError(503, "too many connections", {"Retry-After": "1"})
-        self.request.settimeout(seconds)
+        self.request.settimeout(self.server.idle_seconds)
         if hasattr(self.request, "do_handshake"):
             self._begin_deadline(self.request)
             self.request.do_handshake()
@@ -8051,33 +7922,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def read_body(self, head: Head) -> bytes:
         """The whole body, without its chunks. Raises HttpError, OSError."""
-        if head.size is not None and head.size > self.server.endpoint.max_body:
-            raise _too_long(self.server.endpoint.max_body)
         if "expect" in head.fields:
             self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         if head.size is not None:
             return self._read(head.size, 0)
-        return self._read_chunks()
-
-    def _read_chunks(self) -> bytes:
         body = bytearray()
         size = -1
-        framing = 0
-        line = b""
-        # The blank line behind the trailers ends it all.
-        while line != b"\r\n":
-            line = self.rfile.readline(MAX_FRAMING)
-            # Extensions and trailers cost the sender nothing.
-            framing += len(line)
-            if framing > MAX_FRAMING + 16 * len(body):
-                raise HttpError(431, "too many chunk extensions, or trailers")
-            if size != 0:
-                size = parse_chunk_line(line)
-                body += self._read(size, len(body))
-                if size and self.rfile.read(2) != b"\r\n":
-                    raise HttpError(400, "a chunk without an end")
-            elif line != b"\r\n":
-                parse_field(line)
+        while size != 0:
+            line = self.rfile.readline(MAX_HEAD)
+            chunk = re.fullmatch(_CHUNK_LINE, line)
+            if chunk is None:
+                raise HttpError(400, f"not a chunk's size: {line[:60]!r}")
+            size = int(chunk[1], 16)
+            body += self._read(size, len(body))
+            # Trailers are refused, too: nobody sends any with a message.
+            if self.rfile.read(2) != b"\r\n":
+                raise HttpError(400, "a chunk without an end")
         return bytes(body)
 
     def _read(self, size: int, before: int) -> bytes:
