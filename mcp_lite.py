@@ -12108,22 +12108,18 @@ Exit codes: 0; 1 usage; 3 authorization; 4 unreachable; 5 the tool failed; 130 C
 # A command's exit code, by the exception that ended it: the first row that fits.
 _EXIT_CODES = (
     (AuthorizationError, 3),
-    (ConnectionError, 4),
+    ((ConnectionError, Timeout), 4),
     (KeyboardInterrupt, 130),
-    ((ToolError, McpError, Timeout), 5),
+    ((ToolError, McpError), 5),
     (Exception, 1),
 )
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run a command, as `python3 -m mcp_lite` does. Returns its exit code.
-
-    argv: the words behind the program's name; by default those of this process
-    """
+def main() -> int:
+    """Run the command of `python3 -m mcp_lite ...`. Returns its exit code."""
     # A file that is served imports the same module.
     sys.modules.setdefault("mcp_lite", sys.modules[__name__])
-    if argv is None:
-        argv = sys.argv[1:]
+    argv = sys.argv[1:]
     try:
         options = _parse_arguments(argv)
         _COMMANDS[options.command](options, *options.words)
@@ -12152,7 +12148,6 @@ def _fail(error: BaseException, as_json: bool) -> int:
 def _parse_arguments(arguments: list[str]) -> Any:
     """Read the command, its words and options. Raises ValueError and TypeError."""
     import argparse
-    import inspect
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> Any:
@@ -12182,8 +12177,6 @@ def _parse_arguments(arguments: list[str]) -> Any:
     options = parser.parse_intermixed_args(arguments[:cut] or ["--help"])
     if cut < len(arguments):
         options.words.insert(0, arguments[cut + 1 :])
-    # It says which word is missing, before anything is done.
-    inspect.signature(_COMMANDS[options.command]).bind(options, *options.words)
     return options
 
 
@@ -12196,11 +12189,11 @@ def _split_pair(text: str, separator: str) -> tuple[str, str]:
 
 
 # Reaching the server
-def _connect(options: Any, target: Any) -> Client:
-    """Connect the client that the options describe."""
+def _client(options: Any, target: Any) -> Client:
+    """Make the client that the options describe."""
     headers = dict(_split_pair(each, ":") for each in options.header)
     has_token = "authorization" in map(str.lower, headers)
-    client = Client(
+    return Client(
         target,
         timeout=options.timeout,
         version=options.protocol,
@@ -12210,15 +12203,7 @@ def _connect(options: Any, target: Any) -> Client:
         trace=options.trace,
         on_elicit=_answer,
         on_progress=_show_progress,
-        on_log=_show_log,
     )
-    try:
-        client.connect()
-    except (Timeout, McpError) as error:
-        raise ConnectionClosed(str(error)) from None
-    if "logging" in client.server_capabilities:
-        client.set_log_level("info")
-    return client
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -12227,14 +12212,9 @@ def _say(text: str, end: str = "\n") -> None:
     print(clear + printable(text), end=end, file=sys.stderr, flush=True)
 
 
-def _show_log(level: str, data: object, logger: str | None) -> None:
-    _say(f"[{level}] {data if isinstance(data, str) else json.dumps(data)}")
-
-
 def _show_progress(progress: float, total: float | None, message: str | None) -> None:
     if sys.stderr.isatty():
-        share = "/".join(f"{each:g}" for each in (progress, total) if each is not None)
-        _say(f"{share} {message or ''}"[:78], end="")
+        _say(f"{progress:g}/{total or '?'} {message or ''}"[:78], end="")
 
 
 # Questions of the server
@@ -12246,35 +12226,29 @@ def _answer(params: Json) -> Json:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say("This is declined, as there is no terminal to ask at.")
         return {"action": "decline"}
-    try:
-        answer = {"action": "accept", "content": {}}
-        if "url" in params:
-            _say(f"It asks you to visit {urlsplit(params['url']).hostname}:")
-            _say(f"  {params['url']}")
-        else:
-            answer["content"] = _ask_form(params["requestedSchema"])
-        is_agreed = _ask_line("Agree? [y/N]: ").lower() == "y"
-    except EOFError:
-        return {"action": "cancel"}
-    return answer if is_agreed else {"action": "decline"}
+    content: Json = {}
+    if "url" in params:
+        host = urlsplit(params["url"]).hostname
+        _say(f"It asks you to visit {host}: {params['url']}")
+    else:
+        content = _ask_form(params["requestedSchema"])
+    if _ask_line("Agree? [y/N]: ").lower() != "y":
+        return {"action": "decline"}
+    return {"action": "accept", "content": content}
 
 
 def _ask_form(schema: Json) -> Json:
-    """Ask for each field until it is what the form wants."""
+    """Ask for each field, and for all of them again until they are what is wanted."""
     content: Json = {}
     for name, field in schema["properties"].items():
         about = field.get("description") or field.get("title") or name
-        question = f"  {about} ({_show_type(field)}): "
-        needed = {name}.intersection(schema.get("required", []))
-        form = {**schema, "required": list(needed)}
-        wrong = ["not asked yet"]
-        while wrong:
-            text = _ask_line(question)
-            answer = {name: _coerce(name, text, schema)} if text else {}
-            wrong = validate(answer, form)
-            for each in wrong[:1]:
-                _say(f"  {each}")
-        content.update(answer)
+        text = _ask_line(f"  {about} ({_show_type(field)}): ")
+        if text:
+            content[name] = _coerce(name, text, schema)
+    wrong = validate(content, schema)
+    if wrong:
+        _say(f"  {wrong[0]}")
+        return _ask_form(schema)
     return content
 
 
@@ -12304,13 +12278,10 @@ def _coerce(name: str, text: str, schema: Json) -> Any:
 
 
 def _show_type(schema: Json) -> str:
-    """Describe a schema in a word or two: integer = 3, [string], "a" | "b"."""
+    """Describe a schema in a word or two: integer = 3, "a" | "b"."""
     choices = schema.get("anyOf") or schema.get("oneOf") or []
-    kinds = [*map(show, schema.get("enum", [])), *map(_show_type, choices)]
-    if "const" in schema:
-        kinds = [show(schema["const"])]
-    if "items" in schema:
-        kinds = [f"[{_show_type(schema['items'])}]"]
+    values = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    kinds = [*map(show, values), *map(_show_type, choices)]
     text = " | ".join(kinds) or str(schema.get("type", "any"))
     if "default" in schema:
         text += f" = {show(schema['default'])}"
@@ -12319,13 +12290,9 @@ def _show_type(schema: Json) -> str:
 
 def _show_offer(item: Json) -> str:
     """Describe it in a line: forecast(city: string, days: integer = 3)  The forecast."""
-    schema = item.get("inputSchema", {})
-    parameters = []
-    for name, member in schema.get("properties", {}).items():
-        parameters.append(f"{name}: {_show_type(member)}")
-    for argument in item.get("arguments", []):
-        mark = "" if argument.get("required") else "?"
-        parameters.append(f"{argument['name']}{mark}")
+    members = item.get("inputSchema", {}).get("properties", {})
+    parameters = [f"{name}: {_show_type(members[name])}" for name in members]
+    parameters += [argument["name"] for argument in item.get("arguments", [])]
     uri = item.get("uri") or item.get("uriTemplate")
     called = uri or f"{item['name']}({', '.join(parameters)})"
     about = str(item.get("description") or item.get("title") or "").strip()
@@ -12334,47 +12301,39 @@ def _show_offer(item: Json) -> str:
 
 def _write(options: Any, result: Json, shown: Any) -> None:
     """Write a result, or what is shown of it, to stdout: texts and bytes as they are,
-    all else as JSON."""
+    all else as JSON. A terminal gets bytes as Python writes them."""
     encoding = sys.stdout.encoding.lower()
-    is_seen = sys.stdout.isatty()
     value = result if options.json else shown
     if not isinstance(value, (str, bytes)):
         # JSON has its own way to write what an old code page lacks.
         value = json.dumps(value, indent=2, ensure_ascii=encoding != "utf-8")
+    if sys.stdout.isatty():
+        value = printable(str(value), keep_lines=True)
     if isinstance(value, str):
-        text = printable(value, keep_lines=True) if is_seen else value
-        value = f"{text}\n".encode(encoding, "backslashreplace")
-    elif is_seen:
-        raise ValueError(f"{len(value)} bytes that are no text: add > FILE")
+        value = f"{value}\n".encode(encoding, "backslashreplace")
     _say("", end="")
-    try:
-        sys.stdout.buffer.write(value)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has seen enough, as `head` has. Python's end must not fail, either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.stdout.buffer.write(value)
 
 
 # The commands. Their parameters are the words that they want.
 def _list(options: Any, target: Any) -> None:
-    with _connect(options, target) as client:
+    with _client(options, target) as client:
+        version = client.protocol_version
         offers = {
             "tools": client.list_tools(),
             "resources": client.list_resources(),
             "resourceTemplates": client.list_resource_templates(),
             "prompts": client.list_prompts(),
         }
-        version = client.protocol_version
     about = {
         "serverInfo": client.server_info,
         "protocolVersion": version,
         "capabilities": client.server_capabilities,
         "instructions": client.instructions,
     }
-    era = "modern" if version >= FIRST_MODERN else "legacy"
     lines = [
         f"{client.server_info.get('name')} {client.server_info.get('version')}",
-        f"revision: {version} ({era})",
+        f"revision: {version} ({'modern' if version in MODERN_VERSIONS else 'legacy'})",
         f"capabilities: {', '.join(client.server_capabilities)}",
         f"instructions: {client.instructions or 'none'}",
     ]
@@ -12393,7 +12352,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
         text = sys.stdin.read()
     given = dict(json.loads(text))
     words = dict(_split_pair(each, "=") for each in pairs)
-    with _connect(options, target) as client:
+    with _client(options, target) as client:
         tools = {each["name"]: each for each in client.list_tools()}
         schema = tools.get(tool, {}).get("inputSchema", {})
         given.update({name: _coerce(name, words[name], schema) for name in words})
@@ -12402,7 +12361,7 @@ def _call(options: Any, target: Any, tool: str, *pairs: str) -> None:
 
 
 def _read(options: Any, target: Any, uri: str) -> None:
-    with _connect(options, target) as client:
+    with _client(options, target) as client:
         read = client.read_resource if options.json else client.read
         result: Any = read(uri)
     _write(options, result, result)
@@ -12410,7 +12369,7 @@ def _read(options: Any, target: Any, uri: str) -> None:
 
 def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
     words = dict(_split_pair(each, "=") for each in pairs)
-    with _connect(options, target) as client:
+    with _client(options, target) as client:
         result = client.get_prompt(name, words)
     lines = []
     for message in result["messages"]:
@@ -12422,28 +12381,22 @@ def _prompt(options: Any, target: Any, name: str, *pairs: str) -> None:
 def _run(options: Any, file: Any) -> None:
     """Serve the Server of FILE[:object], without its own run()."""
     import runpy
-    from contextlib import redirect_stdout
 
-    path, _, name = file.rpartition(":")
-    if not os.path.exists(path):
-        path = file
-        name = ""
+    path, *name = re.split(r":(?=\w+$)", file)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     run = Server.run
     Server.run = do_nothing  # type: ignore
-    # The file's own prints are not for the wire.
-    with redirect_stdout(sys.stderr):
-        values = runpy.run_path(path, run_name="served")
-    servers = {key: each for key, each in values.items() if isinstance(each, Server)}
-    server = servers.get(name or next(iter(servers), ""))
-    if server is None:
+    values = runpy.run_path(path, run_name="served")
+    servers = [each for each in values.items() if isinstance(each[1], Server)]
+    wanted = [server for key, server in servers if name in ([], [key])]
+    if not wanted:
         raise ValueError(f"there is no Server in {file}")
-    server._endpoint.trace = tracer(options.trace)
+    wanted[0]._endpoint.trace = tracer(options.trace)
     if options.http is None:
-        run(server)
+        run(wanted[0])
     else:
         host, _, port = options.http.rpartition(":")
-        run(server, "http", host=host or "127.0.0.1", port=int(port))
+        run(wanted[0], "http", host=host or "127.0.0.1", port=int(port))
 
 
 def _login(options: Any, url: str) -> None:
