@@ -371,7 +371,7 @@ class McpError(Exception):
         if type(code) is not int:
             return InternalError(f"an error whose code is {show(code)}", error)
         kind: type[McpError] = ERRORS.get(code, McpError)
-        names_it = isinstance(data, dict) and ("uri" in data or NOT_FOUND in data)
+        names_it = "uri" in object_or_empty(data)
         if code in MAYBE_NOT_FOUND and (
             names_it or re.search(NOT_FOUND_TEXT, text[:500])
         ):
@@ -448,10 +448,8 @@ ERRORS: dict[int, type[McpError]] = {
 # "Resource not found", in the legacy revisions.
 ERRORS[-32002] = NotFound
 # These codes may mean that as well, or another thing: -32001 is a timeout to some. The
-# words decide, or the data: "uri" for a resource, as the specification says, and this
-# member for a tool or a prompt, whose handler has found words of its own.
+# words decide, or the data: "uri" for a resource, as the specification says.
 MAYBE_NOT_FOUND = (InvalidParams.code, -32001, -32003)
-NOT_FOUND = "notFound"
 NOT_FOUND_TEXT = (
     r"(?is)unknown (tool|resource|prompt)\b|\b(tool|resource|prompt)\b.*not found"
 )
@@ -9679,42 +9677,28 @@ _ARGUMENT = _typed_members({"name": str, "value": str})
 
 
 class Subscription:
-    """A listener is told of changes. It is a legacy session; or a request that listens,
-    by the filter that it was `granted` (basic/patterns/subscriptions.md)."""
+    """A listener is told of the changes that were `granted` to it, a client's filter
+    (basic/patterns/subscriptions.md). It is a request that listens, or a legacy session.
+    """
 
     def __init__(
-        self,
-        connection: Connection,
-        request: Request | None = None,
-        granted: Json | None = None,
+        self, connection: Connection, request: Request | None, granted: Json
     ) -> None:
         self.connection = connection
         self.request = request
-        self.granted = granted or {}
-
-    def is_open(self) -> bool:
-        protocol = self.connection.protocol
-        return self.request is None or self.request in protocol.in_flight.values()
+        self.granted = granted
 
     def hears(self, change: Change, uri: str | None) -> bool:
         """Whether it wants a change, of this URI, or of a list."""
-        protocol = self.connection.protocol
-        if self.request is None:
-            declared = has_capability(protocol.declared, change.capability)
-            is_open = protocol.initialized and declared
-            return is_open if uri is None else uri in protocol.subscribed
+        if self.request is None and not self.connection.protocol.initialized:
+            return False
         granted = self.granted.get(change.member, ())
         return bool(granted) if uri is None else uri in granted
 
-    def tell(self, method: str, params: Json | None = None) -> None:
-        """Send a notification. Never blocks."""
-        self.queue(method, params)
-        self.connection.flush_soon()
-
-    def queue(self, method: str, params: Json | None = None) -> None:
+    def queue(self, method: str, params: Json) -> None:
         """Queue a notification."""
         if self.request is not None:
-            params = {**(params or {}), "_meta": {META_SUBSCRIPTION: self.request.id}}
+            params = {**params, "_meta": {META_SUBSCRIPTION: self.request.id}}
         self.connection.queue(method, params, self.request)
 
 
@@ -9753,10 +9737,11 @@ class ServerEndpoint(Endpoint):
     # What is offered
     def put(self, kind: str, name: str, offer: Offer) -> None:
         """Offer a function from now on."""
-        # Fail now, not when a client asks for the list, if JSON cannot say it.
-        encode_message(offer.wire)
-        if name in self.offers[kind]:
-            log_line(WARNING, f"{name}: another one takes its place")
+        try:
+            # Fail now, not when a client asks for the list, if JSON cannot say it.
+            encode_message(offer.wire)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}: {error}") from None
         self.offers[kind][name] = offer
         self.declared = {**self.declared, **DECLARED[kind]}
         self.tell_list_changed(kind)
@@ -9767,16 +9752,11 @@ class ServerEndpoint(Endpoint):
         self.tell_list_changed(kind)
 
     def _may_see(self, ctx: Context, offer: Offer) -> bool:
-        """Whether a caller may see an offer. An exception of `visible` hides it."""
+        """Whether a caller may see an offer."""
         if offer.visible is None:
             return True
         look = partial(call_function, ctx, partial(offer.visible, ctx))
-        try:
-            return bool(run_job(ctx, look, self._run_on))
-        except Exception as error:
-            name = offer.wire["name"]
-            log_line(WARNING, f"{name} is hidden, as its `visible` failed", error)
-            return False
+        return bool(run_job(ctx, look, self._run_on))
 
     def _find(self, ctx: Context, kind: str, noun: str, name: str) -> Offer:
         offer = self.offers[kind].get(name)
@@ -9794,7 +9774,7 @@ class ServerEndpoint(Endpoint):
             if values is not None and self._may_see(ctx, offer):
                 with suppress(InvalidParams):
                     return offer, offer.signature.bind_text(values)
-        raise missing(f"Resource not found: {uri}", {"uri": uri}, ctx)
+        raise NotFound(f"Resource not found: {uri}")
 
     # Connections
     def open_connection(self, transport: Transport) -> Connection:
@@ -9808,14 +9788,10 @@ class ServerEndpoint(Endpoint):
             trace=self.trace,
         )
 
-    def connected(self, connection: Connection) -> None:
-        """Have a conversation told of changes, once it is initialized."""
-        self._subscriptions[Subscription(connection)] = True
-
     def disconnected(self, connection: Connection) -> None:
         """Forget a conversation that has ended. Idempotent."""
         for each in list(self._subscriptions):
-            if each.connection is connection or not each.is_open():
+            if each.connection is connection:
                 self._subscriptions.pop(each, None)
 
     def output_lost(self, connection: Connection) -> None:
@@ -9828,7 +9804,9 @@ class ServerEndpoint(Endpoint):
             if each.connection is connection and each.request is not None:
                 if each.request.stream is None:
                     # "MUST send `notifications/cancelled` [...] when it tears down".
-                    each.tell("notifications/cancelled", {"requestId": each.request.id})
+                    each.queue(
+                        "notifications/cancelled", {"requestId": each.request.id}
+                    )
                 result: Json = {"_meta": {META_SUBSCRIPTION: each.request.id}}
                 message = self._result_message(each.request, result)
                 connection.respond(each.request, message)
@@ -9837,7 +9815,8 @@ class ServerEndpoint(Endpoint):
         """Tell those who want to hear of it of a change."""
         for each in list(self._subscriptions):
             if each.hears(change, uri):
-                each.tell(change.method, add_given({}, uri=uri))
+                each.queue(change.method, add_given({}, uri=uri))
+                each.connection.flush_soon()
 
     def tell_list_changed(self, kind: str) -> None:
         """Tell that a list is another one."""
@@ -9909,6 +9888,10 @@ class ServerEndpoint(Endpoint):
 
     def _to_mcp_error(self, request: Request, error: BaseException) -> McpError:
         """Turn a handler's exception into the error that the client gets."""
+        if isinstance(error, NotFound) and "uri" in request.params:
+            # "Resource not found", in the revisions that have this code.
+            error.code = -32002
+            error.data = {"uri": request.about, **object_or_empty(error.data)}
         if isinstance(error, McpError):
             return error
         if isinstance(error, ToolError):
@@ -9945,9 +9928,13 @@ class ServerEndpoint(Endpoint):
     # Handlers: lifecycle, logging
     def _initialize(self, ctx: Context, params: Json) -> Json:
         version = ctx.protocol_version
-        declared = self._declare(ctx)
-        ctx._connection.protocol.declared = declared
-        answer = {"protocolVersion": version, "capabilities": declared}
+        # A session hears of all that was declared, and of what it subscribes to.
+        granted = self._grant(
+            ctx, {each.member: True for each in LIST_CHANGES.values()}
+        )
+        granted[RESOURCE_UPDATE.member] = ctx._connection.protocol.subscribed
+        self._subscriptions[Subscription(ctx._connection, None, granted)] = True
+        answer = {"protocolVersion": version, "capabilities": self._declare(ctx)}
         return add_given(answer, serverInfo=self.info, instructions=self.instructions)
 
     def _discover(self, ctx: Context, params: Json) -> Json:
@@ -10092,6 +10079,7 @@ class ServerEndpoint(Endpoint):
             "notifications/subscriptions/acknowledged", {"notifications": granted}
         )
         self._subscriptions[subscription] = True
+        ctx._add_callback(partial(self._subscriptions.pop, subscription, None))
 
     def _grant(self, ctx: Context, wanted: Json) -> Json:
         """Return the part of a client's filter that this server can serve to it."""
@@ -10123,23 +10111,7 @@ class ServerEndpoint(Endpoint):
             late = tool_failure(f"{name}: timed out after {offer.timeout:g} seconds")
             answer = self._result_message(ctx._request, late)
             job = partial(run_in_time, ctx, job, offer.timeout, answer)
-        try:
-            return run_job(ctx, job, self._run_on)
-        except NotFound as error:
-            # Clients tell it from other wrong parameters by its data.
-            told = {NOT_FOUND: ctx._request.about}
-            if "uri" in ctx._request.params:
-                told = {"uri": ctx._request.params["uri"]}
-            told.update(object_or_empty(error.data))
-            raise missing(error.message, told, ctx) from error
-
-
-def missing(text: str, data: Json, ctx: Context) -> NotFound:
-    """NotFound, with the code that the revision has for what `data` names."""
-    error = NotFound(text, data)
-    if "uri" in data and ctx.protocol_version < FIRST_MODERN:
-        error.code = -32002
-    return error
+        return run_job(ctx, job, self._run_on)
 
 
 # The public face: registering, changing, running.
@@ -10268,7 +10240,7 @@ class Server:
         timeout: seconds, after which the client gets a failure
         visible: visible(ctx) says whether a caller may see it. It is asked for lists
             and for calls, where run_on says. For those who may not, the tool does not
-            exist. An exception hides it, too
+            exist. Its exception is the answer to the request
 
         Raises TypeError for hints without a JSON Schema, and ValueError for a name or a
         schema that is none.
@@ -10298,13 +10270,13 @@ class Server:
             self._endpoint.put("tools", tool_name, offer)
             return function
 
-        return _decorate("tool", fn, register)
+        return _decorate(fn, register)
 
     add_tool = tool
 
     def resource(
         self,
-        uri: Any,
+        uri: str,
         fn: Registered = None,  # type: ignore[assignment]
         *,
         name: str | None = None,
@@ -10319,8 +10291,8 @@ class Server:
     ) -> Registered:
         """Offer what a function returns as a resource: server/resources.md.
 
-        As @server.resource("config://app"), or as a plain call with the function, in
-        either order. The function returns text, bytes, an EmbeddedResource, a list of
+        As @server.resource("config://app"), or as a plain call with the function after
+        it. The function returns text, bytes, an EmbeddedResource, a list of
         those, or any value with a JSON form. A URI with {expressions} is a template;
         their names are the function's parameters: {x} is one step of a path or less,
         {+x} anything, also slashes and `..`, {?a,b} at the end are optional query
@@ -10341,8 +10313,6 @@ class Server:
         Raises ValueError for what is no URI or template, TypeError if its names and the
         parameters differ.
         """
-        if callable(uri):
-            uri, fn = fn, uri
         if not isinstance(uri, str):
             raise TypeError(
                 'resource: expected its URI: @server.resource("config://app")'
@@ -10371,7 +10341,7 @@ class Server:
             self._endpoint.put(kind, uri, offer)
             return function
 
-        return _decorate("resource", fn, register)
+        return _decorate(fn, register)
 
     add_resource = resource
 
@@ -10405,8 +10375,6 @@ class Server:
 
         def register(function: Function) -> Function:
             signature = Signature(function, Context)
-            if not name and signature.name == LAMBDA:
-                raise ValueError(f"prompt name {show(LAMBDA)}: give it one by name=")
             wire = add_given(
                 {"name": name or signature.name},
                 title=title,
@@ -10419,7 +10387,7 @@ class Server:
             self._endpoint.put("prompts", wire["name"], offer)
             return function
 
-        return _decorate("prompt", fn, register)
+        return _decorate(fn, register)
 
     add_prompt = prompt
 
@@ -10449,8 +10417,6 @@ class Server:
 
             def complete(ctx: Context, *given: object) -> list[str]:
                 values = call_function(ctx, partial(function, *given[:count]))
-                if isinstance(values, str):
-                    raise TypeError("expected a list of texts, got one")
                 return [str(value) for value in values]
 
             endpoint.completers[ref, argument] = complete
@@ -10482,9 +10448,6 @@ class Server:
             raise ValueError(f"method: expected a new one, got {show(name)}")
         row = Method("client", "either", name, handler="_extension")
         if extension is not None:
-            if extension not in self._endpoint.declared.get("extensions", {}):
-                told = f"Server(extensions={{{show(extension)}: {{}}}})"
-                raise ValueError(f"{name}: extension: declare it: {told}")
             row.extension = extension
             row.capability = ("extensions", extension)
 
@@ -10519,7 +10482,6 @@ class Server:
         subscriptions/listen is {}, as soon as it is open. A request that is refused
         before any handler, for an unknown method, say, does not come here.
         """
-        check_callable("middleware", fn)
         self._endpoint.middleware.append(fn)
         return fn
 
@@ -10704,7 +10666,6 @@ class Server:
         disconnect().
         """
         connection = self._endpoint.open_connection(transport)
-        self._endpoint.connected(connection)
         return connection
 
     def disconnect(self, connection: Connection, seconds: float = 0.0) -> None:
@@ -10730,23 +10691,14 @@ class Server:
         if isinstance(event, Request):
             event.answers = []
             self._endpoint.serve_request(connection, event)
-            connection.close(ConnectionClosed("answered"))
+            self.disconnect(connection)
             return dict(json.loads(event.answers[0])) if event.answers else None
         return event.reply if isinstance(event, Refusal) else None
 
 
-def _decorate(noun: str, fn: Registered, register: Callable[[Any], Any]) -> Registered:
+def _decorate(fn: Registered, register: Callable[[Any], Any]) -> Registered:
     """Register a function, and return it; or return a decorator, if there is none yet."""
-
-    def register_function(function: Any) -> Any:
-        if not callable(function):
-            told = f"got {show(function)}; a name is name=..."
-            raise TypeError(f"{noun}: expected a function, {told}")
-        return register(function)
-
-    if fn is None:
-        return register_function
-    registered: Registered = register_function(fn)
+    registered: Registered = register if fn is None else register(fn)
     return registered
 
 

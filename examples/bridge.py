@@ -232,7 +232,7 @@ class Bridge:
             ),
             "resources": (
                 partial(here.remove_resource, "bridge:{+x}"),
-                partial(here.add_resource, lambda x: x, "bridge:{+x}"),
+                partial(here.add_resource, "bridge:{+x}", lambda x: x),
             ),
         }
         for _, register in self.stand_ins.values():
@@ -293,7 +293,7 @@ class Bridge:
             scheme = (each.get("uri") or each["uriTemplate"]).partition(":")[0]
             if scheme not in self.schemes:
                 self.schemes.add(scheme)
-                self.server.add_resource(lambda rest: rest, scheme + ":{+rest}")
+                self.server.add_resource(scheme + ":{+rest}", lambda rest: rest)
 
     def link(self, ctx):
         """The caller's own Link: that of its principal, else of its session."""
