@@ -19,7 +19,6 @@ import os
 import queue
 import sys
 import threading
-from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -33,6 +32,7 @@ from mcp_lite import (  # noqa: E402
     Context,
     InternalError,
     McpError,
+    MethodNotFound,
     NotFound,
     Server,
 )
@@ -47,13 +47,7 @@ HANDED_ON = (
     "prompts/get",
     "completion/complete",
 )
-# The capability of a client, the option that declares it, and the question.
-QUESTIONS = {
-    "elicitation": ("on_elicit", "elicitation/create"),
-    "sampling": ("on_sample", "sampling/createMessage"),
-    "roots": ("roots", "roots/list"),
-}
-OFFERED = ("tools", "resources", "prompts", "completions", "logging")
+QUESTIONS = ("elicitation", "sampling", "roots")
 # Members that are about one round of a request, or about one side of the bridge.
 NOT_HANDED_ON = ("_meta", "inputResponses", "requestState")
 NOT_HANDED_BACK = ("_meta", "ttlMs", "cacheScope", "resultType")
@@ -66,34 +60,39 @@ MAX_LINKS = 100  # clients of the other server: each may be a process
 class Relay:
     """A request that the other server works at. It outlives a round of the caller's.
 
-    An event is a function of the Context that is there to do it. The last event returns
-    the result, or raises the error that stands in its place.
+    An event is a function of the Context that is there to do it; None is the end.
     """
 
     def __init__(self):
         self.events = queue.SimpleQueue()
         self.due = None
-        self.asked = 0
+        # The thread that waits for the other server's result.
+        self.thread = None
+        self.outcome = Future()
         # The call at the other server, if it is one of a tool.
         self.call = None
 
     def follow(self, ctx):
-        """Do the events until the last one. A question may end the round in the middle
-        of an event; the next round does that event again."""
-        while True:
-            self.due = self.due or self.events.get()
-            result = self.due(ctx)
-            self.due = None
-            if result is not None:
-                return result
+        """Do the events until the end. A question may end the round in the middle of
+        an event; the next round does that event again."""
+        self.due = self.due or self.events.get()
+        while self.due is not None:
+            self.due(ctx)
+            self.due = self.events.get()
 
     def ask(self, method, params):
-        """Have the caller asked. Blocks for the answer."""
-        answer = queue.SimpleQueue()
-        self.asked += 1
-        key = f"bridge-{self.asked}"
-        self.events.put(lambda ctx: answer.put(ctx.ask({key: (method, params)})[key]))
-        return answer.get(timeout=PATIENCE)
+        """Have the caller asked. Blocks for the answer, raises what came in its place."""
+        answer = Future()
+        key = os.urandom(8).hex()
+
+        def put(ctx):
+            try:
+                answer.set_result(ctx.ask({key: (method, params)})[key])
+            except Exception as error:
+                answer.set_exception(error)
+
+        self.events.put(put)
+        return answer.result(PATIENCE)
 
 
 class Link:
@@ -104,74 +103,55 @@ class Link:
         # Several strangers may use it at once.
         self.is_shared = is_shared
         self.lock = threading.Lock()
-        # The server that was there last: another one must hear of the subscriptions.
-        self.server_info = None
+        # What the caller subscribed to.
         self.uris = set()
-        # Requests at work, the oldest first; and by the thread that waits for them.
+        # Requests at work, the oldest first.
         self.relays = []
-        self.working = {}
-        callbacks = {}
+        callbacks = {
+            "elicitation": {"on_elicit": partial(self.ask, "elicitation/create")},
+            "sampling": {"on_sample": partial(self.ask, "sampling/createMessage")},
+            "roots": {"roots": lambda: self.ask("roots/list", {})["roots"]},
+        }
+        options = dict(bridge.options, validate=False)
         for name in declared:
-            option, method = QUESTIONS[name]
-            callbacks[option] = lambda params, method=method: self.ask(method, params)
-        if "roots" in callbacks:
-            callbacks["roots"] = lambda: self.ask("roots/list", {})["roots"]
+            options.update(callbacks[name])
         self.client = Client(
-            bridge.target,
-            validate=False,
-            on_log=self.log,
-            on_notification=bridge.changed,
-            **callbacks,
-            **bridge.options,
+            bridge.target, on_log=self.log, on_notification=bridge.changed, **options
         )
 
     def open(self):
         """Connect, again if the server has ended, and return the client."""
-        with self.lock:
-            # It refuses to connect where it is connected.
-            with suppress(RuntimeError):
-                self.client.connect()
-            if self.client.server_info is not self.server_info:
-                self.server_info = self.client.server_info
-                self.listen()
+        # Where it is connected, connect() raises RuntimeError.
+        with self.lock, suppress(RuntimeError):
+            self.client.connect()
+            if "logging" in self.client.server_capabilities:
+                self.client.set_log_level("debug")
+            for uri in self.uris:
+                self.client.subscribe(uri)
+            # A server need not tell of changes.
+            with suppress(McpError):
+                self.client.listen()
         return self.client
 
-    def listen(self):
-        """Hear of list changes, of all logs, and of what was subscribed to before."""
-        if "logging" in self.client.server_capabilities:
-            self.client.set_log_level("debug")
-        for uri in self.uris:
-            self.client.subscribe(uri)
-        # A server need not tell of changes.
-        with suppress(McpError):
-            changes = self.client.listen()
-            threading.Thread(target=self.hear, args=(changes,), daemon=True).start()
-
-    def hear(self, changes):
-        # on_notification gets them as well. It ends with the connection.
-        with suppress(OSError, McpError):
-            deque(changes, maxlen=0)
-
     def subscribe(self, uri):
-        client = self.open()
-        if uri not in self.uris:
-            client.subscribe(uri)
-            self.uris.add(uri)
+        self.open().subscribe(uri)
+        self.uris.add(uri)
 
     def ask(self, method, params):
         """Ask a question of the other server's. A modern server asks on the thread that
         waits for its result; a session does not say which call it asks for, so the
         latest one is taken, unless that may be another caller's."""
-        relay = self.working.get(threading.get_ident())
-        if relay is None and (not self.relays or (self.is_shared and self.relays[1:])):
-            raise InternalError("the bridge cannot tell which caller is asked")
-        return (relay or self.relays[-1]).ask(method, params)
+        here = threading.current_thread()
+        relays = [each for each in self.relays if each.thread is here] or self.relays
+        if not relays or (self.is_shared and relays[1:]):
+            raise InternalError("the bridge cannot tell which of its callers is asked")
+        return relays[-1].ask(method, params)
 
     def log(self, *told):
         for relay in self.relays[-1:]:
             relay.events.put(lambda ctx: ctx.log(*told))
 
-    def begin(self, ctx, method, params):
+    def begin(self, method, params):
         """Have the other server work at a request; return its Relay."""
         client = self.open()
         relay = Relay()
@@ -181,25 +161,23 @@ class Link:
             relay.events.put(lambda ctx: ctx.progress(*told))
 
         def work():
-            self.working[threading.get_ident()] = relay
-            outcome = Future()
             try:
-                outcome.set_result(job())
+                relay.outcome.set_result(job())
             except Exception as error:
-                outcome.set_exception(error)
+                relay.outcome.set_exception(error)
             # Logs that came before the result are told before it.
             client.flush_callbacks(timeout=1.0)
-            del self.working[threading.get_ident()]
             self.relays.remove(relay)
-            relay.events.put(lambda ctx: outcome.result())
+            relay.events.put(None)
 
-        self.relays.append(relay)
         job = partial(client.request, method, given)
+        relay.thread = threading.Thread(target=work, daemon=True)
+        self.relays.append(relay)
         if method == "tools/call":
             arguments = given.get("arguments")
             relay.call = client.start_call(given["name"], arguments, on_progress=tell)
             job = relay.call.result
-        threading.Thread(target=work, daemon=True).start()
+        relay.thread.start()
         return relay
 
 
@@ -220,24 +198,22 @@ class Bridge:
         self.server.middleware(self.serve)
         # One tool, prompt and template stand for all that the other server has, as the
         # middleware gets the requests. Its clients hear when one is registered anew.
-        here = self.server
         self.stand_ins = {
             "tools": (
-                partial(here.remove_tool, "bridge"),
-                partial(here.add_tool, lambda: "", name="bridge"),
+                partial(self.server.remove_tool, "bridge"),
+                partial(self.server.add_tool, lambda: "", name="bridge"),
             ),
             "prompts": (
-                partial(here.remove_prompt, "bridge"),
-                partial(here.add_prompt, lambda: "", name="bridge"),
+                partial(self.server.remove_prompt, "bridge"),
+                partial(self.server.add_prompt, lambda: "", name="bridge"),
             ),
             "resources": (
-                partial(here.remove_resource, "bridge:{+x}"),
-                partial(here.add_resource, "bridge:{+x}", lambda x: x),
+                partial(self.server.remove_resource, "{+x}"),
+                partial(self.server.add_resource, "{+x}", lambda x: x),
             ),
         }
         for _, register in self.stand_ins.values():
             register()
-        self.schemes = set()
 
     def close(self):
         """End the clients, and so the servers that they started."""
@@ -257,26 +233,33 @@ class Bridge:
         try:
             if method in HANDED_ON:
                 return self.hand_on(ctx, method, params)
+            link = self.link(ctx)
             if method in ("initialize", "server/discover"):
-                return self.introduce(self.link(ctx), call_next())
-            uris = params.get("notifications", {}).get("resourceSubscriptions", [])
+                return self.introduce(link.open(), call_next())
             if method == "resources/subscribe":
-                uris = [params["uri"]]
-            for uri in uris:
-                self.link(ctx).subscribe(uri)
+                link.subscribe(params["uri"])
+            if method == "subscriptions/listen":
+                self.agree(link, params["notifications"])
             return call_next()
         except OSError as error:
             # The end of the other server is no failure of the bridge.
             raise InternalError(str(error)) from None
 
-    def introduce(self, link, result):
+    def agree(self, link, wanted):
+        """Subscribe, or leave out what the other server does not tell of."""
+        try:
+            for uri in wanted.get("resourceSubscriptions", []):
+                link.subscribe(uri)
+        except MethodNotFound:
+            del wanted["resourceSubscriptions"]
+
+    def introduce(self, client, result):
         """Be what the other server says it is."""
-        client = link.open()
-        offered = client.server_capabilities
+        # A server of 2024-11-05 need not say that it completes.
+        offered = {"completions": {}, **client.server_capabilities}
+        known = result["capabilities"]
         result["capabilities"] = {
-            name: value
-            for name, value in result["capabilities"].items()
-            if name in OFFERED and (name in offered or name == "completions")
+            name: offered[name] for name in known if name in offered
         }
         if "serverInfo" in result:
             result["serverInfo"] = client.server_info
@@ -284,42 +267,22 @@ class Bridge:
             result["_meta"] = {SERVER_INFO: client.server_info}
         if client.instructions:
             result["instructions"] = client.instructions
-        self.offer_resources(client)
         return result
-
-    def offer_resources(self, client):
-        """Let callers subscribe to URIs that look like one of the other server's."""
-        for each in client.list_resources() + client.list_resource_templates():
-            scheme = (each.get("uri") or each["uriTemplate"]).partition(":")[0]
-            if scheme not in self.schemes:
-                self.schemes.add(scheme)
-                self.server.add_resource(scheme + ":{+rest}", lambda rest: rest)
 
     def link(self, ctx):
         """The caller's own Link: that of its principal, else of its session."""
-        caller = ctx.session_id
-        if ctx.auth:
-            caller = repr(sorted(ctx.auth.items(), key=repr))
+        caller = ctx.auth or ctx.session_id
         declared = frozenset(QUESTIONS).intersection(ctx.client_capabilities)
-        key = caller, declared
+        key = repr(caller), declared
         with self.lock:
-            link = self.links.pop(key, None)
-            if link is None:
-                self.make_room()
-                link = Link(self, declared, bool(ctx.headers) and caller is None)
+            is_shared = bool(ctx.headers) and not caller
+            link = self.links.pop(key, None) or Link(self, declared, is_shared)
             self.links[key] = link
+            if len(self.links) > MAX_LINKS:
+                # The client that was idle for longest.
+                client = self.links.pop(next(iter(self.links))).client
+                threading.Thread(target=client.close, daemon=True).start()
         return link
-
-    def make_room(self):
-        """End the client that was idle for longest, where there are too many."""
-        if len(self.links) < MAX_LINKS:
-            return
-        for key, link in self.links.items():
-            if not link.relays:
-                del self.links[key]
-                threading.Thread(target=link.client.close, daemon=True).start()
-                return
-        raise InternalError("the bridge serves too many callers")
 
     def is_offered(self, tool):
         is_denied = any(fnmatch.fnmatchcase(tool, each) for each in self.deny)
@@ -333,26 +296,20 @@ class Bridge:
         key = ctx.once("bridge", lambda: os.urandom(16).hex())
         relay = self.relays.get(key)
         if relay is None:
+            relay = self.relays[key] = self.link(ctx).begin(method, params)
             # A caller may never come back with an answer: the oldest are forgotten.
             for old in list(self.relays)[:-MAX_RELAYS]:
                 self.relays.pop(old, None)
-            link = self.link(ctx)
-            if not self.schemes:
-                self.offer_resources(link.open())
-            relay = self.relays[key] = link.begin(ctx, method, params)
         if relay.call is not None:
             ctx.on_cancel(relay.call.cancel)
-        try:
-            result = dict(relay.follow(ctx))
-            del self.relays[key]
-        except Exception:
-            self.relays.pop(key, None)
-            raise
-        for member in NOT_HANDED_BACK:
-            result.pop(member, None)
+        relay.follow(ctx)
+        self.relays.pop(key, None)
+        far = relay.outcome.result()
+        result = {name: far[name] for name in far if name not in NOT_HANDED_BACK}
         if method == "tools/list":
-            tools = result["tools"]
-            result["tools"] = [each for each in tools if self.is_offered(each["name"])]
+            result["tools"] = [
+                tool for tool in far["tools"] if self.is_offered(tool["name"])
+            ]
         return result
 
 
@@ -364,7 +321,9 @@ def main():
     parser.add_argument("--deny", action="append", default=[], metavar="GLOB")
     options = parser.parse_args()
     target = options.target if options.target[1:] else options.target[0]
-    bridge = Bridge(target, options.allow or ["*"], options.deny)
+    # A server may need what a host put into the environment: a key, say.
+    env = dict(os.environ)
+    bridge = Bridge(target, options.allow or ["*"], options.deny, env=env)
     try:
         if options.http is None:
             bridge.server.run()
