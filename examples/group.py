@@ -26,15 +26,11 @@ TEXT = r'("(?:[^"\\]|\\.)*"?)'
 COMMENT = TEXT + r"|//[^\n]*|/\*(?:.*?\*/|.*)"
 TRAILING_COMMA = TEXT + r"|,(?=\s*[}\]])"
 VARIABLE = r"\$\{([^}]*)\}"
-MEMBERS = {"command": str, "args": list, "env": dict, "url": str, "headers": dict}
+MEMBERS = ("command", "args", "env", "cwd", "url", "headers")
 
 
 class Config(dict):
     """Targets by name, in the file's order. errors: a ValueError for each bad entry."""
-
-    def __init__(self):
-        super().__init__()
-        self.errors = {}
 
 
 def load_config(source):
@@ -42,29 +38,22 @@ def load_config(source):
 
     Raises OSError, or ValueError for what is no config; a bad entry is in `errors`.
     """
-    place, folder = "config", os.getcwd()
-    content = source
-    if not isinstance(source, dict):
-        place = os.fspath(source)
-        folder = os.path.dirname(os.path.abspath(place))
-        content = parse_loose_json(place)
+    content = source if isinstance(source, dict) else parse_loose_json(source)
     servers = content
     if isinstance(content, dict):
         servers = content.get("mcpServers", content.get("servers", content))
     if not isinstance(servers, dict):
         kind = type(servers).__name__
-        raise ValueError(f'{place}: expected "mcpServers" or "servers", got {kind}')
-    if os.path.basename(folder) == ".vscode":
-        folder = os.path.dirname(folder)
+        raise ValueError(f'{source}: expected "mcpServers" or "servers", got {kind}')
     config = Config()
+    config.errors = {}
     for name, entry in servers.items():
         try:
-            if not isinstance(entry, dict):
-                raise ValueError(f"expected an object, got {type(entry).__name__}")
             if entry.get("disabled") is not True:
-                config[name] = read_entry(entry, folder)
-        except ValueError as error:
-            config.errors[name] = ValueError(f"{place}: {name}: {error}")
+                known = [member for member in MEMBERS if member in entry]
+                config[name] = {each: expand(entry[each]) for each in known}
+        except (AttributeError, ValueError) as error:
+            config.errors[name] = ValueError(f"{name}: {error}")
     return config
 
 
@@ -85,44 +74,24 @@ def keep_text(match):
     return match[1] or "\n" * match[0].count("\n")
 
 
-def read_entry(entry, folder):
-    """The target that one entry describes. Errors show no value: it may be a secret."""
-    target = {}
-    for member, kind in MEMBERS.items():
-        if member not in entry:
-            continue
-        if not isinstance(entry[member], kind):
-            raise ValueError(f"{member}: expected a JSON {kind.__name__}")
-        target[member] = expand(entry[member], member, folder)
-    if "command" in target:
-        cwd = entry.get("cwd", "")
-        target["cwd"] = os.path.join(folder, expand(cwd, "cwd", folder))
-    elif "url" not in target:
-        raise ValueError('expected "command" or "url"')
-    return target
-
-
-def expand(value, place, folder):
+def expand(value):
     """A value with its variables and its ~ replaced; numbers become texts."""
     if isinstance(value, dict):
-        return {key: expand(value[key], f"{place}.{key}", folder) for key in value}
+        return {key: expand(value[key]) for key in value}
     if isinstance(value, list):
-        return [expand(value[i], f"{place}[{i}]", folder) for i in range(len(value))]
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
+        return [expand(each) for each in value]
     if not isinstance(value, str):
-        raise ValueError(f"{place}: expected a text, got {type(value).__name__}")
-
-    def look_up(match):
-        name, has_default, default = match[1].partition(":-")
-        if name == "workspaceFolder":
-            return folder
-        known = os.environ.get(name[4:] if name.startswith("env:") else name)
-        if known is None and not has_default:
-            raise ValueError(f"{place}: the variable {name} is not set")
-        return known or default
-
+        return json.dumps(value)
     return re.sub(VARIABLE, look_up, os.path.expanduser(value))
+
+
+def look_up(match):
+    """The value of a variable, or its default."""
+    name, has_default, default = match[1].partition(":-")
+    known = os.environ.get(name[4:] if name.startswith("env:") else name)
+    if known is None and not has_default:
+        raise ValueError(f"the variable {name} is not set")
+    return known or default
 
 
 class ClientGroup:
