@@ -38,13 +38,18 @@ def load_config(source):
 
     Raises OSError, or ValueError for what is no config; a bad entry is in `errors`.
     """
-    content = source if isinstance(source, dict) else parse_loose_json(source)
+    # A dict is not shown: its values may be secrets.
+    place = "config"
+    content = source
+    if not isinstance(source, dict):
+        place = source
+        content = parse_loose_json(source)
     servers = content
     if isinstance(content, dict):
         servers = content.get("mcpServers", content.get("servers", content))
     if not isinstance(servers, dict):
         kind = type(servers).__name__
-        raise ValueError(f'{source}: expected "mcpServers" or "servers", got {kind}')
+        raise ValueError(f'{place}: expected "mcpServers" or "servers", got {kind}')
     config = Config()
     config.errors = {}
     for name, entry in servers.items():
