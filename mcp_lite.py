@@ -717,6 +717,15 @@ def encode_answer(message: Json, about: str = "the answer") -> bytes:
     return json.dumps(failure).encode("ascii")
 
 
+def unread_answer(line: bytes) -> Json:
+    """Return the answer that a line would be which is no message, as servers in Python
+    write NaN; {} unless its id stands at the beginning."""
+    head = re.match(
+        rb'\s*{[^{}\[\]]{,40}"id"\s*:\s*([0-9]{1,18})\s*,\s*"(?:result|error)"', line
+    )
+    return {"id": int(head[1]), "error": {}} if head else {}
+
+
 def is_id(value: object) -> bool:
     """Whether a request may have this id. True is an int to Python, not to JSON."""
     return isinstance(value, str) or type(value) is int
@@ -917,8 +926,6 @@ class Method:
     mirrors_arguments = False
     # Its handler may ask the client questions.
     asks = False
-    # Notifications only. When too many wait, these are dropped first.
-    droppable = False
     # It says only that something has changed. While one waits, another adds nothing.
     tells_change = False
     # It is a log message.
@@ -1285,14 +1292,12 @@ METHODS: dict[str, Method] = {
             "both",
             "notifications/progress",
             handler="_progress",
-            droppable=True,
             purpose="How far a request has come, under the token that came with it.",
             page="basic/utilities/progress",
         ),
         _notification(
             "server",
             "notifications/message",
-            droppable=True,
             logs=True,
             purpose="A log message, for people on the client's side.",
             page="server/utilities/logging",
@@ -1417,7 +1422,7 @@ def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
 
 MAX_STEPS = 1_000_000  # of work for one value: less than a second
 MAX_ERRORS = 100  # of one value: no reader acts on more
-TOLD_ERRORS = 5  # of them, in one text
+TOLD_ERRORS = 20  # of them, in one text: as many as a model can act on
 MAX_KNOWN = 20  # names that are told in place of an unknown one
 MAX_PLACE = 500  # characters of an error's path, and of what is expected there
 MAX_PATTERNS = 10_000  # characters of all patterns in a schema; some count more
@@ -1530,8 +1535,6 @@ class Schema:
             raise ValueError(f"{place}: {error}") from None
 
     def _join(self, place: str, base: str, uri: str) -> str:
-        if not uri:
-            return base
         from urllib.parse import urljoin
 
         if len(base) + len(uri) > MAX_BASE:
@@ -2760,7 +2763,6 @@ def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
 # module needs to be imported for its classes.
 
 MAX_URI = 2_048  # characters of a URI that a template takes apart
-ARGUMENT_ERRORS = 20  # as many as a model can act on
 
 # Stands in the place of a default: a value must come. With None it may stay away.
 REQUIRED = object()
@@ -3280,7 +3282,7 @@ class Signature:
                 arguments = {**arguments, name: parse_text(arguments[name])}
             errors = self._check.errors(arguments)
         if errors:
-            raise InvalidParams("; ".join(errors[:ARGUMENT_ERRORS]))
+            raise InvalidParams("; ".join(errors[:TOLD_ERRORS]))
         try:
             return self._convert(arguments)
         except ValueError as error:
@@ -3634,8 +3636,7 @@ def _no_answer(
 Notification = namedtuple("Notification", "method params row")
 # An answer to a request of ours, and the Waiter that was `pending` for it. It has a
 # result or an error: the peer's, or one of ours that says why no answer will come.
-# `why` tells what is wrong with an answer that is not valid.
-Answer = namedtuple("Answer", "pending result error why", defaults=[None])
+Answer = namedtuple("Answer", "pending result error")
 # Something that is no message, or may not come now: why, and the reply, if it may have
 # one. `is_late` marks an answer that comes too late, which is no fault of the peer's.
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
@@ -3717,12 +3718,10 @@ class Protocol:
         known_id = message.get("id")
         if "result" in message or "error" in message:
             # An answer is never answered, but the wait for it ends here.
-            pending = find_by_id(self.pending, known_id)
+            pending = self.pending.pop(known_id, None) if is_id(known_id) else None
             if pending is None:
                 return Refusal(str(error))
-            del self.pending[known_id]
-            invalid = InternalError(f"not a valid answer: {error}")
-            return Answer(pending, None, invalid, str(error))
+            return Answer(pending, None, InternalError(f"not a valid answer: {error}"))
         is_notification = "id" not in message and "method" in message
         if is_notification or not self._may_answer():
             return Refusal(str(error))
@@ -4503,12 +4502,13 @@ class Connection:
         return self._act(self.protocol.receive(message))
 
     def _judge_nonsense(self, line: bytes, error: McpError) -> Answer | Refusal:
-        """Judge a line that is no message."""
+        """Judge a line that is no message. A client may know whose answer it should
+        have been: then that request fails at once."""
         if self.protocol.role == "server":
             return Refusal(str(error), error_message(None, error))
         told = f"not a message, skipped (does the server print?): {line[:200]!r}"
         log_line(WARNING, f"{told}: {error}")
-        return self.protocol.refuse({}, error)
+        return self.protocol.refuse(unread_answer(line), error)
 
     def _receive_batch(self, messages: list[Any]) -> list[Request]:
         """Have a worker serve the messages of a batch, one after the other."""
