@@ -661,13 +661,15 @@ if _make_encoder is not None:
 _ID_TEXT = "expected string or integer"
 # A message has one of these, of this type.
 _PARTS = {"method": str, "result": dict, "error": dict}
+# Python counts a bool among the ints, so it comes before them.
 TYPE_NAMES: dict[type, str] = {
-    str: "string",
     dict: "object",
     list: "array",
+    str: "string",
+    bool: "boolean",
     int: "integer",
     float: "number",
-    bool: "boolean",
+    type(None): "null",
 }
 
 
@@ -1869,23 +1871,12 @@ def _describe(failure: _Failure) -> str:
 
 
 # Types, and values that are equal.
-_KINDS = {
-    dict: "object",
-    list: "array",
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    type(None): "null",
-}
-
-
 def json_type(value: object) -> str:
     """The JSON type of a value; "integer" for a whole float, too."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
-    return _KINDS.get(type(value)) or next(
-        (_KINDS[each] for each in _KINDS if isinstance(value, each)), ""
+    return TYPE_NAMES.get(type(value)) or next(
+        (TYPE_NAMES[each] for each in TYPE_NAMES if isinstance(value, each)), ""
     )
 
 
@@ -2074,16 +2065,12 @@ _PYTHON = {
 }
 
 
-def _is_number(value: object) -> bool:
-    return json_type(value) in _NUMBERS
-
-
 def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
 _DIALECTS = r"https?://json-schema\.org/(draft/2020-12|draft/2019-09|draft-07)/schema#?"
-_ALL = tuple(_KINDS.values())
+_ALL = tuple(TYPE_NAMES.values())
 _NUMBERS = ("integer", "number")
 # The kinds of arguments that keywords take, as an error calls them, and what tells
 # them. A schema inside of one is checked when its own turn comes.
@@ -2094,8 +2081,8 @@ _ARGUMENTS: dict[str, Callable[[Any], bool]] = {
         re.fullmatch(_DIALECTS, str(value))
     ),
     "true or false": lambda value: isinstance(value, bool),
-    "a number": _is_number,
-    "a number over 0": lambda value: _is_number(value) and value > 0,
+    "a number": lambda value: json_type(value) in _NUMBERS,
+    "a number over 0": lambda value: json_type(value) in _NUMBERS and value > 0,
     "a count": lambda value: json_type(value) == "integer" and value >= 0,
     "a list": lambda value: isinstance(value, list),
     "a list of names": _is_names,
@@ -2255,7 +2242,7 @@ def _fitting(schema: Any) -> tuple[type, ...]:
     """The types whose values fit, whatever they are."""
     if not isinstance(schema, dict) or len(schema.keys() & _KEYWORDS.keys()) != 1:
         return ()
-    return tuple(each for each in _KINDS if _KINDS[each] == schema.get("type"))
+    return tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type"))
 
 
 def inner_schemas(schema: Any) -> Iterator[tuple[str, str | None, Any]]:
@@ -2302,9 +2289,11 @@ def to_plain(value: Any) -> Any:
 
     Raises TypeError for a value, at any depth, that has no form in JSON.
     """
+    if value is None or type(value) in (str, int, float, bool):
+        return value
     if hasattr(type(value), "__members__"):  # an Enum's
         return to_plain(value.value)
-    if value is None or isinstance(value, (str, int, float)):
+    if isinstance(value, (str, int, float)):
         return value
     if hasattr(value, "_asdict"):  # a NamedTuple
         return to_plain(value._asdict())
@@ -2474,7 +2463,9 @@ class _Media(_Content):
             with open(path, "rb") as file:
                 data = file.read()
         data = data or b""
-        mime_type = mime_type or _tell_mime_type(self.kind, data)
+        if mime_type is None:
+            kinds = (each for each in _MAGIC if re.match(_MAGIC[each], data, re.DOTALL))
+            mime_type = next(kinds, None)
         if not mime_type:
             raise ValueError(f"{self.kind}: cannot tell the MIME type; give mime_type=")
         add_given(
@@ -2485,13 +2476,6 @@ class _Media(_Content):
             annotations=annotations,
             _meta=meta,
         )
-
-
-def _tell_mime_type(kind: str, data: bytes) -> str | None:
-    for mime_type, magic in _MAGIC.items():
-        if mime_type.startswith(kind) and re.match(magic, data, re.DOTALL):
-            return mime_type
-    return None
 
 
 class Image(_Media):
@@ -2630,12 +2614,10 @@ class Message(_Content):
         add_given(self, role=role, content=content)
 
 
-def prompt_messages(value: object) -> list[Json]:
-    """The messages of prompts/get for what a prompt returned.
-
-    That is a Message, what a Message's content may be, a message as on the wire, or a
-    list of those. Raises TypeError or ValueError for anything else.
-    """
+def to_messages(value: object) -> list[Message]:
+    """Return messages for a Message, for what the content of one may be, for a message
+    as on the wire, or for a list of those. Raises TypeError or ValueError for anything
+    else."""
     return [_to_message(item) for item in listed(value)]
 
 
@@ -2693,13 +2675,14 @@ def fit_result(result: Json, version: str) -> Json:
     return {**result, "content": content}
 
 
-def split_messages(messages: list[Json]) -> list[Json]:
-    """Messages with one block each: what has a list becomes several of its role."""
-    split = []
-    for message in messages:
-        blocks = listed(message["content"])
-        split += [{**message, "content": block} for block in blocks]
-    return split
+def prompt_messages(value: object, version: str) -> list[Json]:
+    """Return the messages of prompts/get for what a prompt returned. In every revision,
+    the content of each is a single block. Raises as to_messages() does."""
+    messages = []
+    for message in to_messages(value):
+        for block in listed(message["content"]):
+            messages.append({**message, "content": fit_block(block, version)})
+    return messages
 
 
 def unwrap_result(result: Json) -> Any:
@@ -2959,10 +2942,9 @@ class HintReader:
             return _GENERICS[name](self, getattr(hint, "__args__", ()))
         if hasattr(origin, "__members__"):
             return self._choice(origin)  # an Enum
-        if hasattr(origin, "__supertype__"):
-            return self.describe(origin.__supertype__)  # a NewType
-        if hasattr(origin, "__value__"):
-            return self.describe(origin.__value__)  # type X = ...
+        for alias in ("__supertype__", "__value__"):  # a NewType, type X = ...
+            if hasattr(origin, alias):
+                return self.describe(getattr(origin, alias))
         return self._instance(origin)
 
     def members(
@@ -5502,7 +5484,7 @@ class Context:
 
         Returns {"role", "content", "model", "stopReason"}.
         """
-        question = {"messages": prompt_messages(messages), "maxTokens": max_tokens}
+        question = {"messages": to_messages(messages), "maxTokens": max_tokens}
         for name, value in params.items():
             camel_case = re.sub("_(.)", lambda match: match[1].upper(), name)
             question[camel_case] = value
@@ -9776,13 +9758,8 @@ class ServerEndpoint(Endpoint):
             arguments = prompt.signature.bind_text(params.get("arguments") or {})
         except InvalidParams as error:
             raise InvalidParams(f"{name}: {error}") from None
-        messages = prompt_messages(self._call(ctx, prompt, arguments))
-        # In every revision, the content of a prompt's message is a single block.
-        fitted = [
-            {**message, "content": fit_block(message["content"], ctx.protocol_version)}
-            for message in split_messages(messages)
-        ]
-        result = {"messages": fitted}
+        value = self._call(ctx, prompt, arguments)
+        result: Json = {"messages": prompt_messages(value, ctx.protocol_version)}
         return add_given(result, description=prompt.wire.get("description"))
 
     def _completion_complete(self, ctx: Context, params: Json) -> Json:
