@@ -8218,7 +8218,7 @@ class Authorizer:
 
 
 def authorizer_for(auth: Any) -> Any:
-    """The Authorizer that Client(auth=) stands for. Raises TypeError."""
+    """Return the Authorizer that Client(auth=) stands for."""
     if hasattr(auth, "mend"):
         return auth
     return Authorizer(auth or do_nothing)
@@ -9190,18 +9190,26 @@ class OAuth:
             _check_url("token_endpoint", plan["token_endpoint"])
             if not self._send_resource:
                 plan["resource"] = None
-            form: Json = {"grant_type": self._grant}
-            if self._needs_user:
-                form.update(self._ask_user(server, plan, record, asking))
-            else:
-                plan["client"] = self._identify(server, record, "")
-                form["scope"] = " ".join(plan["scopes"]) or None
-            if self._grant == GRANTS["jwt-bearer"] and self._assertion is not None:
-                form["assertion"] = self._assertion(plan["issuer"])
+            form = self._ask_grant(server, plan, record, asking)
             self._ask_tokens(url, plan, form)
         except Exception as error:
             self._failure = error
             raise
+
+    def _ask_grant(
+        self, server: Json, plan: Json, record: Json, asking: Callable[[], Any]
+    ) -> Json:
+        """Return what the token endpoint is to be told, and put the client into the
+        plan."""
+        form: Json = {"grant_type": self._grant}
+        if self._needs_user:
+            form.update(self._ask_user(server, plan, record, asking))
+        else:
+            plan["client"] = self._identify(server, record, "")
+            form["scope"] = " ".join(plan["scopes"]) or None
+        if self._grant == GRANTS["jwt-bearer"] and self._assertion is not None:
+            form["assertion"] = self._assertion(plan["issuer"])
+        return form
 
     def _refresh(self, url: str, record: Json) -> bool:
         """Get a token for the refresh token. Return False if that fails: then the user
@@ -9269,35 +9277,35 @@ class OAuth:
 
     @contextmanager
     def _open_door(self, state: str) -> Iterator[tuple[str, Callable[[str], Any]]]:
-        """Where the browser comes back to, and the function that sends it there."""
+        """Yield where the browser comes back to, and the function that sends it there."""
         if self._redirect is not None:
             uri = self._redirect_uri or UNHEARD_URI
             yield _check_url("redirect_uri", uri), self._redirect
             return
 
-        import webbrowser
         from http.server import HTTPServer
 
         back = parse_url(self._redirect_uri or "http://127.0.0.1/callback")
         arrived: list[str] = []
         place = (str(back.hostname), back.port or 0)
-        door = HTTPServer(place, _doorstep(state, arrived))
+        with HTTPServer(place, _doorstep(state, arrived)) as door:
+            if back.port is None:
+                back = back._replace(netloc=f"{back.netloc}:{door.server_port}")
+            yield back.geturl(), partial(self._browse, door, arrived)
+
+    def _browse(self, door: Any, arrived: list[str], url: str) -> str:
+        """Open the user's browser, and return the path that it comes back to."""
+        import webbrowser
+
+        if not webbrowser.open(url):
+            raise AuthorizationError("no browser; give OAuth a redirect=fn(url)")
+        until = time.monotonic() + self._timeout
         door.timeout = min(1.0, self._timeout)
-
-        def visit(url: str) -> str:
-            if not webbrowser.open(url):
-                raise AuthorizationError("no browser; give OAuth a redirect=fn(url)")
-            until = time.monotonic() + self._timeout
-            while not arrived and time.monotonic() < until:
-                door.handle_request()
-            if not arrived:
-                raise AuthorizationError("no answer came from the browser")
-            return arrived[0]
-
-        if back.port is None:
-            back = back._replace(netloc=f"{back.netloc}:{door.server_port}")
-        with door:
-            yield back.geturl(), visit
+        while not arrived and time.monotonic() < until:
+            door.handle_request()
+        if not arrived:
+            raise AuthorizationError("no answer came from the browser")
+        return arrived[0]
 
     def _ask_tokens(self, url: str, plan: Json, form: Json) -> None:
         """POST to the token endpoint, and keep what comes."""

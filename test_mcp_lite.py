@@ -7352,8 +7352,6 @@ class TestAuthorization:
             Client("http://10.0.0.1/mcp", auth=OAuth()).connect()
         with pytest.raises(AuthorizationError, match="redirect_uri: expected an https"):
             let_in(site, redirect_uri="http://client.example/back")
-        with pytest.raises(TypeError, match="auth"):
-            Client("http://127.0.0.1/", auth=7).connect()
 
     @pytest.mark.parametrize(
         "text, challenge",
