@@ -6696,7 +6696,7 @@ class Stream:
         # The latest messages.
         self._events: deque[bytes] = deque(maxlen=MAX_EVENTS)
         # Held by the thread that writes; a write ends in IDLE_SECONDS at most.
-        self._writing = threading.Lock()
+        self.writing = threading.Lock()
 
     def add_locked(self, message: bytes, is_last: bool = False) -> None:
         """Queue a message. Of MAX_EVENTS that wait, the oldest goes."""
@@ -6708,7 +6708,7 @@ class Stream:
     def flush(self, more: bytes = b"", ending: bool = False) -> None:
         """Write what waits, if somebody listens; behind it, `more` of a stream. The
         response ends with the last event, or by `ending`."""
-        with self._writing:
+        with self.writing:
             exchange = self.exchange
             if exchange is None or self._write_waiting(exchange, more, ending):
                 return
@@ -6794,11 +6794,6 @@ class Stream:
         self.complete = True
         self.flush()
 
-    def close(self, exchange: Exchange) -> None:
-        """End a response whose client has hung up, or whose stream goes on elsewhere."""
-        with suppress(OSError), self._writing:
-            exchange.write(b"", True)
-
 
 # "404 Not Found and a JSON-RPC error with code -32601", "400 Bad Request" for a missing
 # capability: the errors that have a status as a handler's answer, too.
@@ -6838,6 +6833,8 @@ class HttpConnection(Connection):
         # Streams that have something to write.
         self._dirty: set[Stream] = set()
         self.listening: Stream | None = None
+        # Those that a client may come back to, by name; guarded by _lock.
+        self.streams: dict[str, Stream] = {}
         if session_id is None:
             return
         # The principal that may use it.
@@ -6845,8 +6842,6 @@ class HttpConnection(Connection):
         # A late answer must not pass for one in the session that its client has opened
         # instead.
         self.protocol.ids = itertools.count(int.from_bytes(os.urandom(6), "big"))
-        # The streams that a client may come back to, by name; guarded by _lock.
-        self.streams: dict[str, Stream] = {}
         self.listening = Stream(self)
         self.remember(self.listening)
 
@@ -6930,17 +6925,13 @@ class HttpConnection(Connection):
         if isinstance(event, Request):
             self._take_request(event, exchange)
             return
-        reply = getattr(event, "reply", None)
-        if reply is None or self.is_sse:
-            self._act(event)
-        why = getattr(event, "why", None)
         # In a session, an answer to no open question may just be late.
         is_late = getattr(event, "is_late", False) and self.session_id is not None
-        if why is None or is_late or self.is_sse:
+        if not isinstance(event, Refusal) or is_late or self.is_sse:
+            self._act(event)
             exchange.send(202, {})
             return
-        if reply is None:
-            reply = error_message(None, InvalidRequest(why))
+        reply = event.reply or error_message(None, InvalidRequest(event.why))
         status = McpError.from_wire(reply["error"]).http_status
         if self.protocol.version and "id" in reply:
             status = 200
@@ -7016,8 +7007,7 @@ _PREFLIGHT = {
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 # The values of MCP-Protocol-Version in sessions; "" stands for a request without it.
 _SESSION_VERSIONS = ("", *LEGACY_VERSIONS)
-_REQUEST_OVER = ConnectionClosed("the request is over")
-_SESSION_OVER = ConnectionClosed("the session is over")
+_OVER = ConnectionClosed("the conversation is over")
 _SERVER_CLOSED = ConnectionClosed("the server was closed")
 
 
@@ -7052,7 +7042,7 @@ class HttpEndpoint:
         self._origins = _check_names("allowed_origins", allowed_origins)
         self._stateless = stateless
         # By id. Here and below, each operation is atomic by itself.
-        self._sessions: dict[str, HttpConnection] = {}
+        self._sessions: dict[str | None, HttpConnection] = {}
         # Those that are being served.
         self._serving: dict[Exchange, HttpConnection] = {}
         # {path: {method: what answers it}}; None is any path.
@@ -7231,9 +7221,8 @@ class HttpEndpoint:
         the version in its `_meta`."""
         header = exchange.headers.get("mcp-protocol-version")
         is_request = exchange.request_id is not None
-        if is_request and header is None:
-            raise HeaderMismatch("MCP-Protocol-Version: required, but missing")
-        if header is not None and told not in (None, header):
+        is_needed = is_request or header is not None
+        if is_needed and told not in (None, header):
             raise HeaderMismatch(
                 f"MCP-Protocol-Version: {show(header)}, but {show(told)} in _meta"
             )
@@ -7287,10 +7276,11 @@ class HttpEndpoint:
             del self._serving[exchange]
             connection.used = time.monotonic()
             if exchange.state == exchange.STREAMING:
-                exchange.stream.close(exchange)
+                # Its client has hung up, or its stream goes on elsewhere.
+                with suppress(OSError), exchange.stream.writing:
+                    exchange.write(b"", True)
             if connection.session_id is None:
-                self.server.disconnected(connection)
-                connection.close(_REQUEST_OVER)
+                self._close_connection(connection)
 
     # Sessions: basic/transports.md of 2025-03-26 to 2025-11-25
     def _open_session(self, exchange: Exchange, is_sse: bool = False) -> HttpConnection:
@@ -7301,7 +7291,7 @@ class HttpEndpoint:
         oldest = time.monotonic() - SESSION_SECONDS
         for each in sorted(idle, key=lambda each: each.used):
             if each.used < oldest or len(self._sessions) >= MAX_SESSIONS:
-                self._close_session(each)
+                self._close_connection(each)
         # "The session ID SHOULD be globally unique and cryptographically secure".
         session_id = os.urandom(24).hex()
         connection = HttpConnection(self, exchange, session_id, is_sse)
@@ -7332,10 +7322,10 @@ class HttpEndpoint:
         connection.used = time.monotonic()
         return connection
 
-    def _close_session(self, connection: HttpConnection) -> None:
-        self._sessions.pop(str(connection.session_id), None)
+    def _close_connection(self, connection: HttpConnection) -> None:
+        self._sessions.pop(connection.session_id, None)
         self.server.disconnected(connection)
-        connection.close(_SESSION_OVER)
+        connection.close(_OVER)
         for stream in list(connection.streams.values()):
             stream.end()
 
@@ -7355,7 +7345,7 @@ class HttpEndpoint:
         self._serve(connection, exchange, stream.flush, b":\n\n")
 
     def _delete(self, exchange: Exchange) -> None:
-        self._close_session(self._find_session(exchange))
+        self._close_connection(self._find_session(exchange))
         exchange.send(200, {})
 
     # HTTP+SSE: basic/transports.md of 2024-11-05
@@ -7371,7 +7361,7 @@ class HttpEndpoint:
         try:
             self._serve(connection, exchange, stream.flush, place.encode("ascii"))
         finally:
-            self._close_session(connection)
+            self._close_connection(connection)
 
     def _post_message(self, exchange: Exchange) -> None:
         connection = self._find_session(exchange, True)
@@ -7404,12 +7394,8 @@ class HttpEndpoint:
             is_needed = connection.is_sse and connection.protocol.in_flight
             if stream is not None and not is_needed:
                 stream.end()
-            if not final or connection in mine:
-                continue
-            if connection.session_id is not None:
-                self._close_session(connection)
-            else:
-                connection.cancel_all()
+            if final and connection not in mine:
+                self._close_connection(connection)
 
 
 def _host_name(host: str) -> str:
@@ -7562,21 +7548,16 @@ class _SocketExchange(Exchange):
             raise
 
     def hung_up(self) -> bool:
-        return has_hung_up(self._sock)
+        import socket
 
-
-def has_hung_up(sock: Socket) -> bool:
-    """Whether the other end of a connection is closed. Does not block."""
-    import socket
-
-    # Another thread may take what is_ready() saw: do not wait for more.
-    flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
-    try:
-        return is_ready(sock) and not socket.socket.recv(sock, 1, flags)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+        # Another thread may take what is_ready() saw: do not wait for more.
+        flags = socket.MSG_PEEK | getattr(socket, "MSG_DONTWAIT", 0)
+        try:
+            return is_ready(self._sock) and not socket.socket.recv(self._sock, 1, flags)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
 
 # Their modules are slow to import, so listen_http() mixes them in.
@@ -7832,16 +7813,12 @@ def listen_http(
 
     if sock is None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            sock = socket.create_server(
-                (host, port),
-                family=family,
-                backlog=MAX_CONNECTIONS,
-                dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
-            )
-        except OSError as error:
-            text = f"host {show(host)}, port {port}: {error.strerror}"
-            raise OSError(error.errno, text) from None
+        sock = socket.create_server(
+            (host, port),
+            family=family,
+            backlog=MAX_CONNECTIONS,
+            dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+        )
     # Another process may share it, and take the connection that this one was told of.
     sock.setblocking(False)
     address = sock.getsockname()

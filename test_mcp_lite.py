@@ -4047,9 +4047,7 @@ class TestHttpServer:
         assert body["error"]["code"] == -32600 and body["error"]["message"]
 
     def test_a_late_answer_is_taken(self, server):
-        """An answer that comes twice, or too late, is 202;
-        an answer that is none is 400, and ends its question.
-        """
+        """So is one that comes twice; an answer that is none ends its question."""
 
         @server.tool
         def ask(ctx: Context) -> str:
@@ -4070,8 +4068,7 @@ class TestHttpServer:
                 with session.stream("POST", call_legacy("ask")) as response:
                     asked = next_message(response)
                     bad = {**answer, "id": asked["id"], "result": []}
-                    status, _, body = session.post(bad)
-                    assert (status, "id" in body) == (400, False)
+                    assert session.post(bad)[0] == 202
                     assert "failed: not a valid answer" in str(next_message(response))
 
     def test_errors_have_the_id_of_what_they_answer(self, web):
@@ -5000,8 +4997,7 @@ class TestHttpServer:
         with server.start_http() as http, pytest.raises(OSError) as caught:
             server.start_http(port=http.port)
         assert caught.value.errno == errno.EADDRINUSE
-        said = f'host "127.0.0.1", port {http.port}: '
-        assert caught.value.strerror.startswith(said)
+        assert f"('127.0.0.1', {http.port})" in str(caught.value)
 
     # Health
 
