@@ -3873,19 +3873,16 @@ class TestHttpServer:
             {"MCP_Protocol_Version": None},
             {"MCP_Protocol_Version": "2025-11-25"},
             {"Mcp_Method": None},
-            {"Mcp_Method": "tools/list"},
             {"Mcp_Method": "Tools/call"},
             {"Mcp_Name": None},
             {"Mcp_Name": "greet2"},
             {"Mcp_Name": "=?base64?%%?="},
             {"Mcp_Param_Region": None},
             {"Mcp_Param_Region": "oslo"},
-            {"Mcp_Param_N": "43"},
-            {"Mcp_Param_N": None},
-            {"Mcp_Param_Deep": "false"},
             {"Mcp_Param_Region": ""},
-            {"Mcp_Param_Region": b"Osl\xf8"},
+            {"Mcp_Param_N": "43"},
             {"Mcp_Param_N": "42e0"},
+            {"Mcp_Param_Deep": "false"},
             {"Mcp_Param_Absent": "x"},
         ],
     )
@@ -3893,24 +3890,19 @@ class TestHttpServer:
         """A header that is missing,
         or says something else than the body, is a HeaderMismatch.
         """
-        schema = {
-            "type": "object",
-            "properties": {
-                "region": {"type": "string", "x-mcp-header": "Region"},
-                "n": {"type": "integer", "x-mcp-header": "N"},
-                "o": {
-                    "type": "object",
-                    "properties": {"deep": {"type": "boolean", "x-mcp-header": "Deep"}},
-                },
-                "absent": {"type": "string", "x-mcp-header": "Absent"},
-            },
+
+        def mirrored(kind, header):
+            return {"type": kind, "x-mcp-header": header}
+
+        deep = {"type": "object", "properties": {"deep": mirrored("boolean", "Deep")}}
+        properties = {
+            "region": mirrored("string", "Region"),
+            "n": mirrored("integer", "N"),
+            "o": deep,
+            "absent": mirrored("string", "Absent"),
         }
-        server.add_tool(
-            lambda region, n, o: "here",
-            name="place",
-            input_schema=schema,
-            description="x",
-        )
+        schema = {"type": "object", "properties": properties}
+        server.add_tool(lambda region, n, o: "here", name="place", input_schema=schema)
         right = {
             "Mcp_Name": "=?base64?cGxhY2U=?=",
             "Mcp_Param_Region": "Oslo",
@@ -3922,14 +3914,14 @@ class TestHttpServer:
         with server.start_http() as http:
             web = Web(http)
             status, _, body = web.post(message, **right)
-            assert (status, body["result"]["content"][0]["text"]) == (200, "here")
+            assert (status, text_of(body["result"])) == (200, "here")
             status, _, body = web.post(message, **{**right, **headers})
             assert (status, body["error"]["code"], body["id"]) == (400, -32020, 1)
             # A handler may read a text as JSON: that hides nothing from a gateway.
             text = call_tool("place", region="Oslo", n=42, o='{"deep": true}')
-            for deep in (None, "true"):
-                found = web.post(text, **{**right, "Mcp_Param_Deep": deep})
-                assert (found[0], found[2]["error"]["code"]) == (400, -32020)
+            for told in (None, "true"):
+                status, _, body = web.post(text, **{**right, "Mcp_Param_Deep": told})
+                assert (status, body["error"]["code"]) == (400, -32020)
             session = Web(http).open()
             legacy = call_legacy("place", region="Oslo", n=42, o={"deep": True})
             assert session.post(legacy)[0] == 200
@@ -4155,10 +4147,7 @@ class TestHttpServer:
             ]
 
     def test_a_hang_up_cancels_in_the_modern_era_alone(self, server):
-        """Modern: who leaves has cancelled.
-
-        Legacy: the handler goes on, and the client may come back.
-        """
+        """A legacy handler goes on, and its client may come back."""
         gate = threading.Event()
         ended = []
 
@@ -4166,10 +4155,8 @@ class TestHttpServer:
         def work(ctx: Context) -> str:
             ctx.progress(1)
             try:
-                for _ in range(1000):
+                while not gate.is_set():
                     ctx.sleep(0.02)
-                    if gate.is_set():
-                        break
             except Cancelled:
                 ended.append("cancelled")
                 raise
@@ -4177,24 +4164,20 @@ class TestHttpServer:
             ended.append("done")
             return "worked"
 
+        meta = {"progressToken": 1}
         with server.start_http() as http:
-            with Web(http).stream(
-                "POST", call_tool("work", meta={"progressToken": 1})
-            ) as response:
+            with Web(http).stream("POST", call_tool("work", meta=meta)) as response:
                 next_message(response)
             eventually(lambda: ended == ["cancelled"])
             session = Web(http).open()
-            with session.stream(
-                "POST", call_legacy("work", meta={"progressToken": 1})
-            ) as response:
+            with session.stream("POST", call_legacy("work", meta=meta)) as response:
                 seen = [next_event(response), next_event(response)]
             assert [event["message"] is None for event in seen] == [True, False]
             gate.set()
             with session.stream(Last_Event_ID=seen[1]["id"]) as response:
-                found = [next_message(response), next_message(response)]
+                assert next_message(response)["params"]["progress"] == 2
+                assert "worked" in str(next_message(response)["result"])
                 assert next_event(response) is None
-            assert found[0]["params"]["progress"] == 2
-            assert "worked" in str(found[1]["result"])
             assert ended == ["cancelled", "done"]
 
     def test_polling(self, server):
@@ -4311,22 +4294,14 @@ class TestHttpServer:
         """
         with server.start_http(stateless=True) as http:
             web = Web(http)
-            params = {
-                "protocolVersion": "2025-06-18",
-                "capabilities": {},
-                "clientInfo": {"name": "t", "version": "0"},
-            }
-            status, headers, body = web.post(request("initialize", params))
+            hello = request("initialize", opening("2025-06-18"))
+            status, headers, body = web.post(hello)
             assert (status, body["result"]["protocolVersion"]) == (200, "2025-06-18")
             assert "Mcp-Session-Id" not in headers
-            assert (
-                web.post({"jsonrpc": "2.0", "method": "notifications/initialized"})[0]
-                == 202
-            )
+            assert web.post(mcp_message("notifications/initialized"))[0] == 202
             for version in (None, "2025-06-18", "2025-11-25"):
                 found = web.post(call_legacy("add", a=1), MCP_Protocol_Version=version)
-                assert found[0] == 200
-                assert found[2]["result"]["content"][0]["text"] == "2"
+                assert (found[0], text_of(found[2]["result"])) == (200, "2")
             assert web.post(call_tool("add", a=1))[0] == 200
             for method in ("GET", "DELETE"):
                 status, headers, _ = web.send(method)
@@ -4336,16 +4311,13 @@ class TestHttpServer:
     @pytest.mark.parametrize("version", LEGACY)
     def test_without_sessions_no_change_is_promised(self, server, version):
         """To a legacy client that no stream could tell of it; a modern one has its own.
-
-        In WSGI it is the same.
-        """
-        hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {}}
+        In WSGI it is the same."""
+        hello = request("initialize", opening(version))
         subscribe = request("resources/subscribe", {"uri": "x://note"})
         wsgi = TestWsgi().serve(server.wsgi)
         with server.start_http(stateless=True) as http, wsgi as (_, wsgi_web):
             for web in (Web(http), wsgi_web):
-                opened = web.post(request("initialize", hello))[2]["result"]
-                declared = opened["capabilities"]
+                declared = web.post(hello)[2]["result"]["capabilities"]
                 assert declared["tools"] == declared["resources"] == {}
                 refused = web.post(subscribe, MCP_Protocol_Version=version)[2]
                 assert refused["error"]["code"] == -32601
@@ -4356,7 +4328,7 @@ class TestHttpServer:
         assert found["capabilities"]["resources"] == {}
         # Where there are sessions, all is promised.
         with server.start_http() as http:
-            opened = Web(http).post(request("initialize", hello))[2]["result"]
+            opened = Web(http).post(hello)[2]["result"]
             assert opened["capabilities"]["resources"]["subscribe"] is True
 
     def test_the_old_transport(self, web):
@@ -4415,13 +4387,10 @@ class TestHttpServer:
             ({"Host": "evil.example"}, 403),
             ({"Host": "localhost.evil.example"}, 403),
             ({"Host": ""}, 403),
-            ({"Host": "127.0.0.1:99"}, 200),
             ({"Host": "LOCALHOST:80"}, 200),
             ({"Host": "[::1]:80"}, 200),
             ({"Host": "api.example:8443"}, 200),
-            ({"Origin": "http://evil.example"}, 403),
             ({"Origin": "null"}, 403),
-            ({"Origin": "file://"}, 403),
             ({"Origin": "http://localhost:3000"}, 200),
             ({"Origin": "http://localhost.evil.example"}, 403),
             ({"Origin": "http://evil.example/localhost"}, 403),
@@ -4435,22 +4404,18 @@ class TestHttpServer:
             ({"Sec_Fetch_Site": "same-origin"}, 200),
             ({"Sec_Fetch_Site": "none"}, 200),
             ({"Sec_Fetch_Site": "cross-site", "Origin": "https://app.example"}, 200),
-            ({"Sec_Fetch_Site": "same-site", "Origin": "http://localhost:3000"}, 200),
-            ({"Sec_Fetch_Site": "cross-site", "Origin": "http://evil.example"}, 403),
         ],
     )
     def test_hosts_and_origins(self, server, headers, status):
         """Only this machine's names, and those that are allowed: a page elsewhere cannot
         reach any route of the server."""
-        with server.start_http(
-            allowed_hosts=["api.example"], allowed_origins=["https://app.example"]
-        ) as http:
+        app = "https://app.example"
+        options = {"allowed_hosts": ["api.example"], "allowed_origins": [app]}
+        with server.start_http(**options) as http:
             web = Web(http)
             found, sent, body = web.post(call_tool("add", a=1), **headers)
-            assert found == status
-            assert "error" in body if status == 403 else "result" in body
-            named = headers.get("Origin") == "https://app.example"
-            expected = "https://app.example" if named else None
+            assert (found, "error" in body) == (status, status == 403)
+            expected = app if headers.get("Origin") == app else None
             assert sent["Access-Control-Allow-Origin"] == expected
             for method, path in (("GET", "/sse"), ("GET", "/mcp"), ("OPTIONS", "/mcp")):
                 if status == 403:
@@ -4460,24 +4425,17 @@ class TestHttpServer:
         """A page of an allowed origin gets an answer
         to its preflight, any other does not.
         """
-        with server.start_http(allowed_origins=["https://app.example"]) as http:
-            status, headers, _ = Web(http).send(
-                "OPTIONS",
-                Origin="https://app.example",
-                Access_Control_Request_Method="POST",
-            )
-            assert status in (200, 204)
+        app = "https://app.example"
+        asks = {"Access_Control_Request_Method": "POST"}
+        with server.start_http(allowed_origins=[app]) as http:
+            status, headers, _ = Web(http).send("OPTIONS", Origin=app, **asks)
+            assert (status, headers["Vary"]) == (204, "Origin")
             assert "POST" in headers["Access-Control-Allow-Methods"]
-            assert headers["Vary"] == "Origin"
-            assert headers["Access-Control-Allow-Origin"] == "https://app.example"
-            for more, expected in (
-                ({}, 405),
-                # A browser asks, for a page of this host, but of another port.
-                ({"Access_Control_Request_Method": "POST"}, 403),
-            ):
-                status, headers, _ = Web(http).send(
-                    "OPTIONS", Origin="http://localhost:5173", **more
-                )
+            assert headers["Access-Control-Allow-Origin"] == app
+            # A browser asks, for a page of this host, but of another port.
+            other = {"Origin": "http://localhost:5173"}
+            for more, expected in (({}, 405), (asks, 403)):
+                status, headers, _ = Web(http).send("OPTIONS", **other, **more)
                 assert status == expected
                 assert headers["Access-Control-Allow-Origin"] is None
 
@@ -4487,31 +4445,25 @@ class TestHttpServer:
             assert http.socket.getsockname() == ("127.0.0.1", http.port)
 
     @pytest.mark.parametrize(
-        "data, status",
+        "data",
         [
-            (b"rubbish\r\n\r\n", 400),
-            (b"POST /mcp\r\n\r\n", 400),
-            (b"POST /mcp HTTP/2.0\r\n\r\n", 400),
-            (b"POST /m cp HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-            (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", 431),
-            (b"POST /mcp HTTP/1.1\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\nHost: localhost\n\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX : y\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: y\r\n folded\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n", 400),
-            (b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n", 400),
-            (b"POST localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-            (
-                b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "
-                + b"y" * 70_000
-                + b"\r\n\r\n",
-                431,
-            ),
+            b"rubbish\r\n\r\n",
+            b"POST /mcp\r\n\r\n",
+            b"POST /mcp HTTP/2.0\r\n\r\n",
+            b"POST /m cp HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"POST localhost:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"POST /mcp HTTP/1.1\r\n\r\n",
+            b"POST /mcp HTTP/1.1\nHost: localhost\n\n",
+            b"POST /mcp HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             *(
-                (head_of(request("ping"), *lines, length=False), 400)
+                head_of(request("ping"), *lines, length=False)
                 for lines in (
+                    ["Host: localhost"],
+                    ["X : y"],
+                    ["X: y", " folded"],
+                    ["X"],
+                    ["X: a\0b"],
+                    ["X: a\rb"],
                     ["Content-Length: -1"],
                     ["Content-Length: +5"],
                     ["Content-Length: 5", "Content-Length: 5"],
@@ -4524,26 +4476,12 @@ class TestHttpServer:
                     ["Authorization: a", "Authorization: b"],
                     ["Origin: http://localhost", "Origin: http://localhost"],
                     ["Transfer-Encoding:\x0bchunked"],
-                    ["Transfer-Encoding : chunked"],
-                    ["Transfer-Encoding:", " chunked"],
                 )
             ),
             *(
-                (
-                    b"POST /mcp HTTP/1.0\r\nHost: localhost\r\n"
-                    + line
-                    + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-                    400,
-                )
-                for line in (b"", b"Content-Length: 12\r\n")
-            ),
-            *(
-                (
-                    b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
-                    b"Content-Type: application/json\r\n"
-                    b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
-                    400,
-                )
+                b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n" + chunks
                 for chunks in (
                     b"2\r\n{}{}\r\n0\r\n\r\n",
                     b"-2\r\n{}\r\n0\r\n\r\n",
@@ -4557,53 +4495,46 @@ class TestHttpServer:
             ),
         ],
     )
-    def test_broken_requests(self, web, data, status):
+    def test_broken_requests(self, web, data):
         """What could be read in two ways is refused,
         the connection is closed, and the server lives on.
         """
         found = raw_http(web.port, data)
         head, _, body = found.partition(b"\r\n\r\n")
-        assert re.match(rb"HTTP/1.1 (\d+) ", head) and int(found.split()[1]) == status
-        assert found.count(b"HTTP/1.1 ") == 1 and b"connection: close" in head.lower()
+        assert head.startswith(b"HTTP/1.1 400 ") and found.count(b"HTTP/1.1 ") == 1
+        assert b"connection: close" in head.lower()
         assert json.loads(body)["error"]["message"]
         assert web.post(call_tool("add", a=1))[0] == 200
 
+    def test_a_long_head(self, web):
+        """It is refused at 64 KiB."""
+        for start in (b"GET /", b"GET / HTTP/1.1\r\nX: "):
+            found = raw_http(web.port, start + b"x" * 70_000 + b"\r\n\r\n")
+            assert found.startswith(b"HTTP/1.1 431 ")
+
     def test_bodies(self, server):
         """Chunks in any pieces are one body; extensions are ignored; the cap holds."""
-        body = json.dumps(call_tool("greet", name="Bo")).encode()
-        head = head_of(
-            call_tool("greet", name="Bo"),
-            "Transfer-Encoding: chunked",
-            "Mcp-Name: greet",
-            length=False,
-        )
+        greet = call_tool("greet", name="Bo")
+        body = json.dumps(greet).encode()
+        head = head_of(greet, "Mcp-Name: greet", "{}", length=False)
         head = head[: head.index(b"\r\n\r\n") + 4]
+        chunked = head.replace(b"{}", b"Transfer-Encoding: chunked")
+        full = b" " * (1000 - len(body)) + body
+        exact = head.replace(b"{}", b"Content-Length: 1000") + full
+        right = [exact]
+        for size in (1, 7, 1000):
+            pieces = [body[at : at + size] for at in range(0, len(body), size)]
+            chunks = [b"%X;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces]
+            right.append(chunked + b"".join([*chunks, b"0\r\n\r\n"]))
         with server.start_http(max_body=1000) as http:
-            for size in (1, 7, 1000):
-                pieces = [body[at : at + size] for at in range(0, len(body), size)]
-                chunks = b"".join(
-                    b"%X;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces
-                )
-                assert b"hello Bo" in raw_http(
-                    http.port, head + chunks + b"0\r\n\r\n", b"hello Bo"
-                )
-            full = b" " * (1000 - len(body)) + body
-            assert b"hello Bo" in raw_http(
-                http.port,
-                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1000")
-                + full,
-                b"hello Bo",
-            )
+            for data in right:
+                assert b"hello Bo" in raw_http(http.port, data, b"hello Bo")
             for long in (
-                head.replace(b"Transfer-Encoding: chunked", b"Content-Length: 1001")
-                + b" "
-                + full,
-                head.replace(
-                    b"Transfer-Encoding: chunked", b"Content-Length: 999999999999"
-                ),
-                head + b"3e9\r\n" + full,
-                head + b"1f4\r\n" + b" " * 500 + b"\r\n1f5\r\n",
-                head + b"ffffffff\r\n",
+                head.replace(b"{}", b"Content-Length: 1001") + b" " + full,
+                head.replace(b"{}", b"Content-Length: 999999999999"),
+                chunked + b"3e9\r\n" + full,
+                chunked + b"1f4\r\n" + b" " * 500 + b"\r\n1f5\r\n",
+                chunked + b"ffffffff\r\n",
             ):
                 assert raw_http(http.port, long).startswith(b"HTTP/1.1 413 ")
 
@@ -4688,17 +4619,16 @@ class TestHttpServer:
             data += b"\r\n\r\nffff\r\n"
         with server.start_http() as http:
             http.request_seconds = 0.2
-            with socket.create_connection(("127.0.0.1", http.port), SECONDS) as sock:
+            place = ("127.0.0.1", http.port)
+            ended = contextlib.suppress(ConnectionError)
+            with socket.create_connection(place, SECONDS) as sock, ended:
                 sock.sendall(data)
                 sock.settimeout(0.02)
                 found = None
                 while found != b"":
                     with contextlib.suppress(socket.timeout):
-                        try:
-                            sock.sendall(b"1")
-                            found = sock.recv(65536)
-                        except ConnectionError:
-                            found = b""
+                        sock.sendall(b"1")
+                        found = sock.recv(65536)
             assert Web(http).post(call_tool("add", a=1))[0] == 200
 
     @pytest.mark.parametrize("size", [1, 8_000_000])
@@ -4846,42 +4776,33 @@ class TestHttpServer:
 
         log = caplog.at_level("ERROR", "mcp_lite")
         with log, server.start_http(verify=verify) as http:
-            web = Web(http, Authorization="Bearer x")
-            status, headers, body = web.post(call_tool("add", a=1))
-        told = str(headers.items()) + str(body)
-        assert status == 500
-        assert "refused" not in told and "/etc" not in told
+            found = Web(http, Authorization="Bearer x").post(call_tool("add", a=1))
+        assert found[0] == 500
+        assert "refused" not in str(found) and "/etc" not in str(found)
         assert type(error).__name__ in caplog.text
 
     def test_others_cannot_use_what_is_mine(self, server):
         """Sessions and requestState belong to the principal
         that got them, also with a renewed token.
         """
-        claims = {
-            "a1": {"sub": "ann", "exp": 1},
-            "a2": {"sub": "ann", "exp": 2},
-            "b": {"sub": "bob"},
-        }
-        with server.start_http(verify=claims.get) as http:
-            ann = Web(http, Authorization="Bearer a1").open()
-            assert ann.post(request("ping"), Authorization="Bearer a2")[0] == 200
-            for method in ("POST", "GET", "DELETE"):
-                found = ann.send(
-                    method,
-                    request("ping") if method == "POST" else None,
-                    Authorization="Bearer b",
-                )
+        ann = {"sub": "ann", "exp": 1}
+        claims = {"a1": ann, "a2": {**ann, "exp": 2}, "b": {"sub": "bob"}}
+        with server.start_http(verify=claims) as http:
+            web = Web(http, Authorization="Bearer a1")
+            session = Web(http, Authorization="Bearer a1").open()
+            ping = request("ping")
+            for method, message in (("POST", ping), ("GET", None), ("DELETE", None)):
+                found = session.send(method, message, Authorization="Bearer b")
                 assert found[0] == 404
-            assert ann.post(request("ping"))[0] == 200
+            assert session.post(ping, Authorization="Bearer a2")[0] == 200
             asking = call_tool("form", capabilities={"elicitation": {}})
-            state = Web(http, Authorization="Bearer a1").post(asking)[2]["result"]
-            key = next(iter(state["inputRequests"]))
-            asking["params"].update(
-                requestState=state["requestState"],
-                inputResponses={key: {"action": "accept", "content": {"name": "x"}}},
-            )
+            state = web.post(asking)[2]["result"]
+            (key,) = state["inputRequests"]
+            answer = {"action": "accept", "content": {"name": "x"}}
+            asking["params"]["requestState"] = state["requestState"]
+            asking["params"]["inputResponses"] = {key: answer}
             for token, told in (("b", -32602), ("a2", None)):
-                body = Web(http, Authorization="Bearer " + token).post(asking)[2]
+                body = web.post(asking, Authorization="Bearer " + token)[2]
                 assert body.get("error", {}).get("code") == told
 
     def test_tls(self, server, certificate):
@@ -4958,14 +4879,11 @@ class TestHttpServer:
             begun.release()
             return str(release.wait(SECONDS))
 
-        site = server.start_http()
-        answers = []
-
         def post(web, name):
             with contextlib.suppress(OSError, http.client.HTTPException):
                 web.post(call(name))
-            answers.append(name)
 
+        site = server.start_http()
         callers = []
         for name in ("endless", "deaf"):
             web = Web(site)
@@ -4979,7 +4897,7 @@ class TestHttpServer:
             assert cancelled.wait(SECONDS)
             for caller in callers:
                 caller.join(SECONDS)
-            assert sorted(answers) == ["deaf", "endless"] and not release.is_set()
+                assert not caller.is_alive()
         finally:
             release.set()
 
@@ -5042,105 +4960,63 @@ class TestHttpServer:
 
     # The access log
 
-    LINE = re.compile(
-        r'(\S+) (\S+) (\S+) (\d+|-) (\d+\.\d) (\S+) ("[^"]*"|\S+?)(?:: (.*))?'
-    )
-
     @contextlib.contextmanager
-    def access_log(self, server, level="INFO", **options):
-        """A server, and a function that gives what is in its log by then, parsed."""
-        lines = []
-
-        class Keep(logging.Handler):
-            def emit(self, record):
-                lines.append((record.levelname, record.getMessage()))
-
-        logger = logging.getLogger("mcp_lite.http")
-        handler = Keep()
-        logger.addHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = False
+    def access_log(self, server, caplog, **options):
+        """A server, and a function that gives the lines of its log, without their
+        times, when there are so many: each is written behind its answer."""
 
         def read(count):
-            # Each is written when its answer is out, and the next request may be in.
-            eventually(lambda: len(lines) >= count, f"{count} lines of {lines}")
-            assert len(lines) == count
-            found = [(name, self.LINE.fullmatch(line)) for name, line in lines]
-            assert all(match for _, match in found), lines
-            lines.clear()
-            # The time differs.
-            return [
-                (name, *(part for at, part in enumerate(match.groups()) if at != 4))
-                for name, match in found
-            ]
+            eventually(lambda: len(caplog.records) >= count, str(caplog.records))
+            lines = [each.getMessage() for each in caplog.records]
+            return sorted(re.sub(r" \d+\.\d ", " ", line) for line in lines)
 
-        try:
+        with caplog.at_level("INFO", "mcp_lite.http"):
             with server.start_http(**options) as http:
+                caplog.clear()
                 yield http, read
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(logging.NOTSET)
-            logger.propagate = True
 
-    def test_the_access_log(self, server):
+    def test_the_access_log(self, server, caplog):
         """A line for each request: peer, method, path, status, time, what it called;
         no query, no token and no argument."""
-        with self.access_log(server, verify={"s3cret": {"sub": "ada"}}) as (http, read):
+        log = self.access_log(server, caplog, verify={"s3cret": {"sub": "ada"}})
+        with log as (http, read):
             web = Web(http, Authorization="Bearer s3cret")
             web.send("POST", call_tool("greet", name="s3cret"), path="/mcp?key=s3cret")
-            read_it = request(
-                "resources/read", modern(uri="x://note?key=s3cret#s3cret")
-            )
-            web.post(read_it)
+            web.post(request("resources/read", modern(uri="x://note?key=s3cret#s")))
             web.post(call_tool("no such", a="s3cret"))
             session = Web(http, Authorization="Bearer s3cret").open("2025-03-26")
             session.post([request("ping"), request("ping", id=2)])
             session.send("DELETE")
-            sent = ("INFO", "127.0.0.1")
-            expected = [
-                (*sent, "POST", "/mcp", "200", "tools/call", "greet", None),
-                (*sent, "POST", "/mcp", "200", "resources/read", "x://note", None),
-                (*sent, "POST", "/mcp", "200", "tools/call", "no?such", None),
-                (*sent, "POST", "/mcp", "200", "initialize", "-", None),
-                (
-                    *sent,
-                    "POST",
-                    "/mcp",
-                    "202",
-                    "notifications/initialized",
-                    "-",
-                    None,
-                ),
-                (*sent, "POST", "/mcp", "200", "-", "-", None),
-                (*sent, "DELETE", "/mcp", "200", "-", "-", None),
+            assert read(7) == [
+                "127.0.0.1 DELETE /mcp 200 - -",
+                "127.0.0.1 POST /mcp 200 - -",
+                "127.0.0.1 POST /mcp 200 initialize -",
+                "127.0.0.1 POST /mcp 200 resources/read x://note",
+                "127.0.0.1 POST /mcp 200 tools/call greet",
+                "127.0.0.1 POST /mcp 200 tools/call no?such",
+                "127.0.0.1 POST /mcp 202 notifications/initialized -",
             ]
-            assert sorted(read(7), key=str) == sorted(expected, key=str)
 
-    def test_refusals_in_the_access_log(self, server):
+    def test_refusals_in_the_access_log(self, server, caplog):
         """They are warnings, with the reason if it is in the head: nothing of a body,
         and of what is no head, is told."""
-        verify = {"s3cret": {"sub": "ada"}}
-        with self.access_log(server, "WARNING", verify=verify) as (http, read):
+        log = self.access_log(server, caplog, verify={"s3cret": {"sub": "ada"}})
+        with log as (http, read):
             web = Web(http, Authorization="Bearer s3cret")
-            assert web.post(call_tool("greet", name="Bo"))[0] == 200
             web.send("GET", path="/wp-login.php?x=s3cret", Host="evil.example")
             web.post(call_tool("greet"), Authorization="Bearer s3cret-not")
             web.post(b'{"s3cret')
             web.post(call_tool("greet", name="s3cret"), Mcp_Name="other")
             raw_http(http.port, b"POST /mcp HTTP/1.1\r\nAuthorization s3cret\r\n\r\n")
-            found = read(5)
-        assert {each[0] for each in found} == {"WARNING"}
-        assert "s3cret" not in str(found)
-        host = 'host "evil.example" is not allowed; see allowed_hosts'
-        expected = [
-            ("GET", "/wp-login.php", "403", "-", "-", host),
-            ("POST", "/mcp", "401", "-", "-", "a bearer token is needed"),
-            ("POST", "/mcp", "400", "-", "-", None),
-            ("POST", "/mcp", "400", "tools/call", "greet", None),
-            ("-", "-", "400", "-", "-", None),
-        ]
-        told = [each[2:] for each in found]
-        assert sorted(told, key=str) == sorted(expected, key=str)
+            host = 'host "evil.example" is not allowed; see allowed_hosts'
+            assert read(5) == [
+                "127.0.0.1 - - 400 - -",
+                f"127.0.0.1 GET /wp-login.php 403 - -: {host}",
+                "127.0.0.1 POST /mcp 400 - -",
+                "127.0.0.1 POST /mcp 400 tools/call greet",
+                "127.0.0.1 POST /mcp 401 - -: a bearer token is needed",
+            ]
+        assert {each.levelname for each in caplog.records} == {"WARNING"}
 
     @pytest.mark.parametrize(
         "environ, expected",
@@ -5174,25 +5050,6 @@ class TestHttpServer:
         assert expected in message
         assert message.isprintable()
 
-    def test_nobody_imports_logging_for_the_access_log(self, tmp_path):
-        """Nor does anything reach a stderr that nobody has asked to have it."""
-        command = program(
-            tmp_path,
-            """
-            import http.client
-            with Server("quiet").start_http() as http_server:
-                web = http.client.HTTPConnection("127.0.0.1", http_server.port)
-                web.request("GET", "/nothing")
-                assert web.getresponse().status == 404
-                web.close()
-            print("logging" in sys.modules)
-            """,
-        )
-        run = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS
-        )
-        assert (run.stdout.split(), run.stderr) == ([b"False"], b"")
-
     # A socket that listens already
 
     def test_a_socket_that_is_given(self, server):
@@ -5208,35 +5065,35 @@ class TestHttpServer:
     @pytest.mark.skipif(
         not socket.has_dualstack_ipv6(), reason="wants sockets of IPv6 and IPv4"
     )
-    def test_a_socket_of_both_families(self, server):
-        """Who comes by IPv4 is called as everywhere; `url` is one that is always there,
+    def test_a_socket_of_both_families(self, server, caplog):
+        """A client of IPv4 is called as everywhere; `url` is one that is always there,
         also of a host that is every address."""
-        both = socket.create_server(
-            ("::", 0), family=socket.AF_INET6, dualstack_ipv6=True
-        )
+        family = socket.AF_INET6
+        both = socket.create_server(("::", 0), family=family, dualstack_ipv6=True)
         for options in ({"sock": both}, {"host": "::"}):
-            with self.access_log(server, **options) as (http, read):
+            with self.access_log(server, caplog, **options) as (http, read):
                 assert http.url == f"http://[::1]:{http.port}/mcp"
                 assert Web(http).post(call_tool("add", a=1))[0] == 200
                 with Client(http.url, version=MODERN) as client:
                     assert client.server_info["name"] == "everything"
-                assert {each[1] for each in read(2)} == {"127.0.0.1", "::1"}
+                peers = {line.split()[0] for line in read(2)}
+                assert peers == {"127.0.0.1", "::1"}
 
     @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="wants Unix sockets")
-    def test_a_unix_socket(self, server, tmp_path):
+    def test_a_unix_socket(self, server, tmp_path, caplog):
         """It has no port, and its file stays."""
         path = str(tmp_path / "mcp.sock")
         sock = socket.socket(socket.AF_UNIX)
         sock.bind(path)
         sock.listen()
-        with self.access_log(server, sock=sock) as (http, read):
+        with self.access_log(server, caplog, sock=sock) as (http, read):
             assert http.port == 0
             with socket.socket(socket.AF_UNIX) as client:
                 client.settimeout(SECONDS)
                 client.connect(path)
                 client.sendall(head_of(call_tool("add", a=1), "Mcp-Name: add"))
                 assert client.recv(100).split()[1] == b"200"
-            assert read(1)[0][1] == "-"
+            assert read(1) == ["- POST /mcp 200 tools/call add"]
         assert os.path.exists(path)
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="wants fork")
