@@ -27,50 +27,14 @@ The classes follow the rooms of mcp_lite.py, each behind the helpers that it alo
 A test asks for public names only. A deadline is SECONDS; no test measures time.
 """
 
-import ast
-import base64
-import collections
-import concurrent.futures
-import contextlib
-import copy
 import dataclasses
-import datetime
-import decimal
 import enum
-import errno
-import functools
-import hashlib
-import http.client
-import http.server
-import importlib
-import importlib.util
-import inspect
-import io
-import itertools
-import json
-import logging
 import os
-import pathlib
-import queue
-import random
-import re
-import select
-import shlex
-import shutil
-import signal
-import socket
-import ssl
 import subprocess
 import sys
-import textwrap
 import threading
 import time
-import traceback
-import types
 import typing
-import urllib.parse
-import urllib.request
-import uuid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -389,8 +353,47 @@ def main():
     sys.exit(subprocess.call([python, "-m", "pytest", "-q", *sys.argv[1:]], cwd=HERE))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" or "--serve" in sys.argv:
     main()
+    sys.exit()
+
+# What the server above does without.
+import ast  # noqa: E402
+import base64  # noqa: E402
+import collections  # noqa: E402
+import concurrent.futures  # noqa: E402
+import contextlib  # noqa: E402
+import copy  # noqa: E402
+import datetime  # noqa: E402
+import decimal  # noqa: E402
+import errno  # noqa: E402
+import functools  # noqa: E402
+import hashlib  # noqa: E402
+import http.client  # noqa: E402
+import http.server  # noqa: E402
+import importlib  # noqa: E402
+import importlib.util  # noqa: E402
+import inspect  # noqa: E402
+import io  # noqa: E402
+import itertools  # noqa: E402
+import json  # noqa: E402
+import logging  # noqa: E402
+import pathlib  # noqa: E402
+import queue  # noqa: E402
+import random  # noqa: E402
+import re  # noqa: E402
+import select  # noqa: E402
+import shlex  # noqa: E402
+import shutil  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import ssl  # noqa: E402
+import textwrap  # noqa: E402
+import traceback  # noqa: E402
+import types  # noqa: E402
+import urllib.parse  # noqa: E402
+import urllib.request  # noqa: E402
+import uuid  # noqa: E402
 
 import pytest  # noqa: E402
 
@@ -398,7 +401,9 @@ try:
     import tracemalloc
 except ImportError:
     tracemalloc = None  # PyPy has none
-SERVE = [sys.executable, os.path.abspath(__file__), "--serve"]
+# An import has a cache of what was compiled, a script has none.
+IMPORT = f"import sys; sys.path.insert(0, {HERE!r}); import test_mcp_lite"
+SERVE = [sys.executable, "-c", IMPORT, "--serve"]
 # A deadline for what takes milliseconds: these machines are shared.
 SECONDS = 30
 
@@ -932,12 +937,6 @@ def certificate(tmp_path_factory):
     return theirs, ssl.create_default_context(cafile=cert)
 
 
-def hang_up(sock):
-    """End a socket under those who read from it or write to it."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
-
-
 @contextlib.contextmanager
 def web_server(script):
     """A scripted HTTP server. Yields its address and what was seen.
@@ -991,7 +990,7 @@ def web_server(script):
                     ).encode()
                     + body
                 )
-        hang_up(sock)
+        shut(sock)
 
     def accept():
         with contextlib.suppress(OSError):
@@ -1010,7 +1009,7 @@ def web_server(script):
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", seen
     finally:
         for sock in [listener, *socks]:
-            hang_up(sock)
+            shut(sock)
         acceptor.join(SECONDS)
         for thread in threads:
             thread.join(SECONDS)
@@ -3063,32 +3062,6 @@ class TestServerOnTheWire:
         for n in range(50):
             assert results[n]["structuredContent"] == {"result": n + 1}
 
-    @pytest.mark.parametrize(
-        "broken, code",
-        [
-            (b"{", -32700),
-            (b"\xff", -32700),
-            (b"{} {}", -32700),
-            (b"[" * 100_000, -32700),
-            (b"[" * 600_000, -32600),
-            (b"1", -32600),
-            (b"[]", -32600),
-            (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
-            (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
-            (b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}', -32600),
-            (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', None),
-            (b"x" * (mcp_lite.MAX_MESSAGE + 1), -32600),
-        ],
-        ids=lambda value: str(value)[:30],
-    )
-    def test_a_broken_message_does_not_end_the_server(self, wire, broken, code):
-        """It gets its error, and the next request its answer."""
-        wire.send(broken + b"\n")
-        error = wire.read()["error"]
-        assert code is None or error["code"] == code
-        wire.send(b'\r\n\n{"jsonrpc":"2.0",', b'"id":5,"method":"ping"}\r\n')
-        assert wire.read() == {"jsonrpc": "2.0", "id": 5, "result": {}}
-
     def test_batches_of_2025_03_26(self, wire):
         """They are answered in one array, without notifications and without a request
         that was cancelled."""
@@ -3151,20 +3124,6 @@ class TestServerOnTheWire:
         assert told[3]["id"] == 1
         wire.send(call_legacy("count", 2, to=3))
         assert wire.read()["id"] == 2
-
-    def test_progress_that_json_cannot_say(self, server):
-        """It is refused where it is told, and what comes later is told all the same."""
-
-        @server.tool
-        def runs(ctx: Context) -> str:
-            with pytest.raises(ValueError):
-                ctx.progress(float("inf"))
-            ctx.progress(1)
-            return "done"
-
-        heard = []
-        with Client(server, on_progress=lambda *told: heard.append(told[0])) as client:
-            assert client.call("runs") == "done" and heard == [1]
 
     def test_log_levels_of_both_eras(self, wire):
         """Legacy: logging/setLevel; modern: per request, and nothing without it."""
@@ -3334,9 +3293,14 @@ class TestServerOnTheWire:
             if legacy:
                 wire.open(version)
                 wire.ask("ping")
-            server.remove_tool("tool")
-            server.remove_resource("x://fixed")
-            server.remove_prompt("prompt")
+            for remove, name in (
+                (server.remove_tool, "tool"),
+                (server.remove_resource, "x://fixed"),
+                (server.remove_prompt, "prompt"),
+            ):
+                remove(name)
+                with pytest.raises(KeyError):
+                    remove(name)
             changed = []
             for method, member in (
                 ("tools/list", "tools"),
@@ -3467,28 +3431,6 @@ class TestServerOnTheWire:
 
     # Threads, logs, traces
 
-    def test_a_request_whose_thread_cannot_be_started(self, server, monkeypatch):
-        """It is answered with an error, and the next one is served again."""
-        start = threading.Thread.start
-        lacks_threads = True
-
-        def start_some(thread):
-            if lacks_threads and thread.name == "mcp-worker":
-                raise RuntimeError("can't start new thread")
-            start(thread)
-
-        monkeypatch.setattr(threading.Thread, "start", start_some)
-        calls = [call_tool("add", n, a=1) for n in range(20)]
-        with LocalWire(server) as wire:
-            wire.send(*calls)
-            told = [wire.read() for _ in range(20)]
-            assert sorted(each["id"] for each in told) == list(range(20))
-            codes = {each["error"]["code"] for each in told if "error" in each}
-            assert codes <= {-32603}
-            lacks_threads = False
-            wire.send(*calls)
-            assert all("result" in wire.read() for _ in range(20))
-
     @pytest.mark.skipif(os.name == "nt", reason="there a full pipe is not seen")
     def test_log_lines_for_a_stderr_that_is_full(self, tmp_path):
         """They are dropped, and no call waits for them."""
@@ -3539,62 +3481,14 @@ class TestServerOnTheWire:
     def test_end_of_input_cancels_what_hangs(self, tmp_path):
         """A deaf handler does not keep the server alive."""
         script = """
+            mcp_lite.DRAIN_SECONDS = 0.1
             server = Server("deaf")
-            @server.tool
-            def deaf() -> str:
-                time.sleep(600)
+            server.add_tool(lambda: time.sleep(600), name="deaf")
             server.run()
         """
         with Wire(program(tmp_path, script)) as wire:
             wire.send(call_tool("deaf"))
             assert wire.end() == ([], 0)
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-    def test_one_ctrl_c_is_enough(self):
-        """SIGINT ends the input."""
-        with Wire() as wire:
-            wire.open()
-            wire.process.send_signal(signal.SIGINT)
-            assert wire.process.wait(SECONDS) == 0
-
-    def test_a_closed_output_is_quiet(self):
-        """The client closes its end: handlers are cancelled,
-        and at the end of the input the code is 0.
-        """
-        with Wire() as wire:
-            wire.ask("ping")
-            wire.out.close()
-            wire.send(call_tool("count", meta={"progressToken": 1}, to=3))
-            wire.process.stdin.close()
-            assert wire.process.wait(SECONDS) == 0
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX shells")
-    @pytest.mark.parametrize("closed", ["<&-", ">&-"])
-    def test_a_process_without_a_wire(self, tmp_path, closed):
-        """Where stdin or stdout is closed, run() says so."""
-        command = shlex.join(program(tmp_path, "Server('s').run()"))
-        run = subprocess.run(
-            ["sh", "-c", f"{command} {closed}"], stderr=subprocess.PIPE, timeout=SECONDS
-        )
-        assert run.returncode == 1
-        assert b"stdin or stdout is closed: there is no wire" in run.stderr
-
-    def test_the_descriptors_are_restored(self, tmp_path):
-        """After run(), print() reaches stdout again."""
-        script = "print('before')\nServer('s').run()\nprint('after')\n"
-        environment = dict(os.environ)
-        environment.pop("PYTHONUNBUFFERED", None)
-        run = subprocess.run(
-            program(tmp_path, script),
-            input=json.dumps(request("ping")).encode(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
-            env=environment,
-        )
-        answer, after = run.stdout.splitlines()
-        assert json.loads(answer) == {"jsonrpc": "2.0", "id": 1, "result": {}}
-        assert after == b"after" and b"before" in run.stderr
 
     # Without a wire
 
@@ -5670,19 +5564,6 @@ class TestHttpClient:
                 Client(url, headers={"Authorization": "Bearer secret"}).connect()
             assert stolen == []
 
-    def test_a_session_that_is_refused_opens_no_stream(self):
-        """A server that answers `initialize` in JSON-RPC is none of HTTP+SSE."""
-
-        def script(seen, sock):
-            error = {"code": -32602, "message": "no"}
-            answer = {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": error}
-            return 400, {}, answer
-
-        with web_server(script) as (url, seen):
-            with pytest.raises(McpError):
-                Client(url, version="2025-11-25").connect()
-            assert [each["method"] for each in seen] == ["POST"]
-
     # Redirects
 
     @pytest.mark.parametrize(
@@ -5720,29 +5601,6 @@ class TestHttpClient:
             assert len(seen) <= 2 and where.partition("?")[0] in str(caught.value)
             assert "secret" not in str(caught.value)
 
-    def test_a_redirect_that_fails_is_not_kept(self):
-        """A way that leads nowhere for a while costs the calls of that while only."""
-        down = []
-
-        def call(seen, sock):
-            if down:
-                return 307, {"Location": "/elsewhere"}, b""
-            return result_of(seen, **text_result("called"))
-
-        site = modern_site(tools_call=call)
-
-        def script(seen, sock):
-            if seen["path"] == "/elsewhere":
-                return 503, {}, b"maintenance"
-            return site(seen, sock)
-
-        with client_of(script) as (client, _):
-            down.append(True)
-            with pytest.raises(HttpFailure, match="maintenance"):
-                client.call("x")
-            down.clear()
-            assert client.call("x") == "called"
-
     # Connections
 
     def test_one_connection_for_many_calls(self):
@@ -5762,21 +5620,6 @@ class TestHttpClient:
                 for call in [client.start_call("together") for _ in range(4)]:
                     call.result()
             assert len({each["connection"] for each in seen}) == 4
-
-    def test_a_stream_s_connection_is_used_again(self):
-        """A stream that ends with its answer leaves its connection for the next call."""
-
-        def call(seen, sock):
-            return 200, {}, event_of(answer_to(seen, "x")).encode()
-
-        with client_of(modern_site(tools_call=call)) as (client, seen):
-
-            def is_shared():
-                assert client.call("x") == "x"
-                calls = seen[1:]
-                return len({each["connection"] for each in calls}) < len(calls)
-
-            eventually(is_shared)
 
     def test_a_dead_connection_is_replaced(self):
         """A connection that died while it was kept alive is no reason to fail."""
@@ -5929,23 +5772,6 @@ class TestHttpClient:
                 client.call("bad")
             assert client.call("good") == "good"
 
-    @pytest.mark.parametrize(
-        "status, code, kind",
-        [(400, -32602, InvalidParams), (404, -32601, MethodNotFound)],
-    )
-    def test_an_error_in_json_rpc_is_raised(self, status, code, kind):
-        """An error of a message is the exception of its code, with its HTTP status."""
-
-        def call(seen, sock):
-            error = {"code": code, "message": "wrong days"}
-            body = {"jsonrpc": "2.0", "id": seen["message"]["id"], "error": error}
-            return status, {}, body
-
-        with client_of(modern_site(tools_call=call)) as (client, _):
-            with pytest.raises(kind, match="wrong days") as caught:
-                client.call("x")
-            assert caught.value.http_status == status
-
     def test_a_way_that_does_not_lead_there_is_told(self):
         """A port where no server listens, a name that no host has, another protocol."""
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -6048,22 +5874,6 @@ class TestHttpClient:
         ids = shown_in(resumed, "last-event-id")
         assert ids == ["é2字".encode().decode("latin-1"), "a3"]
         assert shown_in(resumed, "mcp-session-id") == ["s1"] * 2
-
-    @pytest.mark.parametrize("status", [204, 404, 405])
-    def test_a_stream_that_is_over_is_no_lost_session(self, status):
-        """A call that comes back to it hears no answer; its session is kept."""
-
-        def call(seen, sock):
-            return 200, {}, b"retry: 1\nid: a1\ndata:\n\n"
-
-        def get(seen, sock):
-            return (status if "last-event-id" in seen["headers"] else 405), {}, b""
-
-        site = legacy_site(tools_call=call, GET=get)
-        with client_of(site, version="2025-11-25") as (client, seen):
-            with pytest.raises(HttpFailure, match="no answer"):
-                client.call("x")
-            assert methods_in(seen).count("initialize") == 1
 
     def test_it_comes_back_to_listen(self):
         """The GET stream is opened again when it ends, after its last event; also by a
@@ -6168,91 +5978,6 @@ class TestHttpClient:
             assert {text_of(each.result()) for each in calls} == {"s2"}
         assert sessions.opened == 2
 
-    def test_an_answer_dies_with_its_session(self):
-        """It is not sent in the next session, where its id may be another question's."""
-        sessions = Sessions()
-        ping = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
-        refused = threading.Event()
-
-        def call(seen, sock):
-            if seen["message"]["params"]["name"] == "asks":
-                begin_stream(sock, event_of(ping))
-                assert refused.wait(SECONDS)
-                return None
-            return sessions.call(seen, sock)
-
-        site = sessions.site(tools_call=call)
-        answers = []
-
-        def script(seen, sock):
-            if seen["method"] == "POST" and "method" not in seen["message"]:
-                answers.append(seen["headers"]["mcp-session-id"])
-                refused.set()
-                return 404, {}, b""
-            return site(seen, sock)
-
-        with client_of(script, version="2025-11-25") as (client, _):
-            with pytest.raises((HttpFailure, Cancelled)):
-                client.call("asks")
-            assert client.call("x") == "s2"
-        assert answers == ["s1"]
-
-    def test_a_new_session_counts(self):
-        """What a server says when it opens a session in place of a lost one is taken
-        over: its revision, what it offers. It is asked as at first."""
-        hellos = []
-
-        def initialize(seen, sock):
-            hellos.append(seen)
-            version = ["2025-11-25", "2025-03-26"][len(hellos) - 1]
-            status, _, body = result_of(
-                seen,
-                protocolVersion=version,
-                capabilities={"tools": {}, "x": {"n": len(hellos)}},
-                serverInfo={"name": version, "version": "1"},
-            )
-            return status, {"Mcp-Session-Id": f"s{len(hellos)}"}, body
-
-        site = Sessions().site(initialize=initialize)
-        with client_of(site) as (client, _):
-            assert client.protocol_version == "2025-11-25"
-            assert client.call("x") == "s2"
-            assert client.protocol_version == "2025-03-26"
-            assert client.server_info["name"] == "2025-03-26"
-            assert client.server_capabilities["x"] == {"n": 2}
-        assert shown_in(hellos, "mcp-session-id") == [None, None]
-        assert shown_in(hellos, "mcp-protocol-version") == [None, None]
-
-    @pytest.mark.parametrize(
-        "answer, error, said",
-        [
-            (
-                {"error": {"code": -32000, "message": "no more seats"}},
-                McpError,
-                "no more seats",
-            ),
-            ({}, HttpFailure, "no answer"),
-        ],
-        ids=["error", "nothing"],
-    )
-    def test_a_new_session_that_is_none(self, answer, error, said):
-        """What came in place of a new session ends the call that wanted it, and the
-        next one tries again."""
-        sessions = Sessions(good="s3")
-
-        def initialize(seen, sock):
-            status, headers, body = sessions.initialize(seen, sock)
-            if sessions.opened == 2:
-                body = {"jsonrpc": "2.0", "id": seen["message"]["id"], **answer}
-            return status, headers, body
-
-        site = sessions.site(initialize=initialize)
-        with client_of(site, version="2025-11-25") as (client, _):
-            with pytest.raises(error, match=said):
-                client.call("x")
-            assert client.protocol_version == "2025-11-25"
-            assert client.call("x") == "s3"
-
     def test_sessions_that_are_always_lost(self):
         """A server that forgets each session before it is of use is not asked for
         another one for ever."""
@@ -6271,21 +5996,6 @@ class TestHttpClient:
                 client.call("x")
             eventually(lambda: len(subscribed) == 2)
         assert sessions.opened == 2
-
-    def test_a_notification_that_finds_no_session(self):
-        """It is sent in the next one; and its sender waits for no answer of it."""
-        sessions = Sessions()
-        came = []
-
-        def note(seen, sock):
-            came.append(seen["headers"]["mcp-session-id"])
-            return (404, {}, b"") if came[-1] == "s1" else (202, {}, b"")
-
-        site = sessions.site(notifications_roots_list_changed=note)
-        with client_of(site, version="2025-11-25") as (client, _):
-            client.notify("notifications/roots/list_changed")
-            assert client.call("x") == "s2"
-            eventually(lambda: came == ["s1", "s2"])
 
     # Headers
 
@@ -6363,23 +6073,6 @@ class TestHttpClient:
         methods = [message["method"] for _, _, message in seen]
         assert [methods[0], methods[-1]] == ["tools/call"] * 2
         assert set(methods[1:-1]) == {"tools/list"}
-
-    @pytest.mark.parametrize("status", [200, 500])
-    def test_a_first_list_that_says_nothing(self, status):
-        """Where it fails, or does not have the tool, the call is sent all the same; and
-        without arguments, it is not read at all."""
-
-        def list_tools(seen, sock):
-            _, _, body = result_of(seen, tools=[], ttlMs=0)
-            return status, {}, body if status == 200 else b"out of order"
-
-        site = modern_site(tools_call=called("x"), tools_list=list_tools)
-        with client_of(site) as (client, seen):
-            client.call("x")
-            assert [client.call("x", a=1) for _ in range(2)] == ["x"] * 2
-            methods = methods_in(seen)
-            assert methods[1:3] == ["tools/call", "tools/list"]
-            assert methods.count("tools/call") == 3
 
     @pytest.mark.parametrize(
         "name, value",
@@ -6569,36 +6262,6 @@ class TestHttpClient:
                 client.close()
                 with pytest.raises(ConnectionClosed):
                     connecting.result(SECONDS)
-
-    def test_ctrl_c_cancels_over_http(self, server):
-        """Ctrl-C while a call waits is KeyboardInterrupt there, and the handler is
-        cancelled."""
-        stopped = threading.Event()
-
-        @server.tool
-        def endless(ctx: Context) -> str:
-            ctx.on_cancel(stopped.set)
-            ctx.progress(1)
-            ctx.sleep(600)
-            return "never"
-
-        def interrupt(progress, total, message):
-            raise KeyboardInterrupt
-
-        with server.start_http() as http:
-            old = http.url.replace("/mcp", "/sse")
-            targets = [
-                (http.url, MODERN),
-                (http.url, "2025-11-25"),
-                (old, "2024-11-05"),
-            ]
-            for url, version in targets:
-                stopped.clear()
-                with Client(url, version=version) as client:
-                    with pytest.raises(KeyboardInterrupt):
-                        client.call_tool("endless", on_progress=interrupt)
-                    assert stopped.wait(SECONDS)
-                    client.ping()
 
     def test_who_only_listens_comes_back(self, server):
         """After the server's restart its lost stream brings a new session, though
@@ -7304,39 +6967,6 @@ def waiting_server(seen=None):
 class TestServerInProcess:
     """The room Server: what needs no wire."""
 
-    def test_run_on_the_main_thread(self):
-        """MainThread runs handlers where the host says;
-        exceptions travel; close() fails the waiting.
-        """
-        main = MainThread()
-        seen = []
-        run_on, arrived = counted(main)
-        server = Server("host", run_on=run_on)
-
-        @server.tool
-        def where(fail: bool = False) -> str:
-            seen.append(threading.current_thread())
-            # There is no re-entry.
-            assert main.run_pending() == 0
-            if fail:
-                raise ValueError("told")
-            return "here"
-
-        with Client(server) as client:
-            calls = [
-                client.start_call("where", {"fail": fail}) for fail in (False, True)
-            ]
-            until = time.monotonic() + SECONDS
-            while not all(call.done() for call in calls) and time.monotonic() < until:
-                main.run_pending(wait=0.01)
-            assert calls[0].result()["content"][0]["text"] == "here"
-            assert calls[1].result()["content"][0]["text"] == "where: ValueError: told"
-            assert seen == [threading.current_thread()] * 2
-            late = client.start_call("where")
-            eventually(lambda: len(arrived) == 3, "the job")
-            main.close()
-            assert "closed" in late.result()["content"][0]["text"]
-
     @pytest.mark.parametrize("masked", [False, True])
     def test_failures_name_what_failed(self, masked):
         """A text begins with the tool, resource, prompt or completion, and says why;
@@ -7907,31 +7537,6 @@ class TestServerInProcess:
         assert not slow & set(at_start.split())
         assert called == "2 True"
 
-    def test_what_is_removed_is_offered_no_more(self):
-        """Tools, resources, templates and prompts; what is gone cannot go again."""
-        server = Server("s")
-        server.add_tool(lambda: "x", name="tool")
-        server.add_resource("x://fixed", lambda: "x")
-        server.add_resource("x://{step}", lambda step: "x")
-        server.add_prompt(lambda: "x", name="prompt")
-        with Client(server) as client:
-            for remove, name, list_names in (
-                (server.remove_tool, "tool", client.list_tools),
-                (server.remove_resource, "x://fixed", client.list_resources),
-                (
-                    server.remove_resource,
-                    "x://{step}",
-                    client.list_resource_templates,
-                ),
-                (server.remove_prompt, "prompt", client.list_prompts),
-            ):
-                assert len(list_names()) == 1
-                remove(name)
-                with pytest.raises(KeyError):
-                    remove(name)
-                with contextlib.suppress(MethodNotFound):
-                    assert list_names() == []
-
 
 class TestExtending:
     """The rooms Features and Server: middleware, methods of extensions, and what some
@@ -8248,41 +7853,6 @@ class TestExtending:
                 assert client.call("tool") == "still there"
         assert not seen
 
-    def test_a_notification_is_over_with_its_conversation(self, shop, seen):
-        """When that ends, its handler is cancelled, as those of requests are."""
-
-        @shop.method("slow/start")
-        def start(ctx, params):
-            seen.append("begun")
-            try:
-                ctx.sleep(SECONDS)
-            except mcp_lite.Cancelled:
-                seen.append("cancelled")
-
-        with Client(shop) as client:
-            client.notify("slow/start")
-            eventually(lambda: seen, "its begin")
-        eventually(lambda: seen == ["begun", "cancelled"], "its end")
-
-    def test_extensions_without_a_conversation(self, shop, seen):
-        """handle() answers requests, and serves notifications; middleware is around
-        both.
-        """
-        methods = []
-
-        @shop.middleware
-        def note(ctx, method, params, call_next):
-            methods.append((method, ctx.request_id))
-            return call_next()
-
-        params = modern({"extensions": {self.CART: {}}}, item="tea")
-        answer = shop.handle(request("cart/add", params, 7))
-        assert answer["result"]["item"] == "tea"
-        notice = {"jsonrpc": "2.0", "method": "cart/seen", "params": params}
-        assert shop.handle(notice) is None
-        assert seen == [(None, "tea", None)]
-        assert methods == [("cart/add", 7), ("cart/seen", None)]
-
     def test_results_of_extensions(self, shop):
         """A handler may be async, and give its result a type of its own. One of a
         method of the protocol is for a client that has registered the type.
@@ -8311,67 +7881,6 @@ class TestExtending:
         refused = pytest.raises(mcp_lite.InternalError, match="resultType .?job")
         with Client(shop) as client, refused:
             client.call("tool")
-
-    def test_a_handler_goes_on_after_its_answer(self, shop):
-        """ctx.detach() sends progress and questions elsewhere; cancel() cancels it."""
-        form = {"type": "object", "properties": {"name": {"type": "string"}}}
-        heard = []
-        answered = threading.Event()
-        done = threading.Event()
-
-        @shop.middleware
-        def as_job(ctx, method, params, call_next):
-            if method != "tools/call":
-                return call_next()
-
-            def ask(questions):
-                ((key, question),) = questions.items()
-                heard.append(question["params"]["message"])
-                return {key: {"action": "accept", "content": {"name": "Bob"}}}
-
-            cancel = ctx.detach(lambda *told: heard.append(told), ask)
-
-            def work():
-                assert answered.wait(SECONDS)
-                try:
-                    call_next()
-                except Cancelled:
-                    heard.append("cancelled")
-                done.set()
-
-            heard.append(cancel)
-            threading.Thread(target=work).start()
-            return {"resultType": "task", "taskId": 1}
-
-        @shop.tool
-        def tool(ctx: Context) -> str:
-            ctx.progress(1, 2, "half")
-            heard.append(ctx.elicit("who?", form)["content"])
-            heard.append(heard[0]())
-            ctx.sleep(600)
-
-        with Client(
-            shop, on_elicit=answer, result_types={"task": lambda call, result: result}
-        ) as client:
-            assert client.request("tools/call", {"name": "tool"})["taskId"] == 1
-            answered.set()
-            assert done.wait(SECONDS)
-        told = [(1, 2, "half"), "who?", {"name": "Bob"}, None, "cancelled"]
-        assert heard[1:] == told
-
-    def test_methods_of_extensions_ask_nothing_in_the_modern_era(self, shop):
-        """There are three methods that may: others get an error; in a session any."""
-        form = {"type": "object", "properties": {"name": {"type": "string"}}}
-
-        @shop.method("asking/do")
-        def ask(ctx, params):
-            return ctx.elicit("who?", form)
-
-        with Client(shop, on_elicit=answer, version="2025-11-25") as client:
-            assert client.request("asking/do")["content"] == {"name": "who?"}
-        nothing = pytest.raises(mcp_lite.InvalidRequest, match="nothing can be asked")
-        with Client(shop, on_elicit=answer) as client, nothing:
-            client.request("asking/do")
 
     # What some callers do not see
 
@@ -8498,15 +8007,6 @@ class TestExtending:
             assert list(heard(told)) == ["x://secret", "x://open"]
             assert list(heard(told_less)) == ["x://open"]
 
-    def test_a_resource_behind_one_that_is_not_seen(self, selective):
-        """A template serves its URI, as if there were no other."""
-        server, url = selective
-        server.add_resource("x://{name}", lambda name: f"any {name}")
-        with self.client_of(url, "2", MODERN) as client:
-            assert client.read("x://shadow") == "any shadow"
-        with self.client_of(url, "1", MODERN) as client:
-            assert client.read("x://shadow") == "fixed"
-
     def test_visible_functions_that_fail(self):
         """What they raise is the answer; they may be async."""
         server = Server("failing")
@@ -8525,34 +8025,6 @@ class TestExtending:
                 client.call("two")
             with pytest.raises(McpError, match="no database"):
                 client.list_prompts()
-
-    def test_visible_is_asked_where_functions_run(self):
-        """No thread that reads waits for it."""
-        main = mcp_lite.MainThread()
-        threads = set()
-
-        def visible(ctx):
-            threads.add(threading.current_thread())
-            return True
-
-        server = Server("hosted", run_on=main)
-        for n in range(5):
-            server.add_resource(f"x://{n}", lambda: "x", visible=visible)
-        done = []
-
-        def look():
-            with Client(server, version="2025-11-25") as client:
-                done.append(len(client.list_resources()))
-                client.request("resources/subscribe", {"uri": "x://1"})
-                done.append("subscribed")
-
-        looking = threading.Thread(target=look)
-        looking.start()
-        pump(main, lambda: len(done) == 2)
-        looking.join(SECONDS)
-        main.close()
-        assert done == [5, "subscribed"]
-        assert threads == {threading.current_thread()}
 
 
 def modern_server(**answers):
@@ -8645,7 +8117,7 @@ class TestClient:
             SERVE, trace=lambda way, line: told.append(line)
         ) as client, pytest.raises(Timeout) as caught:
             client.call_tool("wait", timeout=0.05)
-        assert f"(command: {' '.join(SERVE[:-1])} ...)" in str(caught.value)
+        assert f"(command: {sys.executable} ...)" in str(caught.value)
         cancelled = [line for line in told if b"notifications/cancelled" in line]
         reason = json.loads(cancelled[0])["params"]["reason"]
         assert reason == "tools/call: no answer within 0.05 seconds"
@@ -8949,15 +8421,6 @@ class TestClient:
         ):
             Client(target, version=wanted).connect()
 
-    @pytest.mark.parametrize("kind", ["input_required", "later", 5, None])
-    def test_a_discovery_of_unknown_type_is_invalid(self, kind):
-        """The error names the member."""
-        script = modern_server(server_discover={"resultType": kind})
-        with fake_server(script) as target, pytest.raises(
-            InternalError, match="resultType"
-        ):
-            Client(target).connect()
-
     @pytest.mark.parametrize("method", ["ping", "roots/list", "nope"])
     def test_a_modern_client_answers_no_request(self, method):
         """ "The client MUST NOT send JSON-RPC responses": neither while the revision is
@@ -9011,19 +8474,6 @@ class TestClient:
             client.connect()
             assert client.call("first") == "x"
 
-    def test_a_transport_that_cannot_start(self):
-        """connect() raises what it does, and leaves nothing behind."""
-
-        class Broken(mcp_lite.Transport):
-            def start(self, connection):
-                raise OSError("no way there")
-
-        client = Client(Broken())
-        with pytest.raises(OSError, match="no way there"):
-            client.connect()
-        with pytest.raises(ConnectionClosed, match="not connected"):
-            client.ping()
-
     # Calls
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_the_value_of_a_started_call(self, version):
@@ -9040,13 +8490,6 @@ class TestClient:
                 client.start_call("wait").value(timeout=0.05)
             with pytest.raises(NotFound):
                 client.start_call("nobody").value()
-
-    @pytest.mark.parametrize("target", ["http"], indirect=True)
-    def test_a_timeout_without_end(self, target):
-        """float("inf") is one, for sockets, too."""
-        forever = float("inf")
-        with Client(target, timeout=forever, total_timeout=forever) as client:
-            assert client.call("add", a=1) == 2
 
     @staticmethod
     def progressing_server(is_over):
@@ -9152,55 +8595,7 @@ class TestClient:
         assert len(logs) >= 20 * 7
         assert cancelled.wait(SECONDS)
 
-    def test_headers_that_never_match(self):
-        """The list of tools is read again once for a tool's call, and for nothing else."""
-        error = {"error": {"code": -32020, "message": "no"}}
-        asked = []
-        script = modern_server(tools_call=error, tools_list=error, prompts_list=error)
-        with fake_server(script) as target, Client(
-            target, trace=lambda *line: asked.append(line)
-        ) as client:
-            with pytest.raises(mcp_lite.HeaderMismatch):
-                client.list_prompts()
-            with pytest.raises(mcp_lite.HeaderMismatch):
-                client.call("x")
-        sent = [json.loads(line)["method"] for way, line in asked if way == "-->"]
-        assert sent[1:] == ["prompts/list", "tools/call", "tools/list"]
-
     # Questions
-    @pytest.mark.parametrize(
-        "result, error, said",
-        [
-            ({"resultType": "later"}, InternalError, "unknown resultType later"),
-            (
-                {"resultType": "input_required", "inputRequests": {}},
-                InternalError,
-                "asked more than 10 times",
-            ),
-            (
-                {"resultType": "input_required", "inputRequests": 5},
-                InternalError,
-                "expected requests",
-            ),
-            *(
-                (
-                    {
-                        "resultType": "input_required",
-                        "inputRequests": {"q": {"method": method}},
-                    },
-                    mcp_lite.McpError,
-                    "no question",
-                )
-                for method in ("initialize", "tools/list", "what", "roots/list")
-            ),
-        ],
-    )
-    def test_modern_results_that_are_wrong(self, result, error, said):
-        """They are errors of the call."""
-        with fake_server(modern_server(tools_call=result)) as target, Client(
-            target
-        ) as client, pytest.raises(error, match=said):
-            client.call("x")
 
     def test_endless_questions_are_left(self):
         """A call is sent again some ten times; then it ends with an error."""
@@ -9229,55 +8624,6 @@ class TestClient:
             target
         ) as client:
             assert client.call("x") is None
-
-    @pytest.mark.parametrize("how", ["cancel", "close", "total_timeout"])
-    def test_nothing_is_asked_after_the_end(self, how):
-        """Of two questions, the second is not asked when the call has ended meanwhile."""
-        asked = []
-        calls = []
-        raised = []
-        ask = {"method": "roots/list"}
-        waiting = threading.Event()
-        go_on = threading.Event()
-
-        def roots():
-            asked.append(1)
-            waiting.set()
-            assert go_on.wait(SECONDS)
-            return []
-
-        def answer_call(message, read, write):
-            calls.append(message)
-            questions = {"a": ask, "b": ask}
-            return {"resultType": "input_required", "inputRequests": questions}
-
-        script = modern_server(tools_call=answer_call)
-        with fake_server(script) as target, Client(target, roots=roots) as client:
-            if how == "total_timeout":
-                client.total_timeout = 0.1
-            until = time.monotonic() + 0.1
-            call = client.start_call("x")
-
-            def wait():
-                try:
-                    call.result(SECONDS)
-                except Exception as error:
-                    raised.append(type(error))
-
-            waiter = threading.Thread(target=wait)
-            waiter.start()
-            assert waiting.wait(SECONDS)
-            if how == "close":
-                client.close()
-            elif how == "cancel":
-                call.cancel()
-            else:
-                eventually(lambda: time.monotonic() > until + 0.1)
-            go_on.set()
-            waiter.join(SECONDS)
-        ends = {"close": ConnectionClosed, "cancel": Cancelled}
-        assert raised == [ends.get(how, Timeout)]
-        assert (len(asked), len(calls)) == (1, 1)
 
     @pytest.mark.parametrize(
         "version, options, method, params, code",
@@ -10405,13 +9751,13 @@ def write_program(folder, *parts):
     return path
 
 
-def run_program(folder, *parts, options=(), args=()):
+def run_program(folder, *parts, options=()):
     """Run a program in a process of its own:
     it ends with code 0 and says nothing on stderr. Its stdout.
     """
     path = write_program(folder, *parts)
     run = subprocess.run(
-        [sys.executable, *options, str(path), *args],
+        [sys.executable, *options, str(path)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -10512,50 +9858,11 @@ class TestInsideHosts:
 
             with Client(server) as client:
                 client.call("run", statement="create table names (name)")
-                calls = [
-                    client.start_call(
-                        "run", {"statement": f"insert into names values ({n})"}
-                    )
-                    for n in range(20)
-                ]
-                assert [call.value() for call in calls] == [[]] * 20
-                assert client.call("count") == 20
+                client.call("run", statement="insert into names values (1)")
+                assert client.call("count") == 1
                 with pytest.raises(ToolError, match="run: OperationalError: near"):
                     client.call("run", statement="selekt")
             executor.submit(opened.close).result(SECONDS)
-
-    def test_a_host_that_loses_what_a_job_says(self):
-        """Values and exceptions travel in a slot of the library's own:
-        the host returns what it likes, and may call a job twice.
-        """
-        ran = []
-
-        def run_on(job):
-            ran.extend([job(), job()])
-            return -1
-
-        server = Server("host", run_on=run_on)
-
-        @server.tool
-        def work(what: str) -> dict:
-            if what == "told":
-                raise ToolError("told")
-            if what == "code":
-                raise McpError(1050, "no")
-            return {"what": what}
-
-        server.resource("x://broken")(lambda: 1 // 0)
-        with Client(server) as client:
-            assert client.call("work", what="value") == {"what": "value"}
-            with pytest.raises(ToolError, match="told"):
-                client.call("work", what="told")
-            with pytest.raises(McpError, match="no") as caught:
-                client.call("work", what="code")
-            assert caught.value.code == 1050
-            with pytest.raises(InternalError):
-                client.read("x://broken")
-        # And nothing escapes into the host.
-        assert ran == [None] * 8
 
     @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
     def test_a_host_that_never_comes(self, version):
@@ -10700,23 +10007,6 @@ class TestInsideHosts:
         assert main.run_pending(wait=SECONDS) == 0
         main.close()
 
-    def test_the_http_server_is_closed_from_there(self, main):
-        """By a function that it runs, while calls wait for it: all of them end."""
-        run_on, arrived = counted(main)
-        server = Server("host", run_on=run_on)
-        http = server.start_http()
-        closed = []
-        server.add_tool(lambda: closed.append(http.close()), name="quit")
-        with contextlib.closing(http), Client(http.url, timeout=SECONDS) as client:
-            calls = [client.start_call("quit") for _ in range(3)]
-            eventually(lambda: len(arrived) == 3, "the jobs")
-            assert main.run_pending(max_seconds=0.0) == 1 and closed == [None]
-            # They are cut off by the server.
-            for call in calls:
-                with pytest.raises(HttpFailure):
-                    call.result()
-            assert main.run_pending(SECONDS) == 2 and closed == [None]
-
     def test_ctrl_c_reaches_the_host(self, main):
         """In a function on the main thread it ends that,
         and then whatever the host wants it to end.
@@ -10740,33 +10030,6 @@ class TestInsideHosts:
                 assert hosted(main, lambda: client.call("tool")) == "again"
         finally:
             signal.signal(signal.SIGINT, before)
-
-    def test_several_servers_share_it(self, main):
-        """Servers on free ports and in memory, one main thread: each answers for itself;
-        one that is closed takes no other with it."""
-        servers = [Server(f"s{n}", run_on=main) for n in range(4)]
-        for server in servers:
-            server.add_tool(
-                lambda name=server.name: name,
-                name="who",
-                input_schema={"type": "object"},
-            )
-        names = [server.name for server in servers] * 2
-        with contextlib.ExitStack() as stack:
-            https = [stack.enter_context(server.start_http()) for server in servers]
-            clients = [
-                stack.enter_context(Client(target))
-                for target in [http.url for http in https] + servers
-            ]
-
-            def ask(clients):
-                return hosted(main, lambda: [each.call("who") for each in clients])
-
-            assert ask(clients) == names
-            https[0].close()
-            with pytest.raises(HttpFailure):
-                ask(clients[:1])
-            assert ask(clients[1:]) == names[1:]
 
     # Event loops, and other hosts
 
@@ -10953,18 +10216,17 @@ class TestInsideHosts:
                     assert then == after[what], (what, then, after[what])
             os.write(1, b"untouched")
         """
-        for options in ([], ["-X", "dev", "-W", "error"]):
-            said = run_program(tmp_path, code, PROGRAM, after, options=options)
-            assert said == "untouched"
+        options = ["-X", "dev", "-W", "error"]
+        said = run_program(tmp_path, code, PROGRAM, after, options=options)
+        assert said == "untouched"
 
-    @pytest.mark.parametrize("closed", [False, True])
-    def test_without_standard_streams(self, closed, tmp_path):
+    def test_without_standard_streams(self, tmp_path):
         """As under pythonw: sys.stdin, stdout and stderr are None,
-        and their descriptors may be closed.
+        and their descriptors are closed.
         """
         code = """
             sys.stdin = sys.stdout = sys.stderr = None
-            if "closed" in sys.argv and "--serve" not in sys.argv:
+            if "--serve" not in sys.argv:
                 os.closerange(0, 3)
             server = make()
             with server.start_http() as http:
@@ -10975,7 +10237,7 @@ class TestInsideHosts:
             with open("served", "w"):
                 pass
         """
-        run_program(tmp_path, PROGRAM, code, args=["closed"] if closed else [])
+        run_program(tmp_path, PROGRAM, code)
         assert (tmp_path / "served").exists()
 
     def test_two_copies_in_one_process(self):
@@ -11013,10 +10275,8 @@ class TestInsideHosts:
         "kind, version",
         [
             ("memory", MODERN),
-            ("child", "2025-11-25"),
             ("child", MODERN),
             ("http", "2025-11-25"),
-            ("http", MODERN),
             ("main thread", MODERN),
         ],
     )
@@ -11070,40 +10330,6 @@ class TestInsideHosts:
             assert wire.process.wait(SECONDS) == 0
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
-    def test_a_fork_does_no_harm(self, tmp_path):
-        """A child of the host's that ends at once: all goes on in the parent."""
-        code = """
-            server = make()
-            http = server.start_http()
-            targets = [server, SERVE, http.url, pair(server)]
-            clients = [Client(target).connect() for target in targets]
-            for how in (os._exit, sys.exit):
-                calls = [client.start_call("is_here") for client in clients]
-                child = os.fork()
-                if child == 0:
-                    how(0)
-                assert os.waitpid(child, 0)[1] == 0
-                here.set()
-                # The child's own event is never set.
-                calls.pop(1).cancel()
-                for call in calls:
-                    assert call.value()
-                for client in clients:
-                    assert client.call("add", a=2) == 3
-                here.clear()
-            for client in clients:
-                client.close()
-            http.close()
-            http = server.start_http(port=http.port)
-            with Client(http.url) as client:
-                assert client.call("add", a=2) == 3
-            http.close()
-            os.write(1, b"unharmed")
-        """
-        options = ["-W", "ignore:This process:DeprecationWarning"]
-        assert run_program(tmp_path, PROGRAM, code, options=options) == "unharmed"
-
-    @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
     def test_a_fork_that_lives_on(self, tmp_path):
         """The child of a tool's fork lets go of the wire: the output ends with the
         server.
@@ -11126,35 +10352,6 @@ class TestInsideHosts:
                 assert not is_gone(child)
             finally:
                 os.kill(child, signal.SIGKILL)
-
-    @pytest.mark.skipif(PYPY, reason="it calls no __del__ as it ends")
-    def test_a_client_that_is_closed_as_python_ends(self, tmp_path):
-        """By a __del__, when no thread runs any more: it ends, and so does its child,
-        though a call is open.
-        """
-        code = """
-            class Holder:
-                def __init__(self):
-                    self.client = Client(SERVE, stderr=None).connect()
-
-                def __del__(self, write=os.write):
-                    self.client.close()
-                    write(1, b"closed")
-
-            holder = Holder()
-            print(holder.client.call("pid"), flush=True)
-            holder.client.start_call("deaf")
-        """
-        child, told = run_program(tmp_path, PROGRAM, code).split()
-        assert told == "closed"
-        # On Windows, Python may have let go of the child by then: that ends by itself.
-        eventually(lambda: is_gone(int(child)) or os.name != "nt")
-        assert is_gone(int(child))
-
-
-def tell(method, params):
-    """A notification."""
-    return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
 HALF = "\ud800"
@@ -11189,12 +10386,12 @@ WRONG = {
     "an answer to nothing": (b'{"jsonrpc": "2.0", "id": 9, "result": {}}', None, 202),
     "an answer: shape": (b'{"jsonrpc": "2.0", "id": [], "error": 7}', None, 400),
     "a notification: shape": (
-        json.dumps(tell("notifications/cancelled", {"requestId": [1]})).encode(),
+        json.dumps(cancelled([1])).encode(),
         None,
         202,
     ),
     "a call without an id": (
-        json.dumps(tell("tools/call", {"name": "wait"})).encode(),
+        json.dumps({"jsonrpc": "2.0", "method": "tools/call"}).encode(),
         None,
         400,
     ),
@@ -11203,6 +10400,9 @@ WRONG = {
 # What a server answers to tools/call; what the client raises.
 FORM_IS_ODD = {"message": "?", "requestedSchema": {**FORM, "required": 7}}
 ODD_FORM = {"method": "elicitation/create", "params": FORM_IS_ODD}
+PING = {"method": "ping"}
+LONG = "tool " * 1_000_000
+ASKS = {"resultType": "input_required"}
 ANSWERS = {
     "a result: list": ({"result": []}, InternalError),
     "a result: null": ({"result": None}, InternalError),
@@ -11210,72 +10410,24 @@ ANSWERS = {
     "neither": ({}, Timeout),
     "an error: text": ({"error": "x"}, McpError),
     "an error: its code": ({"error": {"code": "x", "message": "x"}}, McpError),
-    "an error: of words": (
-        {"error": {"code": -32602, "message": "tool " * 1_000_000}},
-        InvalidParams,
-    ),
+    "an error: of words": ({"error": {"code": -32602, "message": LONG}}, InvalidParams),
     "a type": ({"result": {"resultType": "x"}}, InternalError),
-    "questions: list": (
-        {"result": {"resultType": "input_required", "inputRequests": [1]}},
-        InternalError,
-    ),
+    "questions: list": ({"result": {**ASKS, "inputRequests": [1]}}, InternalError),
+    "questions: number": ({"result": {**ASKS, "inputRequests": 5}}, InternalError),
+    "a question: which": ({"result": {**ASKS, "inputRequests": {"q": PING}}}, McpError),
     "a question: its form": (
-        {"result": {"resultType": "input_required", "inputRequests": {"q": ODD_FORM}}},
+        {"result": {**ASKS, "inputRequests": {"q": ODD_FORM}}},
         InvalidParams,
     ),
     "a question: its name": (
-        {"result": {"resultType": "input_required", "inputRequests": {HALF: ODD_FORM}}},
+        {"result": {**ASKS, "inputRequests": {HALF: ODD_FORM}}},
         McpError,
     ),
     "a state": (
-        {
-            "result": {
-                "resultType": "input_required",
-                "requestState": HALF,
-                "inputRequests": {},
-            }
-        },
+        {"result": {**ASKS, "requestState": HALF, "inputRequests": {}}},
         InternalError,
     ),
 }
-
-# Everything that a handler may raise by mistake, or to end a thread.
-FAILURES = [SystemExit, KeyboardInterrupt, GeneratorExit, RecursionError, BaseException]
-FAILURES += [Cancelled, ConnectionClosed, BrokenPipeError, StopIteration, Timeout]
-FAILURES += [MemoryError, lambda: ValueError(HALF)]
-
-
-def server_that_raises(failure):
-    """A server whose tool, resource, prompt and completer raise it."""
-    server = Server("failing")
-
-    def fail(*given: str) -> str:
-        raise failure()
-
-    server.add_tool(lambda: fail(), name="f")
-    server.add_resource("x://f", lambda: fail(), name="f")
-    server.add_prompt(lambda how="": fail(), name="f")
-    server.completion("f", "how")(lambda value: fail())
-    return server
-
-
-FAILING_REQUESTS = [
-    ("tools/call", {"name": "f"}),
-    ("resources/read", {"uri": "x://f"}),
-    ("prompts/get", {"name": "f"}),
-    (
-        "completion/complete",
-        {
-            "ref": {"type": "ref/prompt", "name": "f"},
-            "argument": {"name": "how", "value": ""},
-        },
-    ),
-]
-
-
-JSON_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 class TestFaults:
@@ -11329,14 +10481,6 @@ class TestFaults:
             with pytest.raises(error):
                 client.call_tool("x", timeout=0.1 if error is Timeout else None)
             assert client.call("x") == "fine"
-
-    def test_a_cursor_that_cannot_be_sent_back(self):
-        """A list whose next page has half a character for a name ends with an error."""
-        found = {"tools": [], "nextCursor": HALF}
-        with fake_server(legacy_server(tools_list=found)) as target, Client(
-            target, version="2025-11-25"
-        ) as client, pytest.raises(InternalError, match="nextCursor"):
-            client.list_tools()
 
     def test_a_server_hears_each_answer_once(self):
         """Foreign, doubled and late ones, and those with an id that only looks the
@@ -11483,82 +10627,10 @@ class TestFaults:
             begun.wait(SECONDS)
             assert not far.wait(0.2)
             for n in (1, 2):
-                wire.send(tell("notifications/cancelled", {"requestId": n}))
+                wire.send(cancelled(n))
             assert all(ended.acquire(timeout=SECONDS) for _ in range(2))
 
-    def test_a_header_of_spaces(self, server):
-        """It is judged at once, not after hours."""
-        with server.start_http() as http:
-            head = b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nX:" + b" " * 60_000
-            assert b" 400 " in raw_http(http.port, head + b"\0\r\n\r\n")
-
-    @pytest.mark.parametrize(
-        "length, status", [("+50", b"200"), ("-10", b"400"), ("+60", b"400")]
-    )
-    def test_lengths_that_lie(self, web, length, status):
-        """What is too short waits for the rest, or says that it ended early. What is
-        over is no request.
-        """
-        message = call_tool("greet", name="Bo")
-        told = len(json.dumps(message)) + int(length)
-        lines = ["Mcp-Name: greet", f"Content-Length: {told}"]
-        data = head_of(message, *lines, length=False)
-        address = ("127.0.0.1", web.port)
-        with socket.create_connection(address, SECONDS) as sock, sock.makefile(
-            "rb"
-        ) as file:
-            sock.sendall(data + b" " * (50 if length[0] == "+" else 0))
-            sock.shutdown(socket.SHUT_WR)
-            came = file.read()
-        assert set(re.findall(rb"HTTP/1.1 (\d+) ", came)) == {status}
-        assert (b"hello" in came) == (status == b"200")
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
-    def test_a_server_out_of_descriptors(self, tmp_path):
-        """It accepts again when some are closed."""
-        command = program(
-            tmp_path,
-            """
-            import resource
-            resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
-            server = Server("s")
-            server.add_tool(lambda: "here", name="here")
-            with server.start_http() as http:
-                print(http.port, flush=True)
-                sys.stdin.read()
-            """,
-        )
-        with Wire(command) as wire:
-            port = int(wire.out.readline())
-            with contextlib.ExitStack() as stack:
-                for _ in range(60):
-                    address = ("127.0.0.1", port)
-                    stack.enter_context(socket.create_connection(address, SECONDS))
-            with Client(f"http://127.0.0.1:{port}/mcp") as client:
-                assert client.call("here") == "here"
-
     # Misuse
-
-    @pytest.mark.parametrize("failure", FAILURES)
-    def test_nothing_a_handler_raises_ends_the_server(self, failure):
-        """Tools, resources, prompts and completers, in each era: one answer, without a
-        traceback.
-        """
-        server = server_that_raises(failure)
-        with LocalWire(server) as wire:
-            wire.open()
-            for method, params in FAILING_REQUESTS:
-                for each in (params, modern(**params)):
-                    answer = wire.ask(method, each, 5)
-                    assert answer["id"] == 5 and "Traceback" not in str(answer)
-                    assert "error" in answer or answer["result"]["isError"]
-            assert wire.ask("ping")["result"] == {}
-        with server.start_http() as http:
-            calls = head_of(call_tool("f"), "Mcp-Name: f") * 2
-            last = head_of(request("no", modern()), "Connection: close")
-            answers = raw_http(http.port, calls + last)
-        assert answers.count(b"HTTP/1.1 ") == 3 and answers.count(b"HTTP/1.1 404 ") == 1
-        assert b"Traceback" not in answers
 
     def test_what_a_handler_cannot_tell(self):
         """A log of what JSON cannot say raises in the handler; the wire stays clean."""
@@ -11571,12 +10643,14 @@ class TestFaults:
             for value in (float("nan"), float("inf"), HALF, object(), cycle):
                 with pytest.raises((ValueError, TypeError, RecursionError)):
                     ctx.info(value)
+            with pytest.raises(ValueError):
+                ctx.progress(float("inf"))
             ctx.info("fine")
             return "told"
 
         with LocalWire(server) as wire:
             wire.open()
-            wire.send(request("tools/call", {"name": "tell"}))
+            wire.send(call_legacy("tell", meta={"progressToken": 1}))
             assert wire.read()["params"]["data"] == "fine"
             assert text_of(wire.read()["result"]) == "told"
 
@@ -11594,43 +10668,6 @@ class TestFaults:
                             client.call("echo", value=value)
                     assert client.call("echo", value=1) == 1
 
-    def test_what_is_no_header(self, server, recorded):
-        """No name of a tool, prompt or resource makes another header, and a line break
-        in a header of the user's is an error.
-        """
-        site, seen = recorded
-        names = ["a\r\nEvil: 1", "a\nb", "\r\n\r\nGET / HTTP/1.1", "\0", " a", "é"]
-        with Client(site.url, version=MODERN) as client:
-            for name in names:
-                for call in (client.call, client.get_prompt, client.read):
-                    with pytest.raises(NotFound):
-                        call(name)
-        heads = [headers for _, headers, _ in seen if "mcp-name" in headers]
-        assert len(heads) == 3 * len(names)
-        assert not any("evil" in headers for headers in heads)
-        with pytest.raises((HttpFailure, ValueError), match="header"):
-            Client(site.url, headers={"X-Token": "a\r\nEvil: 1"}).connect()
-
-    def test_a_tool_that_hears_no_timeout(self):
-        """`timeout=` answers for it; its own late answer is dropped."""
-        server = Server("s")
-        gate = threading.Event()
-        over = threading.Event()
-
-        @server.tool(timeout=0.05)
-        def deaf() -> str:
-            gate.wait(SECONDS)
-            over.set()
-            return "late"
-
-        with LocalWire(server) as wire:
-            wire.open()
-            answer = wire.ask("tools/call", {"name": "deaf"}, 3)
-            assert "timed out after 0.05" in answer["result"]["content"][0]["text"]
-            gate.set()
-            assert over.wait(SECONDS)
-            assert wire.ask("ping", id=4)["id"] == 4
-
     @pytest.mark.filterwarnings("ignore:Exception in thread")
     def test_every_way_to_hear_of_a_cancellation(self):
         """ctx.cancelled, check_cancelled, sleep and on_cancel tell of it, though what
@@ -11640,43 +10677,32 @@ class TestFaults:
         ready = threading.Semaphore(0)
         heard = queue.Queue()
         hung = threading.Event()
-
-        def wait_by(ctx, wait):
-            try:
-                ready.release()
-                while not ctx.cancelled:
-                    wait()
-            finally:
-                heard.put(ctx.cancelled)
-
-        def on_cancel(ctx: Context) -> None:
-            for fn in (lambda: 1 / 0, lambda: sys.exit(1), lambda: hung.wait(SECONDS)):
-                ctx.on_cancel(fn)
-            ctx.on_cancel(lambda: heard.put(True))
-            ready.release()
-            hung.wait(SECONDS)
-
         ways = {
             "cancelled": lambda ctx: time.sleep(0.001),
             "check": lambda ctx: ctx.check_cancelled(),
             "sleep": lambda ctx: ctx.sleep(SECONDS),
+            "on_cancel": lambda ctx: hung.wait(SECONDS),
         }
-        for name, wait in ways.items():
 
-            def tool(ctx: Context, wait=wait) -> None:
-                wait_by(ctx, functools.partial(wait, ctx))
+        @server.tool
+        def work(way: str, ctx: Context) -> None:
+            for fn in (lambda: 1 / 0, lambda: sys.exit(1), lambda: hung.wait(SECONDS)):
+                ctx.on_cancel(fn)
+            if way == "on_cancel":
+                ctx.on_cancel(lambda: heard.put(True))
+            ready.release()
+            try:
+                while not ctx.cancelled:
+                    ways[way](ctx)
+            finally:
+                heard.put(ctx.cancelled)
 
-            server.add_tool(tool, name=name)
-        server.add_tool(on_cancel)
-        names = [*ways, "on_cancel"]
         with LocalWire(server) as wire:
             wire.open()
-            for n, name in enumerate(names):
-                wire.send(request("tools/call", {"name": name}, n))
-            assert all(ready.acquire(timeout=SECONDS) for _ in names)
-            for n in range(len(names)):
-                wire.send(tell("notifications/cancelled", {"requestId": n}))
-            assert all(heard.get(timeout=SECONDS) for _ in names)
+            wire.send(*[call_legacy("work", way, way=way) for way in ways])
+            assert all(ready.acquire(timeout=SECONDS) for _ in ways)
+            wire.send(*map(cancelled, ways))
+            assert all(heard.get(timeout=SECONDS) for _ in ways)
             hung.set()
             assert wire.ask("ping", id=9)["id"] == 9
 
@@ -11700,15 +10726,13 @@ class TestFaults:
         """At any point, the work is cancelled, later input read on, and nothing
         complains: code 0.
         """
-        begun = tmp_path / "begun"
-        ended = tmp_path / "ended"
         command = program(
             tmp_path,
             f"""
             server = Server("s")
             @server.tool
             def work(ctx: Context) -> str:
-                open({str(begun)!r}, "w").close()
+                open("begun", "w").close()
                 try:
                     if {moment == "asking"}:
                         ctx.elicit("?", {FORM!r})
@@ -11716,22 +10740,21 @@ class TestFaults:
                         ctx.info("x" * 1000)
                         ctx.sleep(0.001)
                 finally:
-                    open({str(ended)!r}, "w").close()
+                    open("ended", "w").close()
             server.run()
             """,
         )
         with open(tmp_path / "stderr", "w+b") as stderr:
-            with Wire(command, stderr) as wire:
+            with Wire(command, stderr, cwd=tmp_path) as wire:
                 wire.open(capabilities={"elicitation": {}})
                 if moment != "at once":
-                    wire.send(request("tools/call", {"name": "work"}))
-                    eventually(begun.exists)
+                    wire.send(call_legacy("work"))
+                    eventually((tmp_path / "begun").exists)
                 wire.out.close()
-                for _ in range(20):
-                    wire.send(request("ping", modern(), 3))
+                wire.send(*[request("ping", modern(), 3)] * 20)
                 wire.process.stdin.close()
                 assert wire.process.wait(SECONDS) == 0
-            assert ended.exists() == (moment != "at once")
+            assert (tmp_path / "ended").exists() == (moment != "at once")
             stderr.seek(0)
             assert not re.search(b"Exception in|ignored|Fatal", stderr.read())
 
@@ -11766,29 +10789,22 @@ class TestFaults:
         assert run.stdout.count(b"\n") == (closed == "2")
         assert opened.read_bytes() == content
 
-    @pytest.mark.parametrize("way", ["stderr", "file"])
-    def test_the_last_lines_of_the_log(self, tmp_path, way):
-        """They have arrived when the program has ended, also in a file."""
-        log = tmp_path / "log"
+    def test_the_last_lines_of_the_log(self, tmp_path):
+        """They have arrived when the program has ended."""
         command = program(
             tmp_path,
-            f"""
-            import logging
-            if {way == "file"}:
-                logging.basicConfig(filename={str(log)!r})
+            """
             server = Server("s")
-            @server.tool
-            def broken() -> str:
-                raise LookupError("x")
+            server.add_tool(lambda: 1 / 0, name="broken")
             with Client(server) as client:
                 for n in range(20):
                     client.call_tool("broken")
             """,
         )
         run = subprocess.run(command, stderr=subprocess.PIPE, timeout=SECONDS)
-        told = log.read_bytes() if way == "file" else run.stderr
         assert run.returncode == 0
-        assert told.count(b"broken failed") == told.count(b"LookupError: ") == 20
+        assert run.stderr.count(b"broken failed") == 20
+        assert run.stderr.count(b"ZeroDivisionError: ") == 20
 
     def test_a_child_that_floods_its_stderr(self, tmp_path):
         """Lines, and one without an end: the client reads on, and keeps the last words
@@ -11810,40 +10826,6 @@ class TestFaults:
                 client.call("die")
         assert failure.value.exit_code == 3
         assert 0 < len(failure.value.stderr) <= 20 * 2001
-
-    @pytest.mark.skipif(os.name == "nt", reason="POSIX pipes")
-    def test_a_client_whose_stderr_nobody_reads(self, tmp_path):
-        """What its child says there holds up no call, and not the end."""
-        (tmp_path / "child").mkdir()
-        child = program(
-            tmp_path / "child",
-            """
-            server = Server("s")
-            @server.tool
-            def loud() -> str:
-                for n in range(2000):
-                    print("line", n, "x" * 60, file=sys.stderr)
-                return "loud"
-            server.run()
-            """,
-        )
-        command = program(
-            tmp_path,
-            f"""
-            with Client({child!r}) as client:
-                print(client.call("loud"))
-            """,
-        )
-        reading, writing = os.pipe()
-        try:
-            # The pipe holds 64 KiB of the 140.
-            run = subprocess.run(
-                command, stdout=subprocess.PIPE, stderr=writing, timeout=SECONDS
-            )
-        finally:
-            os.close(reading)
-            os.close(writing)
-        assert (run.returncode, run.stdout) == (0, b"loud\n")
 
     @pytest.mark.parametrize(
         "body",
@@ -11989,11 +10971,11 @@ class TestFaults:
         """Its server ends, whatever its tools are at. Work is cancelled, and may tidy
         up; what hears nothing is left.
         """
-        pid = tmp_path / "pid"
         (tmp_path / "server").mkdir()
         serving = program(
             tmp_path / "server",
-            f"""
+            """
+            mcp_lite.DRAIN_SECONDS = 0.2
             server = Server("s")
             both = threading.Barrier(2)
             @server.tool
@@ -12003,13 +10985,13 @@ class TestFaults:
                     ctx.sleep(600)
                 finally:
                     time.sleep(0.1)
-                    open({str(tmp_path / "tidy")!r}, "w").close()
+                    open("tidy", "w").close()
             @server.tool
             def deaf() -> None:
-                with open({str(tmp_path / "new")!r}, "w") as file:
+                with open("new", "w") as file:
                     file.write(str(os.getpid()))
                 both.wait()
-                os.rename(file.name, {str(pid)!r})
+                os.rename("new", "pid")
                 time.sleep(600)
             server.run()
             """,
@@ -12022,48 +11004,12 @@ class TestFaults:
             calls[0].result()
             """,
         )
-        with subprocess.Popen(command) as process:
+        pid = tmp_path / "pid"
+        with subprocess.Popen(command, cwd=tmp_path) as process:
             eventually(pid.exists)
             process.kill()
         eventually(lambda: is_gone(int(pid.read_text())), "the end of the server")
         assert (tmp_path / "tidy").exists()
-
-    # HTTP
-
-    @pytest.mark.parametrize(
-        "begin, piece",
-        [
-            (b"HTTP/1.1 200 ", b"x" * 65536),
-            (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 1000),
-            (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
-            (JSON_HEAD + b"\r\n", b"[" * 65536),
-            (STREAM_HEAD + b"\r\ndata: ", b"x" * 65536),
-            (STREAM_HEAD + b"\r\n", b"data: {}\n\n" * 500),
-            (STREAM_HEAD + b"\r\n", b":\n\n" * 5000),
-            (JSON_HEAD + CHUNKED, b"1\r\n[\r\n" * 1000),
-            (JSON_HEAD + CHUNKED + b"-5\r\n{}", b""),
-            (JSON_HEAD + b"Content-Length: -5\r\n\r\n{}", b""),
-            (b"HTTP/1.1 307 X\r\nLocation: /mcp\r\nContent-Length: 0\r\n\r\n", b""),
-            (b"\0\xff rubbish\r\n\r\n", b""),
-            (b"", b""),
-        ],
-        ids="status headers 100s json event events comments chunks minus-chunk"
-        " minus-length redirects rubbish nothing".split(),
-    )
-    def test_a_site_that_is_no_server(self, begin, piece):
-        """Endless or senseless answers are an error within the time given, and nothing
-        goes on behind it.
-        """
-
-        def script(seen, sock):
-            sock.sendall(begin)
-            while piece:
-                sock.sendall(piece)
-
-        # ConnectionClosed: it asks, and takes no answers.
-        errors = (McpError, Timeout, HttpFailure, ConnectionClosed)
-        with web_server(script) as (url, _), pytest.raises(errors):
-            Client(url, version="2025-11-25", timeout=0.3).connect()
 
 
 # The first seed: another one is another fuzz.
@@ -12784,137 +11730,6 @@ def fuzz_client(seed, count):
         return fuzz_calls(fuzz, target, version, count)
 
 
-HEADS = r"""
-HTTP/1.1 202 Accepted
-HTTP/1.1 204 X
-HTTP/1.1 301 X\r\nLocation: /x
-HTTP/1.1 400 X
-HTTP/1.1 401 X
-HTTP/1.1 404 X
-HTTP/1.1 405 X
-HTTP/1.1 500 X
-HTTP/1.1 503 X\r\nRetry-After: 1
-HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK
-HTTP/1.1 999 \xff
-HTTP/1.1 0 X
-HTTP/2 200
-\0\xff
-HTTP/1.0 200 OK
-HTTP/1.1 200 OK\r\nMcp-Session-Id: \xe9\0
-HTTP/1.1 200 OK\r\n folded
-"""
-HEADS = [head.encode().decode("unicode_escape") for head in HEADS.split("\n")]
-HEADS += ["HTTP/1.1 200 OK\r\nX: " + "y" * 70000, "HTTP/1.1 200 OK" + "\r\nX: y" * 200]
-ENDPOINTS = ["http://[", "//\0", "\xff\xfe /", "http://localhost:99999/x", "/\ud7ff x"]
-ENDPOINTS += ["", "x" * 9000]
-
-
-class FuzzedSite:
-    """A script for web_server: an odd one, in some revision and transport."""
-
-    def __init__(self, fuzz):
-        self.fuzz = fuzz
-        self.version = fuzz.dice.choice(EVERY + ["sse"])
-        self.revision = "2024-11-05" if self.version == "sse" else self.version
-        # The streams of HTTP+SSE.
-        self.streams = []
-        self.sessions = itertools.count()
-        self.ended = threading.Event()
-
-    def __call__(self, seen, sock):
-        fuzz = self.fuzz
-        message = seen["message"] if isinstance(seen["message"], dict) else {}
-        said = fuzz.answers_to(message, self.revision)
-        is_first = message.get("method") in ("initialize", "server/discover")
-        is_sure = is_first and fuzz.chance(85)
-        if self.version == "sse":
-            if seen["method"] == "GET":
-                return self.stream(sock)
-            if seen["path"] != "/post":
-                return 404, {}, b""
-            if self.streams:
-                return self.say_on_the_stream(said, is_sure)
-        if not message and not (seen["method"] == "GET" and fuzz.chance(30)):
-            return 405, {}, b""
-        extra = {}
-        if message.get("method") == "initialize":
-            extra["Mcp-Session-Id"] = f"s{next(self.sessions)}"
-        if (is_sure or fuzz.chance(40)) and said:
-            return 200, extra, said[-1]
-        data = fuzz.note(self.odd_response(said, extra))
-        if fuzz.chance(10):
-            data = fuzz.splice(data)
-        for piece in fuzz.pieces(data):
-            sock.sendall(piece)
-        return None
-
-    def stream(self, sock):
-        """HTTP+SSE: a stream, whose first event may lead nowhere."""
-        self.streams.append(sock)
-        path = "/post" if self.fuzz.chance(85) else self.fuzz.dice.choice(ENDPOINTS)
-        begin_stream(sock, f"event: endpoint\ndata: {path}\n\n")
-        self.ended.wait(SECONDS)
-
-    def say_on_the_stream(self, said, is_sure):
-        for each in said:
-            line = b"data: " + each.replace(b"\n", b" ")
-            self.streams[-1].sendall(line + b"\n\n")
-        return (202 if is_sure or self.fuzz.chance(90) else 404), {}, b""
-
-    def events(self, said):
-        """A stream of events, which may have nothing to do with what was to be said."""
-        dice = self.fuzz.dice
-        said = [b"data: " + each.replace(b"\n", b" ") for each in said]
-        if self.fuzz.chance(40):
-            return b"".join(line + b"\n\n" for line in said)
-        lines = rb"event: message|event: other|id: 1|id|retry: 0|retry: x|:|data"
-        lines = [*lines.split(b"|"), *said * 3, b"event: \xff", b"id: \0"]
-        lines.append(b"\xef\xbb\xbfdata: {}")
-        ends = [b"\n", b"\r\n", b"\r", b"\n\n", b"\n\n"]
-        count = dice.randrange(12)
-        return b"".join(dice.choice(lines) + dice.choice(ends) for _ in range(count))
-
-    def odd_response(self, said, extra):
-        """The bytes of a response; in most of them something is wrong."""
-        fuzz = self.fuzz
-        dice = self.fuzz.dice
-        body = self.events(said)
-        kind = "text/event-stream"
-        if fuzz.chance(30) and said:
-            body = said[-1].replace(b"\n", b" ")
-            odd = ["text/html", "", "Application/JSON ; x"]
-            kind = dice.choice(["application/json"] * 4 + odd)
-        if fuzz.chance(20):
-            body = fuzz.splice(body)
-        head = dice.choice(HEADS) if fuzz.chance(30) else "HTTP/1.1 200 OK"
-        for name, value in {"Content-Type": kind, **extra}.items():
-            head += f"\r\n{name}: {value}"
-        how = dice.randrange(6)
-        if how == 0:
-            size = len(body) + dice.choice([-1, 1, 1000, 10**20])
-            head += f"\r\nContent-Length: {size}"
-        elif how == 1:
-            wrong = ["Content-Length: x", "Content-Length: -5"]
-            head += "\r\n" + dice.choice([*wrong, "Transfer-Encoding: gzip"])
-        elif how < 4:
-            head += "\r\nTransfer-Encoding: chunked"
-            sizes = [b"%x" % len(body)] * 4 + [b"x", b"-1", b"ffffffff", b"", b"1"]
-            end = dice.choice([b"0\r\n\r\n"] * 3 + [b"", b"0\r\nX"])
-            body = dice.choice(sizes) + b"\r\n" + body + b"\r\n" + end
-        return (head + "\r\n\r\n").encode("latin-1") + body
-
-
-def fuzz_web_client(seed, count):
-    """A client of an odd web server, in some revision and transport."""
-    fuzz = FuzzedServer(seed)
-    site = FuzzedSite(fuzz)
-    with web_server(site) as (url, _):
-        try:
-            return fuzz_calls(fuzz, url, site.revision, count)
-        finally:
-            site.ended.set()
-
-
 class TestFuzz:
     """Some 6,000 messages, most of them wrong, the same in each run: a failure tells
     the seed. Nothing is left open behind them, as behind no test.
@@ -12941,11 +11756,6 @@ class TestFuzz:
     def test_a_client_over_streams(self, seeds):
         """Every call ends, with a result or an exception that is documented."""
         assert sum(fuzz_client(FUZZ + number, 50) for number in seeds) > 20
-
-    @pytest.mark.parametrize("seeds", [range(20), range(20, 40)])
-    def test_a_client_over_http(self, seeds):
-        """The same, over HTTP and HTTP+SSE, with servers of every revision."""
-        assert sum(fuzz_web_client(FUZZ + number, 40) for number in seeds) > 100
 
 
 class TestPublicFace:
@@ -14074,99 +12884,8 @@ class TestTasks:
         assert isinstance(outcome, Timeout) and got[-1][0] == "tasks/cancel"
 
 
-class Browser:
-    """Headless Chromium with one page, driven by its DevTools protocol over a pipe."""
-
-    NAMES = ("chromium", "chromium-browser", "google-chrome")
-    PROGRAM = next(filter(None, map(shutil.which, NAMES)), None)
-    # It reads commands from descriptor 3, and writes to 4.
-    START = (
-        "import os, sys; os.dup2(int(sys.argv[1]), 13); os.dup2(int(sys.argv[2]), 14);"
-        "os.dup2(13, 3); os.dup2(14, 4); os.execv(sys.argv[3], sys.argv[3:])"
-    )
-
-    def __init__(self, folder):
-        commands, self.commands = os.pipe()
-        self.answers, answers = os.pipe()
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
-        flags += ["--disable-dev-shm-usage", f"--user-data-dir={folder}"]
-        flags += ["--remote-debugging-pipe", "about:blank"]
-        start = [sys.executable, "-c", self.START, str(commands), str(answers)]
-        self.process = subprocess.Popen(
-            [*start, self.PROGRAM, *flags],
-            pass_fds=[commands, answers],
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(commands)
-        os.close(answers)
-        self.ids = itertools.count(1)
-        self.rest = b""
-        self.about = {}
-        # What went wrong in the page.
-        self.errors = []
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
-        self.about = {"sessionId": attached["sessionId"]}
-        self.ask("Runtime.enable")
-
-    def ask(self, method, **params):
-        id = next(self.ids)
-        command = {"id": id, "method": method, "params": params, **self.about}
-        os.write(self.commands, json.dumps(command).encode() + b"\0")
-        while True:
-            message = self.read()
-            if message.get("method") == "Runtime.exceptionThrown":
-                self.errors.append(message)
-            if message.get("id") == id:
-                return message["result"]
-
-    def read(self):
-        while b"\0" not in self.rest:
-            assert select.select([self.answers], [], [], SECONDS)[0]
-            data = os.read(self.answers, 1 << 20)
-            assert data, "the browser has ended"
-            self.rest += data
-        line, _, self.rest = self.rest.partition(b"\0")
-        return json.loads(line)
-
-    def run(self, script):
-        told = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
-        assert "exceptionDetails" not in told, told
-        return told["result"].get("value")
-
-    def until(self, script):
-        """Wait until this is true in the page."""
-        eventually(lambda: self.run(script))
-
-    def press(self, key):
-        code = {"Enter": 13, "Tab": 9}[key]
-        about = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        text = {"text": "\r"} if key == "Enter" else {}
-        self.ask("Input.dispatchKeyEvent", type="keyDown", **about, **text)
-        self.ask("Input.dispatchKeyEvent", type="keyUp", **about)
-
-    def type(self, text):
-        self.ask("Input.insertText", text=text)
-
-    def tab_to(self, selector):
-        """Press Tab until the focus is there."""
-        for _ in range(60):
-            if self.run(f"document.activeElement.matches({json.dumps(selector)})"):
-                return
-            self.press("Tab")
-        raise AssertionError(f"no Tab leads to {selector}")
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait(SECONDS)
-        os.close(self.commands)
-        os.close(self.answers)
-
-
 class TestInspector:
     """examples/inspector.py: its door, its conversations, its page."""
-
-    MARKUP = "<img src=x onerror=\"document.title='owned'\"></script><b>&amp;"
 
     @pytest.fixture
     def open_page(self):
@@ -14237,6 +12956,8 @@ class TestInspector:
         (nonce,) = set(re.findall("'nonce-([^']+)'", policy))
         assert body.count(f'nonce="{nonce}"') == 2
         assert "default-src 'none'" in policy and "unsafe" not in policy
+        # No text of a server becomes markup.
+        assert not re.search("(inner|outer)HTML|insertAdjacent|document.write", body)
         assert self.send(page)[0] == 200
         for wrong in (
             {"X_Token": None},
@@ -14336,79 +13057,6 @@ class TestInspector:
         assert "exit code 3" in state(shown)["why"]
         self.ask(page, "connect")
         self.follow(page, lambda shown: state(shown).get("state") == "open")
-
-    def hostile(self):
-        """A server all of whose texts are markup."""
-        markup = self.MARKUP
-        server = Server("hostile", title=markup, instructions=markup)
-        server.add_tool(lambda: "", name="attack")
-        picture = base64.b64encode(b"<svg onload='alert(1)'/>").decode()
-
-        @server.middleware
-        def lie(ctx, method, params, call_next):
-            if method == "tools/list":
-                properties = {
-                    markup: {"type": "string", "description": markup},
-                    "__proto__": {"enum": [markup]},
-                    "m": {"$ref": "#"},
-                }
-                schema = {"type": "object", "properties": properties}
-                tool = {"name": markup, "description": markup, "inputSchema": schema}
-                return {**call_next(), "tools": [tool]}
-            if method == "tools/call":
-                link = {"type": "resource_link", "uri": "javascript:alert(1)"}
-                blocks = [
-                    {"type": "text", "text": markup},
-                    {"type": "image", "mimeType": "image/svg+xml", "data": picture},
-                    {"type": "image", "mimeType": f'"{markup}', "data": markup},
-                    {**link, "name": markup},
-                    {"type": markup},
-                ]
-                return {"content": blocks, "structuredContent": {"__proto__": markup}}
-            return call_next()
-
-        return server
-
-    @pytest.fixture
-    def browser(self, tmp_path):
-        if os.name != "posix" or Browser.PROGRAM is None:
-            pytest.skip("wants Chromium")
-        browser = Browser(tmp_path)
-        yield browser
-        browser.close()
-
-    def test_in_a_browser(self, open_page, browser):
-        """A call, its question and its result by keyboard alone; and no text of a
-        hostile server becomes markup: no name, description, schema, or result."""
-        page = open_page(self.bakery())
-        browser.ask("Page.navigate", url=page.url)
-        browser.until("document.querySelector('#list-prompts') !== null")
-        browser.run("document.querySelector('#list-tools button').focus()")
-        browser.press("Enter")
-        browser.tab_to("#item textarea")
-        browser.type("rye")
-        browser.press("Enter")
-        browser.until("document.activeElement.matches('.question textarea')")
-        browser.type("Ada")
-        browser.press("Enter")
-        result = "document.querySelector('#results .card.good')?.textContent"
-        browser.until(f"{result}?.includes('Ada')")
-        assert browser.run("document.querySelector('.question') === null")
-
-        page = open_page(self.hostile())
-        browser.ask("Page.navigate", url=page.url)
-        browser.until("document.querySelector('#list-tools button') !== null")
-        browser.run("document.querySelector('#list-tools button').click()")
-        browser.run("document.querySelector('#item form').requestSubmit()")
-        browser.until("document.querySelector('#results .card.good') !== null")
-        browser.run("document.querySelectorAll('details').forEach(e => e.open = true)")
-        shown = "document.querySelector('%s').textContent.includes(%s)"
-        for place in ("#list-tools", "#item h2", "#item form", "#results pre"):
-            assert browser.run(shown % (place, json.dumps(self.MARKUP))), place
-        tags = "img, svg, b, iframe, object, a, script:not([nonce])"
-        assert browser.run(f"document.querySelectorAll('{tags}').length") == 0
-        assert browser.run("document.title") == "MCP inspector"
-        assert not browser.errors
 
 
 class TestSoak:
