@@ -360,7 +360,7 @@ class McpError(Exception):
 
     @staticmethod
     def from_wire(error: Json) -> McpError:
-        """The exception for {"code", "message", "data"}, whatever these are.
+        """Return the exception for {"code", "message", "data"}, whatever these are.
 
         The code decides which class it is. Not every server has a code of its own for
         what does not exist: then the words or the data make it a NotFound.
@@ -381,7 +381,7 @@ class McpError(Exception):
         return error_of_kind
 
     def to_wire(self) -> Json:
-        """{"code", "message"}, and "data" when there is any."""
+        """Return {"code", "message"}, and "data" when there is any."""
         # A text may quote half a surrogate of the peer's, which UTF-8 cannot say.
         text = str(self.message).encode("utf-8", "backslashreplace")
         wire: Json = {"code": self.code, "message": text.decode("utf-8")}
@@ -581,7 +581,7 @@ UNPRINTABLE = (
 
 
 def printable(text: str, *, keep_lines: bool = False) -> str:
-    """A text of anybody's as a terminal or a log may show it: with `\\x1b` for ESC.
+    """Return anybody's text as a terminal or a log may show it: with `\\x1b` for ESC.
 
     keep_lines: line feeds stay; else they are shown as `\\n`
     """
@@ -595,7 +595,7 @@ _SHOWN = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def show(value: object, limit: int = 60) -> str:
-    """A value as an error text quotes it: the beginning of its JSON, printable."""
+    """Quote a value in an error text: the beginning of its JSON, printable."""
     if isinstance(value, str):
         value = value[: limit + 1]
     text = ""
@@ -611,7 +611,7 @@ def show(value: object, limit: int = 60) -> str:
 
 
 def error_text(error: object) -> str:
-    """`TypeName: message`, or the type's name alone."""
+    """Return `TypeName: message`, or the type's name alone."""
     try:
         text = str(error)
     except Exception:
@@ -690,7 +690,8 @@ def parse_message(data: bytes) -> Any:
 
 
 def encode_json(value: object) -> str:
-    """Raises ValueError or TypeError for what JSON cannot say: NaN, an object."""
+    """Encode a value. Raises ValueError or TypeError for what JSON cannot say: NaN, an
+    object."""
     try:
         return "".join(_encode_parts(value, 0))
     except RecursionError:
@@ -698,13 +699,13 @@ def encode_json(value: object) -> str:
 
 
 def encode_text(value: object) -> str:
-    """A text as it is; of any other value, its JSON."""
+    """Return a text as it is; of any other value, its JSON."""
     return value if isinstance(value, str) else encode_json(value)
 
 
 def encode_message(message: object) -> bytes:
-    """One line of UTF-8, without its end. Raises as encode_json() does, and ValueError
-    for half a surrogate."""
+    """Encode a message as one line of UTF-8, without its end. Raises as encode_json()
+    does, and ValueError for half a surrogate."""
     return encode_json(message).encode("utf-8")
 
 
@@ -729,29 +730,31 @@ def unread_answer(line: bytes) -> Json:
 
 
 def is_id(value: object) -> bool:
-    """Whether a request may have this id. True is an int to Python, not to JSON."""
+    """Return whether a request may have this id. True is an int to Python, not to
+    JSON."""
     return isinstance(value, str) or type(value) is int
 
 
 def find_by_id(table: dict[Any, Any], key: object) -> Any:
-    """A table's entry under an id of the peer's, which may be anything; or None."""
+    """Return a table's entry under an id of the peer's, which may be anything; or
+    None."""
     return table.get(key) if is_id(key) else None
 
 
 def object_or_empty(value: object) -> Json:
-    """The value if it is a JSON object, else {}."""
+    """Return the value if it is a JSON object, else {}."""
     return value if isinstance(value, dict) else {}
 
 
 def member_at(value: Any, path: Iterable[str]) -> Any:
-    """The value at a path of names in objects; None where there is nothing."""
+    """Return the value at a path of names in objects; None where there is nothing."""
     for name in path:
         value = object_or_empty(value).get(name)
     return value
 
 
 def check_envelope(message: object) -> str:
-    """Whether it is a "request", a "notification" or a "response".
+    """Return whether it is a "request", a "notification" or a "response".
 
     Raises InvalidRequest for what is none of them: basic/index.md#messages.
     """
@@ -785,17 +788,18 @@ def add_given(wire: Json, **members: object) -> Json:
 
 
 def call_message(method: str, params: Any, request_id: Any = None) -> Json:
-    """A request; without an id, a notification."""
+    """Make a request; without an id, a notification."""
     return add_given({"jsonrpc": "2.0", "method": method}, id=request_id, params=params)
 
 
 def result_message(request_id: Any, result: Json) -> Json:
-    """The answer to a request."""
+    """Make the answer to a request."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def error_message(request_id: Any, error: McpError) -> Json:
-    """The answer that a request has failed; without an id, about no known request."""
+    """Make the answer that a request has failed; without an id, about no known
+    request."""
     return add_given({"jsonrpc": "2.0", "error": error.to_wire()}, id=request_id)
 
 
@@ -883,7 +887,8 @@ Member = namedtuple("Member", "name required kind")  # a member of params, and i
 
 
 def _typed_members(kinds: dict[str, type]) -> tuple[Member, ...]:
-    """Members of an object from {"name": type}; a name that ends in "?" is optional."""
+    """Make the members of an object of {"name": type}; a name that ends in "?" is
+    optional."""
     return tuple(
         Member(name.rstrip("?"), not name.endswith("?"), kind)
         for name, kind in kinds.items()
@@ -954,7 +959,7 @@ class Method:
         vars(self).update(traits)
 
     def is_in(self, version: str) -> bool:
-        """Whether a revision has it."""
+        """Return whether a revision has it."""
         return self.since <= version <= self.until
 
 
@@ -1386,7 +1391,7 @@ LIST_CHANGES = {
 
 
 def method_row(name: object) -> Method:
-    """The row of a method; UNKNOWN for what is in no revision, or no name."""
+    """Return the row of a method; UNKNOWN for what is in no revision, or no name."""
     return METHODS.get(str(name), UNKNOWN)
 
 
@@ -1407,7 +1412,8 @@ def check_members(rules: Iterable[Any], members: Json, where: str = "") -> None:
 
 
 def has_capability(capabilities: Json, path: tuple[str, ...]) -> bool:
-    """Whether ("resources", "subscribe"), say, was declared: as true, or an object."""
+    """Return whether ("resources", "subscribe"), say, was declared: as true, or an
+    object."""
     declared = member_at(capabilities, path)
     return declared is True or isinstance(declared, dict)
 
@@ -1578,7 +1584,8 @@ class Schema:
         return schema, anchor if is_dynamic else "", base
 
     def fits(self, value: object) -> bool:
-        """Whether a value is seen to be valid at a glance, at next to no cost."""
+        """Return whether a value is seen to be valid at a glance, at next to no
+        cost."""
         fitting = self._fitting
         if fitting is None or type(value) is not dict:
             return False
@@ -1655,7 +1662,8 @@ class _Run:
         self.scope = scope
 
     def attempt(self, schema: Any, value: Any, path: Any) -> list[_Failure]:
-        """Why a value does not fit. If it does not, what it evaluated does not count."""
+        """Return why a value does not fit. If it does not, what it evaluated does not
+        count."""
         count = len(self.evaluated)
         scope = self.scope
         failures = list(itertools.islice(self.check(schema, value, path), MAX_ERRORS))
@@ -1734,7 +1742,7 @@ class _Run:
             yield _Failure(path, text, None, _NOT_SHOWN)
 
     def nearest(self, attempts: list[list[_Failure]], path: Any) -> list[_Failure]:
-        """Why none of the alternatives fits.
+        """Tell why none of the alternatives fits.
 
         That is one line if each of them expects one thing here. Else the nearest one
         tells: it fails further inside than the others, or at fewer places.
@@ -1857,7 +1865,7 @@ def _expected(failure: _Failure) -> str:
 
 
 def _describe(failure: _Failure) -> str:
-    """An error's text: `a.b[0]: expected ...`; without a path at the root."""
+    """Return an error's text: `a.b[0]: expected ...`; without a path at the root."""
     text = _expected(failure)
     if failure.value is not _NOT_SHOWN:
         text += f", got {show(failure.value)}"
@@ -1872,7 +1880,7 @@ def _describe(failure: _Failure) -> str:
 
 # Types, and values that are equal.
 def json_type(value: object) -> str:
-    """The JSON type of a value; "integer" for a whole float, too."""
+    """Return the JSON type of a value; "integer" for a whole float, too."""
     if isinstance(value, float) and value.is_integer():
         return "integer"
     return TYPE_NAMES.get(type(value)) or next(
@@ -1881,7 +1889,7 @@ def json_type(value: object) -> str:
 
 
 def equality_key(value: Any) -> str:
-    """The text that equal values share: 1 and 1.0, but not 1 and true.
+    """Return the text that equal values share: 1 and 1.0, but not 1 and true.
 
     It is text, since Python gives texts hashes that a stranger cannot foresee.
     """
@@ -1896,7 +1904,7 @@ def equality_key(value: Any) -> str:
 
 
 def _size(value: object) -> int:
-    """About how much work it is to go through a value, without what is in it."""
+    """Estimate the work to go through a value, without what is in it."""
     if isinstance(value, (list, dict)):
         return len(value)
     return len(value) >> 6 if isinstance(value, str) else 0
@@ -1933,7 +1941,8 @@ class Pattern:
         self._length = 0 if re.search(r"{|\\\d", pattern) else len(pattern)
 
     def search(self, text: str, spend: Spend) -> bool:
-        """Whether it matches anywhere. `spend` is told the cost, and may raise."""
+        """Return whether it matches anywhere. `spend` is told the cost, and may
+        raise."""
         if self._way is not None:
             return bool(self._way(text, set(range(len(text) + 1)), spend))
         spend(1 + (len(text) * (self._length or len(text)) >> 8))
@@ -1941,7 +1950,7 @@ class Pattern:
 
 
 def _is_plain(tokens: Iterable[str]) -> bool:
-    """Whether `re` needs no more steps than there are places in the text."""
+    """Return whether `re` needs no more steps than there are places in the text."""
     text = "".join(tokens)
     choices = [each for each in tokens if re.match(r"[|]|{.+,", each)]
     repeats_group = "){" in text
@@ -1978,7 +1987,7 @@ def _parse(tokens: deque[str]) -> Way:
 
 
 def _take(piece: re.Pattern[str], text: str, places: Places, spend: Spend) -> Places:
-    """Behind one character, or one anchor."""
+    """Return the places behind one character, or one anchor."""
     spend(len(places))
     matches = (piece.match(text, place) for place in places)
     return {match.end() for match in matches if match}
@@ -2023,7 +2032,7 @@ def _look_ahead(
 
 
 def _translate(token: str) -> str:
-    """A token of an ECMA 262 pattern as Python has it."""
+    """Return a token of an ECMA 262 pattern as Python has it."""
     if re.match(r"\(\?<\w", token):
         return "("  # no pattern can ask for a group by its name
     if token in _PYTHON:
@@ -2239,14 +2248,14 @@ _PLAIN_KEYWORDS = {
 
 
 def _fitting(schema: Any) -> tuple[type, ...]:
-    """The types whose values fit, whatever they are."""
+    """Return the types whose values fit, whatever they are."""
     if not isinstance(schema, dict) or len(schema.keys() & _KEYWORDS.keys()) != 1:
         return ()
     return tuple(each for each in TYPE_NAMES if TYPE_NAMES[each] == schema.get("type"))
 
 
 def inner_schemas(schema: Any) -> Iterator[tuple[str, str | None, Any]]:
-    """The schemas right inside of one: (keyword, name, schema)."""
+    """Return the schemas right inside of one: (keyword, name, schema)."""
     for keyword, argument in object_or_empty(schema).items():
         held = _KEYWORDS.get(keyword, _OTHER).argument
         if held.endswith("schemas by name"):
@@ -2278,14 +2287,14 @@ def _base64(data: bytes) -> str:
 
 
 def _parse_base64(text: str) -> bytes:
-    """The bytes again. Raises ValueError for what is none."""
+    """Decode base64. Raises ValueError for what is none."""
     import base64
 
     return base64.b64decode(text, validate=True)
 
 
 def to_plain(value: Any) -> Any:
-    """A Python value as JSON has it, the way its hint's schema says.
+    """Return a Python value as JSON has it, the way its hint's schema says.
 
     Raises TypeError for a value, at any depth, that has no form in JSON.
     """
@@ -2317,7 +2326,8 @@ def to_plain(value: Any) -> Any:
 
 
 def class_name(cls: type) -> str:
-    """A class as the tables call it: "int", "Mapping", "datetime.date", "pathlib.Path".
+    """Return a class as the tables call it: "int", "Mapping", "datetime.date",
+    "pathlib.Path".
 
     Its name will do. To compare the classes themselves, their modules would have to be
     imported, at some cost, by programs that have no value of them.
@@ -2333,7 +2343,7 @@ REFUSALS = (ValueError, TypeError, ArithmeticError)
 
 
 def _parse_iso(cls: Any, wire: str) -> Any:
-    """A date, a time, or both. Before 3.11, fromisoformat does not know Z."""
+    """Return a date, a time, or both. Before 3.11, fromisoformat does not know Z."""
     return cls.fromisoformat(re.sub("[zZ]$", "+00:00", wire))
 
 
@@ -2383,7 +2393,8 @@ SCALARS = {
 
 
 def check_uri(where: str, uri: object, *schemes: str) -> str:
-    """The URI. Raises ValueError for what has no scheme, or another one than these."""
+    """Check a URI, and return it. Raises ValueError for what has no scheme, or another
+    one than these."""
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):[^\s]*\Z", str(uri))
     if scheme is None or (schemes and scheme[1].lower() not in schemes):
         wanted = " or ".join(schemes) or "a scheme, such as config://app"
@@ -2392,7 +2403,7 @@ def check_uri(where: str, uri: object, *schemes: str) -> str:
 
 
 def check_file_uri(where: str, uri: object) -> str:
-    """A file:// URI without ".." in its path."""
+    """Check that a URI is one of a file, without ".." in its path, and return it."""
     from urllib.parse import unquote
 
     text = check_uri(where, uri, "file")
@@ -2403,7 +2414,8 @@ def check_file_uri(where: str, uri: object) -> str:
 
 # Blocks and messages
 def to_block(item: object) -> Json:
-    """A block for text, a content object, or a block as on the wire; or a TypeError."""
+    """Make a block of text, of a content object, or of a block as on the wire. Raises
+    TypeError for anything else."""
     if isinstance(item, str):
         return {"type": "text", "text": item}
     if isinstance(item, dict) and isinstance(item.get("type"), str):
@@ -2414,14 +2426,14 @@ def to_block(item: object) -> Json:
 
 
 def to_any_block(value: object) -> Json:
-    """A block for any value: what to_block does not take, as JSON in text."""
+    """Make a block of any value: of what to_block() does not take, as JSON in text."""
     with suppress(TypeError):
         return to_block(value)
     return to_block(encode_json(to_plain(value)))
 
 
 def tool_failure(text: str, content: list[Any] | None = None) -> Json:
-    """The result of a tool that failed."""
+    """Make the result of a tool that failed."""
     # A lone surrogate in the text must not cost the model all of it.
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     blocks = [to_block(item) for item in content or [text]]
@@ -2622,7 +2634,7 @@ def to_messages(value: object) -> list[Message]:
 
 
 def listed(value: Any) -> list[Any]:
-    """The items of a list or a tuple; any other value as the only item."""
+    """Return the items of a list or a tuple; any other value as the only item."""
     if isinstance(value, (list, tuple)):
         return list(value)
     return [value]
@@ -2635,7 +2647,8 @@ def _to_message(item: object) -> Message:
 
 
 def read_contents(uri: str, value: object, mime_type: str | None) -> Json:
-    """One of the contents of resources/read, for what a resource's function returned.
+    """Return one of the contents of resources/read, for what a resource's function
+    returned.
 
     `mime_type` is the registered one. Raises TypeError or ValueError for a value that
     has no form in JSON.
@@ -2686,7 +2699,7 @@ def prompt_messages(value: object, version: str) -> list[Json]:
 
 
 def unwrap_result(result: Json) -> Any:
-    """The Python value in a result of tools/call.
+    """Return the Python value in a result of tools/call.
 
     That is its structured content; without any, its text when there is only text, else
     its blocks: the only one, or a list.
@@ -2705,7 +2718,8 @@ def unwrap_result(result: Json) -> Any:
 
 
 def value_of(result: Json) -> Any:
-    """The same, unless the tool says that it failed: then ToolError, in its words."""
+    """Return the same, unless the tool says that it failed: then raise ToolError, in
+    its words."""
     if not result.get("isError"):
         return unwrap_result(result)
     blocks: list[Json] = result["content"]
@@ -2720,7 +2734,8 @@ def _texts_of(blocks: list[Json]) -> list[str]:
 
 
 def _unwrap_structured(value: object, blocks: list[Json]) -> Any:
-    """The value inside {"result": value}, if a server wrapped it; else as it is."""
+    """Return the value inside {"result": value}, if a server wrapped it; else as it
+    is."""
     if not isinstance(value, dict) or list(value) != ["result"]:
         return value
     # An object that happens to look like a wrapped value has itself as text.
@@ -2799,7 +2814,8 @@ def read_parameters(fn: Any, bound: int = 0) -> tuple[list[_Parameter], Any, Jso
 
 
 def _read_class(cls: Any) -> list[_Parameter]:
-    """The members of a dataclass or NamedTuple, as it is constructed, or a TypedDict.
+    """Return the members of a dataclass or NamedTuple, as it is constructed, or a
+    TypedDict.
 
     Raises TypeError for any other class.
     """
@@ -2844,8 +2860,8 @@ class WireType(Json):
 
 
 def _convert_members(converters: Any, wire: Json) -> Json:
-    """The members of an object, those that are there. Raises ValueError for the first
-    that is wrong."""
+    """Return the members of an object, those that are there. Raises ValueError for the
+    first that is wrong."""
     made = {}
     for name, convert in converters:
         if name in wire:
@@ -2913,7 +2929,8 @@ class HintReader:
         self._around = around
 
     def evaluate(self, hint: object) -> Any:
-        """A hint as an object, if it is text. Raises TypeError when it cannot be."""
+        """Return a hint as an object, if it is text. Raises TypeError when it cannot
+        be."""
         text = getattr(hint, "__forward_arg__", hint)
         if not isinstance(text, str):
             return hint
@@ -2950,8 +2967,9 @@ class HintReader:
     def members(
         self, parameters: Iterable[_Parameter], hidden: type | None = None
     ) -> WireType:
-        """An object with these members, without those whose hint is the type `hidden`,
-        or Optional[hidden]. Raises TypeError naming what the wire cannot say."""
+        """Return an object with these members, without those whose hint is the type
+        `hidden`, or Optional[hidden]. Raises TypeError naming what the wire cannot
+        say."""
         members = {}
         required = []
         for name, hint, default in parameters:
@@ -3047,7 +3065,7 @@ class HintReader:
         schemas = list(map(Schema, types))
 
         def convert(wire: object) -> Any:
-            """To the first type that fits: what is no date may be a str."""
+            """Convert to the first type that fits: what is no date may be a str."""
             refusal: Exception = ValueError("no alternative fits")
             for wire_type, schema in zip(types, schemas):
                 try:
@@ -3101,16 +3119,17 @@ _GENERICS: dict[str, Callable[[HintReader, Any], WireType]] = {
 
 
 def _hint_name(origin: object) -> str:
-    """A hint's name in the tables: of a class its class_name, of typing's special forms
-    the one they have, such as "Union"; "a UnionType" for what is only an instance."""
+    """Return a hint's name in the tables: of a class its class_name, of typing's
+    special forms the one they have, such as "Union"; "a UnionType" for what is only an
+    instance."""
     if isinstance(origin, type):
         return class_name(origin)
     return getattr(origin, "_name", None) or "a " + type(origin).__name__
 
 
 def _respell(text: str) -> tuple[Any, Json]:
-    """Code for eval() of a hint that this Python cannot read as it is, and the names
-    in it: X | Y before 3.10, list[X] before 3.9, "X" | None in any."""
+    """Return code for eval() of a hint that this Python cannot read as it is, and the
+    names in it: X | Y before 3.10, list[X] before 3.9, "X" | None in any."""
     import ast
     import typing
 
@@ -3152,7 +3171,8 @@ _DOC_ENTRY = re.compile(
 
 
 def parse_doc(doc: str, names: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """A docstring without its entries for `names`, and the texts of those, by name.
+    """Return a docstring without its entries for `names`, and the texts of those, by
+    name.
 
     An entry goes on with the lines below it, as long as they are deeper, or empty. Of
     two for one name the first counts.
@@ -3248,7 +3268,7 @@ class Signature:
         }
 
     def bind(self, arguments: Json, texts: Iterable[str] = ()) -> Json:
-        """The keyword arguments for a call's arguments. Raises InvalidParams.
+        """Return the keyword arguments for a call's arguments. Raises InvalidParams.
 
         At times models write lists and objects as JSON in text. So text that does not
         fit is read as JSON, if its argument may be a list or an object, or is named in
@@ -3271,12 +3291,12 @@ class Signature:
             raise InvalidParams(str(error)) from None
 
     def bind_text(self, arguments: Json) -> Json:
-        """As bind(), for arguments that are all text: "3" may be a 3."""
+        """Bind arguments as bind() does that are all text: "3" may be a 3."""
         return self.bind(arguments, arguments)
 
     def completions(self, name: str) -> list[str]:
-        """The values that an argument's type allows, where they are few and known:
-        those of a Literal, an Enum, a bool, or an Optional one."""
+        """Return the values that an argument's type allows, where they are few and
+        known: those of a Literal, an Enum, a bool, or an Optional one."""
         schema = self.schema["properties"].get(name, {})
         values: list[Any] = []
         for alternative in schema.get("anyOf", [schema]):
@@ -3328,8 +3348,8 @@ class Output:
         self._check = Schema(schema or {})
 
     def result(self, value: object) -> Json:
-        """The result for a returned value. Raises TypeError or ValueError for a value
-        that has no form in JSON, or does not match the schema."""
+        """Return the result for a returned value. Raises TypeError or ValueError for a
+        value that has no form in JSON, or does not match the schema."""
         items = listed(value)
         has_content = value is None or isinstance(value, str)
         has_content |= any(isinstance(item, _Content) for item in items)
@@ -3356,8 +3376,8 @@ class Output:
 
 
 def _describe_returned(signature: Signature, structured: bool | None) -> Json | None:
-    """The schema of a function's return hint; None, unless `structured` asks for it,
-    where the hint says too little, or what JSON Schema cannot say."""
+    """Return the schema of a function's return hint; None, unless `structured` asks for
+    it, where the hint says too little, or what JSON Schema cannot say."""
     try:
         described = HintReader(signature.names).describe(signature.returns)
     except TypeError as error:
@@ -3429,8 +3449,8 @@ class UriTemplate:
         self._path = _compile_path(syntax[1], path)
 
     def match(self, uri: str) -> Json | None:
-        """The values in a URI, decoded, in the order of the names, without those that
-        its query does not have; None when the URI does not fit."""
+        """Return the values in a URI, decoded, in the order of the names, without those
+        that its query does not have; None when the URI does not fit."""
         from urllib.parse import parse_qsl, unquote
 
         path, _, query = uri.partition("?")
@@ -3480,7 +3500,7 @@ def check_template(template: UriTemplate, signature: Signature) -> None:
 
 
 def prompt_arguments(signature: Signature) -> list[Json]:
-    """The arguments of a prompt as lists show them."""
+    """Return the arguments of a prompt as lists show them."""
     required = signature.schema.get("required", ())
     return [
         add_given(
@@ -3551,7 +3571,7 @@ class Request:
         self.callbacks: list[Job] = []
 
     def failure(self, error: McpError) -> Json | None:
-        """The error to answer with, if this is to be answered at all."""
+        """Return the error to answer with, if this is to be answered at all."""
         return None if self.is_notification else error_message(self.id, error)
 
     def advance(self, progress: float) -> bool:
@@ -3713,7 +3733,7 @@ class Protocol:
         return Refusal(str(error), error_message(known_id, error))
 
     def _may_answer(self) -> bool:
-        """Whether this side answers requests at all.
+        """Return whether this side answers requests at all.
 
         In the modern era "the client MUST NOT send JSON-RPC _responses_".
         """
