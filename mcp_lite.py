@@ -933,8 +933,6 @@ class Method:
     mirrors_arguments = False
     # Its handler may ask the client questions.
     asks = False
-    # It says only that something has changed. While one waits, another adds nothing.
-    tells_change = False
     # It is a log message.
     logs = False
     # It ends the request that it is about, which this member names; whether who says it
@@ -1313,21 +1311,18 @@ METHODS: dict[str, Method] = {
         _notification(
             "server",
             "notifications/tools/list_changed",
-            tells_change=True,
             purpose="The tools have changed: a client asks for its list again.",
             page="server/tools",
         ),
         _notification(
             "server",
             "notifications/resources/list_changed",
-            tells_change=True,
             purpose="The resources have changed: a client asks for its list again.",
             page="server/resources",
         ),
         _notification(
             "server",
             "notifications/resources/updated",
-            tells_change=True,
             purpose=(
                 "A resource has changed that the client wanted to hear of: it may"
                 " read it again."
@@ -1337,7 +1332,6 @@ METHODS: dict[str, Method] = {
         _notification(
             "server",
             "notifications/prompts/list_changed",
-            tells_change=True,
             purpose="The prompts have changed: a client asks for its list again.",
             page="server/prompts",
         ),
@@ -1363,7 +1357,6 @@ METHODS: dict[str, Method] = {
             "client",
             "notifications/roots/list_changed",
             until=LAST_LEGACY,
-            tells_change=True,
             purpose="The folders have changed: the server may ask for them again.",
             page="client/roots",
         ),
@@ -3552,11 +3545,13 @@ class Request:
     answers: list[bytes] | None = None
 
     def __init__(self, message: Json, session: Protocol) -> None:
-        check_members(_PARAMS, message)
         # Some clients write what they leave out as null.
         params = message.get("params") or {}
-        check_members(_META, params, "params.")
+        if not isinstance(params, dict):
+            raise InvalidParams(f"params: expected object, got {show(params)}")
         meta = params.get("_meta") or {}
+        if not isinstance(meta, dict):
+            raise InvalidParams(f"params._meta: expected object, got {show(meta)}")
         self.id: RequestId = message["id"]
         self.method: str = message["method"]
         self.params: Json = params
@@ -3585,7 +3580,7 @@ class Request:
 class Waiter:
     """A place to wait for what becomes of a request of ours.
 
-        new --request(), hold()--> open --its answer, abandon(), fail()--> over
+        new --request(), hold()--> open --its answer, abandon(), finish()--> over
 
     `inbox` gets any number of (params, None), one for each progress notification, then
     one (None, Answer). on_end(answer) is called before, as a rule on the reading thread,
@@ -3618,21 +3613,6 @@ class Waiter:
         # The copy has no `pending`, so an answer that is never taken forms no cycle.
         self.inbox.put((None, Answer(None, answer.result, answer.error)))
 
-    def cancel(self) -> None:
-        """End the wait: it raises Cancelled."""
-        error = Cancelled("the request was cancelled")
-        self.inbox.put((None, Answer(None, None, error)))
-
-
-def _no_answer(
-    waiter: Waiter, seconds: float, is_overdue: bool, details: str
-) -> Timeout:
-    if is_overdue:
-        told = f"{waiter.method}: no answer by the deadline for all of it"
-    else:
-        told = f"{waiter.method}: no answer within {seconds:g} seconds"
-    return Timeout(told, details)
-
 
 # A notification, with its row of METHODS. Those of extensions are Requests.
 Notification = namedtuple("Notification", "method params row")
@@ -3643,8 +3623,6 @@ Answer = namedtuple("Answer", "pending result error")
 # one. `is_late` marks an answer that comes too late, which is no fault of the peer's.
 Refusal = namedtuple("Refusal", "why reply is_late", defaults=[None, False])
 
-_PARAMS = _typed_members({"params?": dict})
-_META = _typed_members({"_meta?": dict})
 # Every modern request says this in `_meta`: basic/index.md#meta.
 MODERN_META = (
     Member(META_VERSION, True, str),
@@ -3971,7 +3949,7 @@ def shut(sock: Socket, how: int = 2) -> None:
 
 @contextmanager
 def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
-    """Inside, Ctrl-C and SIGTERM (Ctrl-Break) put their names into the inbox.
+    """Inside, Ctrl-C and SIGTERM put their names into the inbox.
 
     Only on the main thread, and only those that the program has left as they were.
     """
@@ -3982,10 +3960,9 @@ def stop_signals(inbox: SimpleQueue[Any]) -> Iterator[None]:
         def take(number: int, frame: object) -> None:
             inbox.put(signal.Signals(number).name)
 
-        for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
-            number = getattr(signal, name, None)
-            usual = (signal.SIG_DFL, signal.default_int_handler)
-            if number is not None and signal.getsignal(number) in usual:
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) in usual:
                 before[number] = signal.signal(number, take)
     try:
         yield
@@ -4027,19 +4004,12 @@ class Workers:
         """Return how many jobs wait."""
         return len(self._jobs)
 
-    def submit(self, job: Job) -> bool:
-        """Have a job done. Never blocks. After close() it is dropped.
-
-        False if the system has no thread for it: then it will not be done.
-        """
+    def submit(self, job: Job) -> None:
+        """Have a job done. Never blocks. After close() it is dropped."""
         with self._lock:
-            if self._closed:
-                return True
-            self._jobs.append(job)
-            self._call_locked()
-            if not self._threads:
-                self._jobs.clear()
-            return bool(self._threads)
+            if not self._closed:
+                self._jobs.append(job)
+                self._call_locked()
 
     def _call_locked(self) -> None:
         """Wake a worker for the jobs that wait, or start another one."""
@@ -4053,10 +4023,10 @@ class Workers:
             try:
                 # A job may be in input() when Python ends: stdin must not be freed
                 # under it.
-                worker = start_thread(self._name, self._run, sys.stdin)
-                self._threads.add(worker)
+                self._threads.add(start_thread(self._name, self._run, sys.stdin))
             except RuntimeError:
-                # The workers that there are will do the jobs, sooner or later.
+                # The system has no thread to give. The jobs wait for a worker, or for
+                # the next job.
                 self._is_called = False
 
     def _run(self, kept: object) -> None:
@@ -4123,9 +4093,7 @@ class Outbox:
         # To add a line is one step of Python: no lock, and no signal, comes between.
         self._lines: deque[bytes] = deque()
         self._writing = threading.Lock()
-        # True tells the writer thread to flush, False to end.
-        self._told: SimpleQueue[bool] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._writer = Workers("mcp-writer", 1)
         # By time.monotonic(), when the present write began; infinite between writes.
         self.begun = float("inf")
 
@@ -4158,21 +4126,8 @@ class Outbox:
                 self._writing.release()
 
     def flush_soon(self) -> None:
-        """Have the lines written without blocking; by this thread if none can be had."""
-        # When Python ends, it runs no other thread.
-        if sys.is_finalizing():
-            self.flush()
-            return
-        self._told.put(True)
-        if self._thread is None:
-            try:
-                self._thread = start_thread("mcp-writer", self._run)
-            except RuntimeError:
-                self.flush()
-
-    def _run(self) -> None:
-        while self._told.get():
-            self.flush()
+        """Have the lines written, without blocking."""
+        self._writer.submit(self.flush)
 
     def is_idle(self) -> bool:
         """Return whether all is written."""
@@ -4180,7 +4135,7 @@ class Outbox:
 
     def close(self) -> None:
         """End the writer thread, when it has written what waits."""
-        self._told.put(False)
+        self._writer.close(0.0)
 
 
 # Levels of Python's logging, which is slow to import.
@@ -4198,21 +4153,11 @@ _PRINTING = threading.Lock()
 
 
 def print_to_stderr(text: str) -> None:
-    """Print lines to stderr, without blocking: they are dropped if it is full."""
-    if sys.stderr is None:
-        return
+    """Print lines to stderr. They are dropped if it is full, or closed."""
     data = text.encode("utf-8", "backslashreplace")[:MAX_STDERR]
-    # All the same a print may block, if the program prints at the same time.
-    if not _PRINTING.acquire(timeout=0.1):
-        return
-    try:
-        if is_ready(2, writing=True):
+    with _PRINTING, suppress(OSError, ValueError):
+        if sys.stderr is not None and is_ready(2, writing=True):
             print(data.decode("utf-8", "ignore"), file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        # It is closed.
-        pass
-    finally:
-        _PRINTING.release()
 
 
 def log_line(
@@ -4230,42 +4175,32 @@ def log_line(
     import logging
 
     log = logging.getLogger(logger)
-    if not log.isEnabledFor(level):
-        return
     text = printable(text)
     if log.hasHandlers():
         log.log(level, "%s", text, exc_info=error)
-    elif level >= WARNING:
+    elif level >= WARNING and log.isEnabledFor(level):
         if error is not None:
-            import traceback
-
-            # The last frames say most.
-            frames = error.__traceback__
-            lines = traceback.format_exception(type(error), error, frames, limit=-6)
-            text += "\n" + "".join(lines)
-        print_to_stderr(text.rstrip())
+            raised = (type(error), error, error.__traceback__)
+            text += "\n" + logging.Formatter().formatException(raised)
+        print_to_stderr(text)
 
 
 def tracer(trace: _Trace) -> Trace | None:
     """Make the function (direction, line) that trace= stands for; None for no trace.
 
-    None asks the variable MCP_LITE_TRACE. True prints each line to stderr, shortened;
-    a path appends the raw lines to a file. An exception of a user's function is logged,
-    and breaks nothing. Raises OSError for a file that cannot be written.
+    None asks the variable MCP_LITE_TRACE. True, or 1, prints each line to stderr,
+    shortened; a path appends the raw lines to a file. What fails is logged, and breaks
+    nothing.
     """
     if trace is None:
         trace = os.environ.get("MCP_LITE_TRACE")
-        if trace in ("0", "1"):
-            trace = trace == "1"
-    if not trace:
+    if trace in (None, False, "", "0"):
         return None
-    if trace is True:
-        told: Trace = _print_trace
-    elif callable(trace):
-        told = trace
-    else:
-        told = partial(_append_trace, os.path.abspath(trace))
-        told("", b"")
+    told: Any = trace
+    if trace in (True, "1"):
+        told = _print_trace
+    elif not callable(trace):
+        told = partial(_append_trace, os.path.abspath(told))
     return partial(_call_trace, told)
 
 
@@ -4283,12 +4218,9 @@ def _print_trace(direction: str, line: bytes) -> None:
 
 
 def _append_trace(path: str, direction: str, line: bytes) -> None:
-    """Append a line in one write; "" only makes sure that the file can be written."""
     # Messages may be anybody's data: only this user may read them.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-    with open(os.open(path, flags, 0o600), "wb", 0) as file:
-        if direction:
-            file.write(b"%s %s\n" % (direction.encode(), line))
+    with open(path, "ab", opener=partial(os.open, mode=0o600)) as file:
+        file.write(b"%s %s\n" % (direction.encode(), line))
 
 
 ###############################################################################
@@ -4437,8 +4369,8 @@ class Connection:
         request() --> wait() <-- receive(): the answer
 
     `trace` is called with each message that passes: see tracer(). The thread that takes
-    a request out of `protocol.in_flight`, or a waiter out of `_waiters`, has ended it,
-    and only that thread may still speak about it.
+    a request out of `protocol.in_flight`, or a waiter out of `protocol.pending`, has
+    ended it, and only that thread may still speak about it.
     """
 
     session_id: str | None = None
@@ -4468,12 +4400,10 @@ class Connection:
         self._sends, self._receives = directions
         self._open_wire(name, max_workers)
         # It is held while a request of the peer's ends and its answer is queued, and
-        # while a notification about the request is queued before.
+        # while any other line is queued.
         self._lock = threading.Lock()
-        # Our open requests, the oldest first. Each step is one operation on a dict.
-        self._waiters: dict[Waiter, None] = {}
-        # The threads whose callbacks answer questions, and what brought these.
-        self.answerers: dict[int, Any] = {}
+        # The threads whose callbacks answer questions.
+        self.answerers: set[int] = set()
 
     def _open_wire(self, name: str, max_workers: int) -> None:
         """Make what reads lines, serves them, and writes the answers."""
@@ -4497,33 +4427,26 @@ class Connection:
             if self.trace is not None:
                 self.trace(self._receives, line)
             message = parse_message(line)
+            if isinstance(message, list):
+                events = self.receive_batch(message)
+                self.workers.submit(partial(self._serve_batch, events))
+                return []
         except McpError as error:
-            return self._act(self._judge_nonsense(line or b"", error))
-        if isinstance(message, list):
-            return self._receive_batch(message)
+            if self.protocol.role == "server":
+                return self._act(Refusal(str(error), error_message(None, error)))
+            told = "not a message, skipped (does the server print?)"
+            line = line or b""
+            log_line(WARNING, f"{told}: {line[:200]!r}: {error}")
+            # A client may know whose answer it should have been.
+            return self._act(self.protocol.refuse(unread_answer(line), error))
         return self._act(self.protocol.receive(message))
 
-    def _judge_nonsense(self, line: bytes, error: McpError) -> Answer | Refusal:
-        """Judge a line that is no message. A client may know whose answer it should
-        have been: then that request fails at once."""
-        if self.protocol.role == "server":
-            return Refusal(str(error), error_message(None, error))
-        told = f"not a message, skipped (does the server print?): {line[:200]!r}"
-        log_line(WARNING, f"{told}: {error}")
-        return self.protocol.refuse(unread_answer(line), error)
-
-    def _receive_batch(self, messages: list[Any]) -> list[Request]:
-        """Have a worker serve the messages of a batch, one after the other."""
-        error: McpError
+    def receive_batch(self, messages: list[Any]) -> list[Event]:
+        """Judge the messages of a batch. They are in flight from now on: the next
+        message may cancel one of them. Raises InvalidRequest."""
         if self.protocol.version != BATCH_VERSION or not 0 < len(messages) <= MAX_BATCH:
-            error = InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
-            return self._act(Refusal(str(error), error_message(None, error)))
-        # They are in flight from now on: the next message may cancel one of them.
-        events = list(map(self.protocol.receive, messages))
-        if not self.workers.submit(partial(self._serve_batch, events)):
-            error = InternalError(_NO_THREAD)
-            self._act(Refusal(str(error), error_message(None, error)))
-        return []
+            raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
+        return list(map(self.protocol.receive, messages))
 
     def _serve_batch(self, events: list[Event]) -> None:
         answer = self.answer_batch(events, do_nothing)
@@ -4560,7 +4483,7 @@ class Connection:
             self.endpoint.serve_request(self, event)
             self.flush_soon()
         elif isinstance(event, Answer):
-            self.finish(event)
+            event.pending.finish(event)
         elif isinstance(event, Notification):
             handler = event.row.handler
             if not handler or not getattr(self, handler)(event):
@@ -4575,12 +4498,11 @@ class Connection:
     def dispatch(self, requests: list[Request]) -> None:
         """Have workers serve these requests. Never blocks."""
         for request in requests:
-            why = "too many requests wait"
             if len(self.workers) < MAX_BACKLOG:
-                if self.workers.submit(partial(self._serve, request)):
-                    continue
-                why = _NO_THREAD
-            self.cut_short(request, request.failure(InternalError(why)))
+                self.workers.submit(partial(self._serve, request))
+            else:
+                error = InternalError("too many requests wait")
+                self.cut_short(request, request.failure(error))
 
     def _serve(self, request: Request) -> None:
         # It may have been cancelled while it was queued.
@@ -4654,24 +4576,29 @@ class Connection:
             if not self.protocol.end(request):
                 return False
             request.cancelled = cancelled
-            if answer is None:
-                return True
-            if request.answers is not None:
+            if answer is not None and request.answers is not None:
                 request.answers.append(answer)
-            else:
+            elif answer is not None:
                 self._queue_locked(answer, request, is_answer=True)
         return True
 
     # Writing
-    def _queue(self, line: bytes, about: Request | None = None) -> None:
-        """Queue a line that no answer can overtake. To add it is one step of Python:
-        Ctrl-C on a client's main thread finds no lock held."""
-        self._outbox.add(line)
+    def _queue(
+        self, line: bytes, about: Request | None = None, progress: float | None = None
+    ) -> None:
+        """Queue a line; one about a request of the peer's only while it is in flight."""
+        with self._lock:
+            # progress: "MUST stop after completion".
+            if about is not None and self._is_ended(about):
+                return
+            # "The `progress` value MUST increase with each notification".
+            if about is None or progress is None or about.advance(progress):
+                self._queue_locked(line, about)
 
     def _queue_locked(
-        self, line: bytes, request: Request, is_answer: bool = False
+        self, line: bytes, about: Request | None, is_answer: bool = False
     ) -> None:
-        """Queue a line about a request that is in flight, while _lock is held."""
+        """Queue a line while _lock is held."""
         self._outbox.add(line)
 
     def notify(
@@ -4697,28 +4624,12 @@ class Connection:
         One about a `request` is sent only while that is in flight, and if its
         `progress` increases.
         """
-        row = method_row(method)
-        if request is not None and not row.is_in(request.version):
+        is_known = request is None or method_row(method).is_in(request.version)
+        # A peer that reads nothing is not told of any number of changes.
+        is_full = len(self._outbox) >= MAX_QUEUED
+        if is_full or not is_known or self.answers_only or self.reason is not None:
             return
-        if self.answers_only or self.reason is not None:
-            return
-        line = encode_message(call_message(method, params))
-        if request is not None:
-            self._queue_about(request, line, progress)
-        elif not row.tells_change or len(self._outbox) < MAX_QUEUED:
-            # A peer that reads nothing is not told of any number of changes.
-            self._queue(line)
-
-    def _queue_about(
-        self, request: Request, line: bytes, progress: float | None
-    ) -> None:
-        with self._lock:
-            # progress: "MUST stop after completion".
-            if self._is_ended(request):
-                return
-            # "The `progress` value MUST increase with each notification".
-            if progress is None or request.advance(progress):
-                self._queue_locked(line, request)
+        self._queue(encode_message(call_message(method, params)), request, progress)
 
     def _flush_own(self) -> None:
         """Write what this side has queued: a server's handler waits for it."""
@@ -4735,10 +4646,9 @@ class Connection:
         """Have it written, without blocking."""
         self._outbox.flush_soon()
 
-    def write_out(self, seconds: float) -> None:
-        """Block until it is written, for so long."""
-        self.flush_soon()
-        wait_until(self._outbox.is_idle, seconds)
+    def is_written(self) -> bool:
+        """Return whether all is written, or the peer has gone."""
+        return self.reason is not None or self._outbox.is_idle()
 
     def carries_changes(self, request: Request) -> bool:
         """Return whether the peer can be told of changes after this request's answer."""
@@ -4780,25 +4690,23 @@ class Connection:
         self._flush_own()
         return waiter
 
-    def hold(self, waiter: Waiter, request_id: RequestId | None = None) -> None:
-        """Register a waiter for the answer to a request that is sent in another way; or
-        without an id, for the end alone. Raises ConnectionClosed, Cancelled."""
+    def hold(self, waiter: Waiter, request_id: Any) -> None:
+        """Register a waiter for the answer to a request that is sent in another way, or
+        is not sent: then for the end alone. Raises ConnectionClosed, Cancelled."""
         # Rule: register first, look afterwards. close() sets the reason before it ends
         # the waiters that it finds, so one of the two threads sees the other.
-        self._waiters[waiter] = None
-        if request_id is not None:
-            waiter.id = request_id
-            self.protocol.pending[request_id] = waiter
+        waiter.id = request_id
+        self.protocol.pending[request_id] = waiter
         if waiter.about is not None and self._is_ended(waiter.about):
-            self._release(waiter)
+            self.finish(request_id)
             raise Cancelled("the request was cancelled")
         if self.reason is not None:
-            self._release(waiter)
+            self.finish(request_id)
             raise self.reason.with_traceback(None)
 
     def is_open(self, waiter: Waiter) -> bool:
         """Return whether a request of ours has begun, and not ended."""
-        return waiter in self._waiters
+        return self.protocol.pending.get(waiter.id) is waiter
 
     def wait(
         self,
@@ -4839,71 +4747,53 @@ class Connection:
                 return answer.result or {}
 
             is_overdue = time.monotonic() >= deadline
-            if is_overdue or (progress is None and not self.is_asked_elsewhere()):
-                details = self.transport.details()
-                raise _no_answer(waiter, seconds, is_overdue, details)
+            others = self.answerers - {threading.get_ident()}
+            if is_overdue or (progress is None and not others):
+                told = f"no answer within {seconds:g} seconds"
+                if is_overdue:
+                    told = "no answer by the deadline for all of it"
+                raise Timeout(f"{waiter.method}: {told}", self.transport.details())
             if progress is not None and on_progress is not None:
                 on_progress(*map(progress.get, ("progress", "total", "message")))
             until = time.monotonic() + seconds
 
-    def is_asked_elsewhere(self) -> bool:
-        """Return whether another thread answers a question of the peer's meanwhile."""
-        return bool(self.answerers) and threading.get_ident() not in self.answerers
-
-    def abandon(self, waiter: Waiter, reason: str | None) -> bool:
-        """Give up a request of ours, and tell the peer: basic/patterns/cancellation.md.
+    def abandon(
+        self, waiter: Waiter, reason: str | None, error: BaseException | None = None
+    ) -> bool:
+        """Give up a request of ours, which ends with `error`, and tell the peer why:
+        basic/patterns/cancellation.md. Never blocks.
 
         False if it has ended before.
         """
-        if not self._release(waiter):
+        if not self.finish(waiter.id, None, error):
             return False
         # "The `initialize` request MUST NOT be cancelled by clients".
         if waiter.sent and not method_row(waiter.method).handshake:
             # It may quote what cannot be said in UTF-8.
             told = (reason or "").encode("utf-8", "backslashreplace").decode("utf-8")
             params = add_given({"requestId": waiter.id}, reason=told or None)
-            self.notify("notifications/cancelled", params)
+            self.queue("notifications/cancelled", params)
+            self.flush_soon()
         return True
 
-    def _release(self, waiter: Waiter) -> bool:
-        """End a request of ours. A caller that gets True may still speak about it."""
-        # It is registered with the value None.
-        if self._waiters.pop(waiter, waiter) is waiter:
-            return False
-        self.protocol.pending.pop(waiter.id, None)
-        return True
+    def finish(
+        self,
+        request_id: RequestId | None,
+        result: Json | None = None,
+        error: BaseException | None = None,
+    ) -> bool:
+        """End a request of ours. False if it has ended before."""
+        waiter = self.protocol.pending.pop(request_id, None)
+        if waiter is not None:
+            waiter.finish(Answer(waiter, result, error))
+        return waiter is not None
 
-    def finish(self, answer: Answer) -> bool:
-        """End a request of ours with this answer; False if it has ended before."""
-        if not self._release(answer.pending):
-            return False
-        answer.pending.finish(answer)
-        return True
-
-    def fail(self, request_id: RequestId | None, error: BaseException) -> bool:
-        """Answer a request of ours with `error`. False if it has ended before."""
-        waiter = self.protocol.pending.get(request_id)
-        return waiter is not None and self.finish(Answer(waiter, None, error))
-
-    def fail_pending(self, error: BaseException, *, tell: bool = False) -> None:
-        """End every request of ours with `error`; if asked to, `tell` the peer."""
-        for waiter in list(self._waiters):
-            answer = Answer(waiter, None, error)
-            if not tell:
-                self.finish(answer)
-            elif self.abandon(waiter, str(error)):
-                waiter.finish(answer)
+    def fail_pending(self, error: BaseException) -> None:
+        """Give up every request of ours: it ends with `error`."""
+        for waiter in list(self.protocol.pending.values()):
+            self.abandon(waiter, str(error), error)
 
     # Ending
-    def is_stuck(self) -> bool:
-        """Return whether the peer has read nothing for too long."""
-        return time.monotonic() - self._outbox.begun > WRITE_SECONDS
-
-    def is_drained(self) -> bool:
-        """Return whether all is answered and written, or the peer has gone."""
-        is_written = self.reason is not None or self._outbox.is_idle()
-        return is_written and not self.protocol.in_flight
-
     def close(self, error: BaseException, seconds: float = 0.0) -> None:
         """End the conversation; our own requests fail with `error`. Idempotent, from
         any thread. Blocks until the workers have ended, `seconds` at most."""
@@ -4917,27 +4807,23 @@ class Connection:
         self._outbox.close()
 
 
-_NO_THREAD = "the system has no thread for it"
-
-
 def put_bounded(inbox: SimpleQueue[Any], item: object) -> None:
     """Put an item; of MAX_QUEUED that wait, the oldest goes."""
     if inbox.qsize() >= MAX_QUEUED:
         log_line(WARNING, f"of {MAX_QUEUED} notifications that wait, the oldest goes")
-        with suppress(Empty):
-            inbox.get_nowait()
+        inbox.get_nowait()
     inbox.put(item)
 
 
 @contextmanager
-def answering(connection: Connection, asked_in: object = None) -> Iterator[None]:
+def answering(connection: Connection) -> Iterator[None]:
     """Inside, this thread answers a question of the peer's."""
     thread = threading.get_ident()
-    connection.answerers[thread] = asked_in
+    connection.answerers.add(thread)
     try:
         yield
     finally:
-        connection.answerers.pop(thread, None)
+        connection.answerers.discard(thread)
 
 
 ###############################################################################
@@ -4999,16 +4885,11 @@ def check_question(method: str, params: Json) -> None:
         # "The `url` parameter MUST contain a valid URL": client/elicitation.md.
         check_uri("url", params.get("url"), "https", "http")
     elif mode == "form":
-        check_form(params.get("requestedSchema"))
+        errors = Schema(_FORM).errors(params.get("requestedSchema"))
+        if errors:
+            raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
     else:
         raise ValueError(f"mode: expected form or url, got {show(mode)}")
-
-
-def _is_object_of_objects(value: object) -> bool:
-    """Return whether this is JSON like {"a": {}, "b": {}}."""
-    if not isinstance(value, dict):
-        return False
-    return all(isinstance(each, dict) for each in value.values())
 
 
 # A form is one of "flat objects with primitive properties only", client/elicitation.md;
@@ -5033,20 +4914,6 @@ _FORM = {
 }
 
 
-def check_form(form: Any) -> None:
-    """Raise ValueError unless this is a form. The defaults must fit: a user who accepts
-    a form may not have seen them."""
-    errors = Schema(_FORM).errors(form)
-    if not errors:
-        fields = form["properties"].items()
-        defaults = {
-            name: field["default"] for name, field in fields if "default" in field
-        }
-        errors = Schema({**form, "required": []}).errors(defaults)
-    if errors:
-        raise ValueError("requestedSchema: " + "; ".join(errors[:TOLD_ERRORS]))
-
-
 def fit_question(params: Json, version: str) -> Json:
     """Write the parameters of a question as this revision has them. Before 2025-11-25,
     the titles of choices in a form are written in another way."""
@@ -5067,10 +4934,6 @@ def _fit_field(field: Json) -> Json:
     return fitted
 
 
-# client/elicitation.md lists the "supported formats". A form has no others.
-_FORM_FORMATS = ("email", "uri", "date", "date-time")
-
-
 def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
     """Make the wire's requestedSchema of a JSON Schema, a dataclass or a TypedDict; and
     the function that makes a Python value of the content that comes back."""
@@ -5082,10 +4945,7 @@ def elicitation_schema(schema: Any) -> tuple[Json, Callable[[Any], Any]]:
         # Optional[X] is an X that may be left empty.
         others = [each for each in field.get("anyOf", ()) if each.get("type") != "null"]
         if len(others) == 1:
-            field = add_given(dict(others[0]), default=field.get("default"))
-        if field.get("format") not in _FORM_FORMATS:
-            field.pop("format", None)
-        fields[name] = field
+            fields[name] = add_given(others[0], default=field.get("default"))
     return form, form.convert
 
 
@@ -5122,8 +4982,9 @@ def check_answer(key: str, method: str, params: Json, answer: Json) -> Json:
     """
     errors = Schema(_ANSWERS[method]).errors(answer)
     if not errors and answer.get("action") == "accept" and "requestedSchema" in params:
-        form = Schema(params["requestedSchema"])
-        errors = ["content: " + text for text in form.errors(answer.get("content"))]
+        content = {"content": params["requestedSchema"]}
+        form = Schema({"required": ["content"], "properties": content})
+        errors = form.errors(answer)
     if not errors and method == "roots/list":
         try:
             answer = {**answer, "roots": encode_roots(answer["roots"])}
@@ -5192,11 +5053,11 @@ class Signer:
     """Seals what travels through the client: HMAC-SHA256 over JSON with an expiry.
 
     A sealed state is `payload.signature`: base64 of the JSON, and hexadecimal digits.
-    The binding and the server's name are signed too, but are no part of it. The first
-    key signs and all verify, so that keys can be changed while clients hold states.
+    The binding is signed too, but is no part of it. The first key signs and all verify,
+    so that keys can be changed while clients hold states.
     """
 
-    def __init__(self, state_key: Any, server_name: str = "") -> None:
+    def __init__(self, state_key: Any) -> None:
         keys = [os.urandom(32)] if state_key is None else state_key
         if not isinstance(keys, (list, tuple)):
             keys = [keys]
@@ -5207,7 +5068,6 @@ class Signer:
                 "state_key: expected bytes or str of at least 16 bytes, "
                 "or a list of those"
             )
-        self._server_name = server_name
 
     def seal(self, record: Json, binding: str) -> str:
         """Make a text of the record, which only `open` with the same binding takes.
@@ -5227,9 +5087,8 @@ class Signer:
         for this binding, or made too long ago."""
         import hmac
 
-        if not isinstance(sealed, str) or not sealed.isascii():
-            sealed = ""
-        payload, _, signature = sealed.rpartition(".")
+        # Only a text in ASCII can be compared.
+        payload, _, signature = ascii(sealed).strip("'").rpartition(".")
         valid = self._signatures(payload, binding)
         if not any(hmac.compare_digest(each, signature) for each in valid):
             raise InvalidParams(
@@ -5244,7 +5103,7 @@ class Signer:
         """Make a signature with each key."""
         import hmac
 
-        signed = f"{fingerprint(self._server_name)}.{binding}.{payload}".encode("ascii")
+        signed = f"{binding}.{payload}".encode("ascii")
         return [hmac.new(key, signed, "sha256").hexdigest() for key in self._keys]
 
 
@@ -5277,8 +5136,6 @@ class Context:
     must be the same in each run.
     """
 
-    # The answers that came with the request were taken: see load_answers.
-    _has_loaded = False
     # Where progress and questions go once detach() was called.
     _on_progress: Callback = None
     _on_ask: Callback = None
@@ -5293,6 +5150,7 @@ class Context:
         self.client_capabilities = request.capabilities
         self.session_id = connection.session_id
         self.auth = request.auth
+        self.headers = dict(request.headers)
         self._connection = connection
         self._request = request
         self._signer = signer
@@ -5362,11 +5220,6 @@ class Context:
     def error(self, data: object, logger: str | None = None) -> None:
         """Log at the level "error": log("error", data, logger)."""
         self.log("error", data, logger)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers of the HTTP request, in lower case; {} elsewhere."""
-        return dict(self._request.headers)
 
     # Cancellation: basic/patterns/cancellation.md
 
@@ -5536,7 +5389,6 @@ class Context:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
             # responses on any other client requests" than those three.
             raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
-        self.load_answers()
         fitted = {}
         for key, (method, params) in questions.items():
             check_question(method, params)
@@ -5560,7 +5412,6 @@ class Context:
         In the modern era the value travels through the client, signed, but readable:
         let it be no secret.
         """
-        self.load_answers()
         if key not in self._once:
             self._once[key] = json.loads(encode_json(to_plain(fn())))
         return self._once[key]
@@ -5601,11 +5452,13 @@ class Context:
             raise InvalidRequest("a question: not before notifications/initialized")
         waiters = {key: Waiter(method) for key, (method, _) in questions.items()}
 
-        def end_waits() -> None:
+        def give_up() -> None:
+            # For a question that has its answer this does nothing.
             for waiter in waiters.values():
-                waiter.cancel()
+                error = Cancelled("the request was cancelled")
+                connection.abandon(waiter, "no longer needed", error)
 
-        with self.when_cancelled(end_waits):
+        with self.when_cancelled(give_up):
             try:
                 for key, (_, params) in questions.items():
                     connection.request(waiters[key], params, self._request)
@@ -5614,10 +5467,8 @@ class Context:
                     for key, waiter in waiters.items()
                 }
             finally:
-                # When one fails, the others are given up. For a question that has its
-                # answer this does nothing.
-                for waiter in waiters.values():
-                    connection.abandon(waiter, "no longer needed")
+                # When one fails, so do the others.
+                give_up()
 
     def _ask_modern(self, questions: dict[str, tuple[str, Json]]) -> dict[str, Json]:
         """Find the answers on record. Raises _InputRequired for questions without one."""
@@ -5647,20 +5498,14 @@ class Context:
     def load_answers(self) -> None:
         """Take what a request that comes again brings: our record, and new answers.
 
-        Raises InvalidParams for answers that are no objects, and for a requestState
-        that is not ours, belongs to another request, or is old. An answer to nothing
-        that was asked is ignored. Done once, when the handler begins, or when the
-        middleware around it asks.
+        Raises InvalidParams for a requestState that is not ours, belongs to another
+        request, or is old. An answer to nothing that was asked is ignored. Called once,
+        before the handler and the middleware around it.
         """
         params = self._request.params
-        if self._has_loaded or not (self._request.modern and self._request.row.asks):
+        if not (self._request.modern and self._request.row.asks):
             return
-        self._has_loaded = True
-        fresh = params.get("inputResponses", {})
-        if not _is_object_of_objects(fresh):
-            raise InvalidParams(
-                f"inputResponses: expected an object of objects, got {show(fresh)}"
-            )
+        fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before we
         # have asked. They fit whatever is asked under their key.
         record: Json = {"answers": {}, "once": {}, "asked": dict.fromkeys(fresh)}
@@ -5680,50 +5525,31 @@ class Context:
 
 
 # Where functions run
-class Hosted:
-    r"""A call for another thread to make, and the wait for its outcome.
+def run_there(run_on: Callable[..., Any], call: Job, outcome: SimpleQueue[Any]) -> Any:
+    """Have run_on() make a call on another thread. Block for what that returns, and
+    raise what it raises.
 
-        waiting --run()--> running --> over
-               \--run(error), drop(error)--> over, and never called
-
-    The outcome travels in a queue of our own: a host's loop may swallow what a job
-    returns or raises.
+    outcome: gets (value, None) or (None, exception). This queue is ours, as a host's
+        loop may swallow what a job returns or raises. An item of another thread ends
+        the wait, too.
     """
 
-    def __init__(self, call: Job) -> None:
-        # Empty when the call has begun, or will not be made: the thread that pops it
-        # decides.
-        self._calls = [call]
-        # (value, None), or (None, exception).
-        self._outcome: SimpleQueue[Any] = SimpleQueue()
-
-    def run(self, refused: BaseException | None = None) -> None:
-        """Make the call, unless that was done; or take the reason why it is not made."""
-        try:
-            call = self._calls.pop()
-        except IndexError:
-            return
+    def job(refused: BaseException | None = None) -> None:
         try:
             if refused is not None:
                 raise refused
-            self._outcome.put((call(), None))
+            outcome.put((call(), None))
         except BaseException as error:
-            self._outcome.put((None, error))
+            outcome.put((None, error))
             # Ctrl-C is also for the host's loop, which has called this.
             if isinstance(error, KeyboardInterrupt):
                 raise
 
-    def drop(self, error: BaseException) -> None:
-        """End the wait with this error; the call is not made if it has not begun."""
-        self._calls.clear()
-        self._outcome.put((None, error))
-
-    def value(self) -> Any:
-        """Block for what the call returns, and raise what it raises."""
-        value, error = get_within(self._outcome)
-        if error is not None:
-            raise error
-        return value
+    run_on(job)
+    value, error = get_within(outcome)
+    if error is not None:
+        raise error
+    return value
 
 
 class MainThread:
@@ -5767,9 +5593,7 @@ class MainThread:
         Raises what fn raises, and ConnectionClosed where there is no main thread any
         more.
         """
-        hosted = Hosted(fn)
-        self(hosted.run)
-        return hosted.value()
+        return run_there(self, fn, SimpleQueue())
 
     def run_pending(self, max_seconds: float = 0.01, wait: float = 0.0) -> int:
         """Run what waits, on this thread, and return how many jobs that were.
@@ -5812,11 +5636,15 @@ def run_job(ctx: Context, job: Job, run_on: Callback) -> Any:
     result. With run_on, a cancellation ends the wait."""
     if run_on is None:
         return call_function(ctx, job)
-    hosted = Hosted(partial(call_function, ctx, job))
-    cancelled = Cancelled("the request was cancelled")
-    with ctx.when_cancelled(partial(hosted.drop, cancelled)):
-        run_on(hosted.run)
-        return hosted.value()
+    outcome: SimpleQueue[Any] = SimpleQueue()
+    cancelled = (None, Cancelled("the request was cancelled"))
+
+    def call() -> Any:
+        ctx.check_cancelled()
+        return call_function(ctx, job)
+
+    with ctx.when_cancelled(partial(outcome.put, cancelled)):
+        return run_there(run_on, call, outcome)
 
 
 def run_in_time(ctx: Context, job: Job, seconds: float, late: Json) -> Any:
@@ -5874,7 +5702,6 @@ STDERR_LINES = 20  # of a child, kept for the text of an error
 MAX_STDERR_LINE = 2_000  # characters of one, as it is shown
 STDERR_SECONDS = 1.0  # for the last lines to be passed on, at the end
 STARTING_SECONDS = 0.2  # in place of EXIT_SECONDS, where no conversation has begun
-FLUSH_SECONDS = 1.0  # for what was printed, before the standard streams are restored
 
 
 class StreamTransport(Transport):
@@ -5968,7 +5795,9 @@ class Pump:
             connection.close(closed)
 
     def _is_drained(self) -> bool:
-        return self._connection.is_drained() or not self._signals.empty()
+        connection = self._connection
+        is_over = connection.is_written() and not connection.protocol.in_flight
+        return is_over or not self._signals.empty()
 
     def _is_tidy(self) -> bool:
         workers = self._connection.workers
@@ -6002,7 +5831,7 @@ class Pump:
                 pause = WAIT_SLICE
             with suppress(Empty):
                 signal = get_within(self._signals, pause)
-            if connection.is_stuck():
+            if time.monotonic() - connection._outbox.begun > WRITE_SECONDS:
                 signal = self.OUTPUT_STUCK
         return signal
 
@@ -6066,17 +5895,11 @@ def private_wire() -> Iterator[tuple[Any, Any]]:
             stdout.reconfigure(line_buffering=True)
         yield reader, writer
     finally:
-        # All prints must be out before 1 is the wire again. A flush blocks where stderr
-        # is not read.
-        flushing = start_thread("mcp-stdout", _flush_all, stdout, sys.stderr)
-        flushing.join(FLUSH_SECONDS)
+        # All prints must be out before 1 is the wire again.
+        with suppress(AttributeError, OSError, ValueError):
+            stdout.flush()
         os.dup2(reader.fileno(), 0)
-        if flushing.is_alive():
-            # Then 1 stays what it is; and Python, which flushes both at its end, must
-            # not wait there, either.
-            sys.stdout = sys.stderr = None
-        else:
-            os.dup2(writer.fileno(), 1)
+        os.dup2(writer.fileno(), 1)
         if os.name != "nt":
             # There, a close would wait for the thread that is still in its read.
             reader.close()
@@ -6092,12 +5915,6 @@ def _let_go(*files: Any) -> None:
         for file in files:
             if not file.closed:
                 os.dup2(null.fileno(), file.fileno(), inheritable=False)
-
-
-def _flush_all(*streams: Any) -> None:
-    for each in streams:
-        with suppress(AttributeError, OSError, ValueError):
-            each.flush()
 
 
 # A child process
@@ -6131,16 +5948,11 @@ def inherited_environment() -> dict[str, str]:
     }
 
 
-_SCRIPT = r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$"
-
-
 def label_of(command: list[str]) -> str:
-    """Find the name of a child for its lines: its script, module, or program."""
+    """Find the name of a child for its lines: its script, or its program."""
     words = [re.split(r"[\\/]", word)[-1] for word in command]
-    for option, word in zip(words, words[1:]):
-        if option == "-m" or re.search(_SCRIPT, word):
-            return word
-    return words[0]
+    scripts = filter(re.compile(r"\.(py|pyz|js|cjs|mjs|ts|rb|sh)$").search, words)
+    return next(scripts, words[0])
 
 
 def startable(command: list[str], path: str | None) -> list[str] | str:
@@ -6171,10 +5983,8 @@ class Child(StreamTransport):
     So what it starts can be ended with it, and Ctrl-C in a terminal comes to us alone.
     """
 
-    # As POSIX numbers them: the module signal is slow to import, and cannot be in a
-    # __del__ as Python ends.
-    SIGTERM = 15
-    SIGKILL = 9
+    # It has EXIT_SECONDS to end from its first message on.
+    _patience = STARTING_SECONDS
 
     def __init__(
         self, command: list[str], env: dict[str, str], cwd: str | None, stderr: Any
@@ -6188,10 +5998,8 @@ class Child(StreamTransport):
         self.command = command
         self._stderr = stderr
         self._label = label_of(command)
-        # The last lines of its stderr, and the line that it has begun. Only the thread
-        # that reads stderr changes them.
+        # The last lines of its stderr.
         self._lines: deque[str] = deque(maxlen=STDERR_LINES)
-        self._begun = b""
         # On Windows CREATE_NO_WINDOW and CREATE_NEW_PROCESS_GROUP; elsewhere a new
         # session, which is a group, too.
         flags = 0x08000200 if os.name == "nt" else 0
@@ -6213,15 +6021,12 @@ class Child(StreamTransport):
             ) from error
         super().__init__(self._process.stdout, self._process.stdin)
         self._stderr_thread = start_thread("mcp-stderr", self._read_stderr)
-        # Known from start() on.
-        self._protocol: Protocol | None = None
-
-    def start(self, connection: Connection) -> None:
-        self._protocol = connection.protocol
 
     def read(self) -> bytes:
         data = super().read()
-        if not data:
+        if data:
+            self._patience = EXIT_SECONDS
+        else:
             # Not in close(): there, another thread may still be inside of its read.
             self._reader.close()
         return data
@@ -6230,17 +6035,9 @@ class Child(StreamTransport):
 
     def _read_stderr(self) -> None:
         """Read it all, so that the child never waits for that."""
-        stderr = self._process.stderr
-        for data in iter(partial(stderr.read, CHUNK), b""):
-            *lines, begun = (self._begun + data).split(b"\n")
-            self._begun = begun[-CHUNK:]
-            for line in lines:
+        with io.BufferedReader(self._process.stderr) as stderr:
+            for line in iter(partial(stderr.readline, CHUNK), b""):
                 self._hear(line)
-        # The last line may have no line break.
-        last, self._begun = self._begun, b""
-        if last:
-            self._hear(last)
-        stderr.close()
 
     def _hear(self, line: bytes) -> None:
         # A line may overwrite itself, as a progress bar does: the last state counts.
@@ -6249,16 +6046,14 @@ class Child(StreamTransport):
         try:
             if callable(self._stderr):
                 self._stderr(text)
-            elif self._stderr and sys.stderr and is_ready(2, writing=True):
-                # A stderr that is full holds up neither the child nor our end.
+            elif self._stderr:
                 told = f"[{self._label}] {printable(text[:MAX_STDERR_LINE])}"
-                print(told.rstrip(), file=sys.stderr, flush=True)
+                print_to_stderr(told.rstrip())
         except Exception as error:
             log_line(WARNING, f"stderr: {error_text(error)}")
 
     def _last_words(self) -> str:
-        begun = self._begun[:MAX_STDERR_LINE].decode("utf-8", "replace")
-        return "\n".join(filter(None, [*self._lines, begun])).rstrip()
+        return "\n".join(list(self._lines)).rstrip()
 
     # Ending
 
@@ -6270,12 +6065,9 @@ class Child(StreamTransport):
         if self._has_ended(1.0):
             self._stderr_thread.join(0.5)
         exit_code = self._process.poll()
-        if exit_code == 0 and not self._has_begun():
+        if exit_code == 0 and self._patience < EXIT_SECONDS:
             why = "it ended without serving: is run() missing?"
         return ConnectionClosed(why, exit_code, self.command, self._last_words())
-
-    def _has_begun(self) -> bool:
-        return self._protocol is not None and self._protocol.initialized
 
     def _has_ended(self, seconds: float) -> bool:
         return wait_until(lambda: self._process.poll() is not None, seconds)
@@ -6285,20 +6077,19 @@ class Child(StreamTransport):
 
         Its input is closed, then it gets SIGTERM, then SIGKILL; on Windows it is killed
         at once when its input did not end it. Blocks for twice EXIT_SECONDS, and a
-        moment. A child that has not begun to serve has nothing to bring to its end, and
+        moment. A child that has said nothing yet has nothing to bring to its end, and
         gets STARTING_SECONDS instead.
         """
-        patience = EXIT_SECONDS if self._has_begun() else STARTING_SECONDS
         try:
             with suppress(OSError, ValueError):
                 self._writer.close()
-            if not self._has_ended(patience):
-                self._signal_group(self.SIGTERM)
-                self._has_ended(patience)
+            if not self._has_ended(self._patience):
+                self._signal_group(15)  # SIGTERM
+                self._has_ended(self._patience)
         finally:
             # The child, if it still is there; and what else is, in its group. Ctrl-C
             # ends our patience, but leaves nothing behind.
-            self._signal_group(self.SIGKILL)
+            self._signal_group(9)  # SIGKILL
             self._has_ended(EXIT_SECONDS)
             self._stderr_thread.join(STDERR_SECONDS)
 
@@ -6888,16 +6679,12 @@ class HttpConnection(Connection):
             for name in over[:-MAX_STREAMS]:
                 del self.streams[name]
 
-    def _queue(self, line: bytes, about: Request | None = None) -> None:
-        with self._lock:
-            self._queue_locked(line, about)
-
     def _queue_locked(
-        self, line: bytes, request: Request | None, is_answer: bool = False
+        self, line: bytes, about: Request | None, is_answer: bool = False
     ) -> None:
         stream = self.listening
-        if request is not None and request.stream is not None:
-            stream = request.stream
+        if about is not None and about.stream is not None:
+            stream = about.stream
         if stream is not None:
             stream.add_locked(line, is_answer and stream is not self.listening)
             self._dirty.add(stream)
@@ -6982,12 +6769,11 @@ class HttpConnection(Connection):
         request.stream = stream
 
     def _take_batch(self, messages: list[Any], exchange: Exchange) -> None:
-        is_known = self.protocol.version == BATCH_VERSION and not self.is_sse
-        if not is_known or not 0 < len(messages) <= MAX_BATCH:
+        if self.is_sse:
             raise InvalidRequest(f"a batch: only {BATCH_VERSION} has them")
+        events = self.receive_batch(messages)
         stream = Stream(self)
         stream.attach(exchange)
-        events = list(map(self.protocol.receive, messages))
         answer = self.answer_batch(events, partial(self._prepare, exchange, stream))
         if answer:
             with self._lock:
@@ -8427,7 +8213,7 @@ class _PostingTransport(Transport):
             self._post(post)
         except Exception as error:
             error.__context__ = None
-            if not self.connection.fail(post.request_id, error):
+            if not self.connection.finish(post.request_id, None, error):
                 log_line(DEBUG, f"HTTP: {error_text(error)}")
 
     def _post(self, post: _Post) -> None:
@@ -8662,7 +8448,8 @@ class HttpTransport(_PostingTransport):
             try:
                 self._post_once(post, session)
             finally:
-                self.connection.abandon(waiter, None)
+                gone = ConnectionClosed("initialize: no answer")
+                self.connection.abandon(waiter, None, gone)
             words = self.connection.wait(waiter, 0.0)
             version = words.get("protocolVersion")
             if version in LEGACY_VERSIONS:
@@ -9594,6 +9381,7 @@ class ServerEndpoint(Endpoint):
         """Run the handler of an admitted request, and answer, unless it stays open."""
         ctx = Context(connection, request, self._signer)
         try:
+            ctx.load_answers()
             result = self._go_through(ctx, request.params, 0)
             if request.row.stays_open:
                 return
@@ -9614,7 +9402,6 @@ class ServerEndpoint(Endpoint):
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
         """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
-            ctx.load_answers()
             handler = getattr(self, ctx._request.row.handler)
             result: Json | None = handler(ctx, params)
             return result
@@ -9923,7 +9710,7 @@ class Server:
         self._endpoint = ServerEndpoint(
             info,
             instructions,
-            signer=Signer(state_key, name),
+            signer=Signer(state_key),
             run_on=run_on,
             max_workers=max_workers,
             mask_errors=mask_errors,
@@ -10576,7 +10363,7 @@ class Call:
             # It says "not yet".
             time.sleep(NOT_YET_SECONDS)
             return more
-        if not _is_object_of_objects(questions):
+        if not isinstance(questions, dict):
             raise InternalError(
                 f"inputRequests: expected requests, got {show(questions)}"
             )
@@ -10584,7 +10371,8 @@ class Call:
         for key, question in questions.items():
             self.check_open()
             answers[key] = self.client.answer(
-                str(question.get("method")), object_or_empty(question.get("params"))
+                str(member_at(question, ["method"])),
+                object_or_empty(member_at(question, ["params"])),
             )
         more["inputResponses"] = answers
         return more
@@ -10614,8 +10402,8 @@ class Call:
         reason: for the server's log
         """
         self._is_cancelled = True
-        if self._connection.abandon(self._waiter, reason):
-            self._waiter.cancel()
+        error = Cancelled("the request was cancelled")
+        self._connection.abandon(self._waiter, reason, error)
 
     def done(self) -> bool:
         """Whether the server has answered: result() does not wait for it any longer,
@@ -10659,7 +10447,8 @@ class Listening:
         try:
             if client.protocol_version < FIRST_MODERN:
                 # Nothing is sent for it: it waits for the end of the connection.
-                self._connection.hold(self._waiter)
+                ids = self._connection.protocol.ids
+                self._connection.hold(self._waiter, next(ids))
                 self.subscribe()
             else:
                 self._open_modern(kinds)
@@ -10678,7 +10467,7 @@ class Listening:
         try:
             self.subscribe()
         except (McpError, ConnectionError, Timeout) as error:
-            self._connection.finish(Answer(self._waiter, None, error))
+            self._connection.finish(self._waiter.id, None, error)
 
     def _open_modern(self, kinds: list[str]) -> None:
         lists = {LIST_CHANGES[kind].member: True for kind in kinds}
@@ -10700,7 +10489,7 @@ class Listening:
         if is_ours and row.acknowledges:
             waiter.inbox.put(("answer", Answer(waiter, params, None)))
         elif is_ours and row.cancels:
-            self._connection.finish(Answer(waiter, {}, None))
+            self._connection.finish(waiter.id, {})
         elif is_ours or (not waiter.sent and self._wants(method, params)):
             put_bounded(self._events, {"method": method, "params": params})
 
@@ -10729,10 +10518,8 @@ class Listening:
     def close(self) -> None:
         """Tell the server, and end the iteration. Idempotent, from any thread."""
         is_session = not self._waiter.sent
-        if not self._connection.abandon(self._waiter, None):
-            return
-        self._end(Answer(self._waiter, None, None))
-        if is_session:
+        is_open = self._connection.abandon(self._waiter, None)
+        if is_open and is_session:
             others = [each._uris for each in self._client._endpoint.listenings]
             for uri in set(self._uris).difference(*others):
                 # A refusal is of no use here: nothing is heard of the URI anyway.
@@ -10871,7 +10658,7 @@ class ClientEndpoint(Endpoint):
 
     def _answer_request(self, connection: Connection, request: Request) -> None:
         try:
-            with answering(connection, request):
+            with answering(connection):
                 answer = self.answer(request.method, request.params, request.version)
             message = result_message(request.id, answer)
         except McpError as error:
@@ -11213,8 +11000,8 @@ class Client:
             return
         closed = ConnectionClosed("the client is closed")
         try:
-            connection.fail_pending(closed, tell=True)
-            connection.write_out(TIDY_SECONDS)
+            connection.fail_pending(closed)
+            wait_until(connection.is_written, TIDY_SECONDS)
         finally:
             connection.close(closed)
             connection.transport.close()
