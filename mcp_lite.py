@@ -5136,6 +5136,8 @@ class Context:
     must be the same in each run.
     """
 
+    # The answers that came with the request were taken: see load_answers.
+    _has_loaded = False
     # Where progress and questions go once detach() was called.
     _on_progress: Callback = None
     _on_ask: Callback = None
@@ -5389,6 +5391,7 @@ class Context:
             # basic/patterns/mrtr.md: "Servers MUST NOT send `InputRequiredResult`
             # responses on any other client requests" than those three.
             raise InvalidRequest(f"{self._request.method}: nothing can be asked here")
+        self.load_answers()
         fitted = {}
         for key, (method, params) in questions.items():
             check_question(method, params)
@@ -5412,6 +5415,7 @@ class Context:
         In the modern era the value travels through the client, signed, but readable:
         let it be no secret.
         """
+        self.load_answers()
         if key not in self._once:
             self._once[key] = json.loads(encode_json(to_plain(fn())))
         return self._once[key]
@@ -5499,12 +5503,13 @@ class Context:
         """Take what a request that comes again brings: our record, and new answers.
 
         Raises InvalidParams for a requestState that is not ours, belongs to another
-        request, or is old. An answer to nothing that was asked is ignored. Called once,
-        before the handler and the middleware around it.
+        request, or is old. An answer to nothing that was asked is ignored. Done once,
+        when the handler begins, or when the middleware around it asks.
         """
         params = self._request.params
-        if not (self._request.modern and self._request.row.asks):
+        if self._has_loaded or not (self._request.modern and self._request.row.asks):
             return
+        self._has_loaded = True
         fresh = object_or_empty(params.get("inputResponses"))
         # A client that knows this tool may send answers in its first request, before we
         # have asked. They fit whatever is asked under their key.
@@ -9381,7 +9386,6 @@ class ServerEndpoint(Endpoint):
         """Run the handler of an admitted request, and answer, unless it stays open."""
         ctx = Context(connection, request, self._signer)
         try:
-            ctx.load_answers()
             result = self._go_through(ctx, request.params, 0)
             if request.row.stays_open:
                 return
@@ -9402,6 +9406,7 @@ class ServerEndpoint(Endpoint):
     def _go_through(self, ctx: Context, params: Json, place: int) -> Json | None:
         """Call the middleware at this place; behind the last one, the handler."""
         if place == len(self.middleware):
+            ctx.load_answers()
             handler = getattr(self, ctx._request.row.handler)
             result: Json | None = handler(ctx, params)
             return result
