@@ -8199,6 +8199,21 @@ class TestClient:
             assert client.protocol_version == "2025-11-25"
 
     # What is no answer
+    def test_an_answer_that_cannot_be_read(self):
+        """The call that it should have answered ends; the next one is answered."""
+
+        def call(message, read, write):
+            line = b'{"jsonrpc":"2.0","id":%d,"result":{"x":NaN}}\n'
+            write(line % message["id"])
+
+        with fake_server(legacy_server(tools_call=call)) as target, Client(
+            target, version="2025-11-25"
+        ) as client:
+            with pytest.raises(InternalError, match="not JSON in UTF-8"):
+                client.call_tool("x")
+            with pytest.raises(MethodNotFound):
+                client.request("x/y")
+
     def test_stray_lines_are_skipped(self, caplog):
         """Noise on the server's stdout is logged; foreign and late answers are ignored."""
 
