@@ -7707,7 +7707,7 @@ def parse_url(text: str) -> SplitResult:
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:
-    """A text without these secrets, or the credentials in these headers."""
+    """Return a text without these secrets, or the credentials in these headers."""
     for secret in secrets:
         for word in secret.split():
             if len(word) > 3 and word.lower() not in ("basic", "bearer", "dpop"):
@@ -7721,8 +7721,8 @@ def show_url(url: SplitResult) -> str:
 
 
 def merge_headers(*parts: Mapping[str, str]) -> dict[str, str]:
-    """Headers in one: of those with the same name, in upper or lower case, the last.
-    Raises ValueError for one that no request can have; its value may be secret."""
+    """Return headers in one: of those with the same name, in upper or lower case, the
+    last. Raises ValueError for one that no request can have; its value may be secret."""
     merged = {}
     for part in parts:
         for name, value in part.items():
@@ -7926,7 +7926,7 @@ class _HttpPool:
 
 
 def content_type(response: HTTPResponse) -> str:
-    """The media type of a body, in lower case, without parameters; or ""."""
+    """Return the media type of a body, in lower case, without parameters; or ""."""
     header = response.headers.get("Content-Type", "")
     return header.partition(";")[0].strip().lower()
 
@@ -7946,8 +7946,10 @@ _REMEDIES = {
 }
 
 
-# Being refused
-_CHALLENGE_PART = r"""([\w-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))"""
+# A parameter of a challenge: its name, and a quoted value or a bare one.
+_CHALLENGE_PART = (
+    r"""(?<![\w-])([\w-]+)[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))"""
+)
 
 
 def challenge_in(headers: Any) -> dict[str, str]:
@@ -7986,7 +7988,7 @@ class Authorizer:
         self._headers: dict[str, str] = {}
 
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """The headers that the user's function gave last."""
+        """Return the headers that the user's function gave last."""
         return self._headers
 
     def mend(
@@ -8044,7 +8046,8 @@ class HttpCaller:
         self.workers.close(EXIT_SECONDS)
 
     def is_wanted(self, key: object) -> bool:
-        """Whether the answer to a request is still waited for; true of another key."""
+        """Return whether the answer to a request is still waited for. For a key that is
+        no request's, return whether the client is open."""
         is_request = isinstance(key, (int, str))
         is_over = is_request and key not in self.connection.protocol.pending
         return not is_over and not self.pool.closed.is_set()
@@ -8137,7 +8140,7 @@ class HttpCaller:
 def read_events(
     response: HTTPResponse, stream: EventParser
 ) -> Iterator[tuple[str, bytes]]:
-    """The events of a response, (type, data) each, until it ends or breaks off."""
+    """Yield the events of a response, (type, data) each, until it ends or breaks off."""
     stream.begin()
     # A stream that breaks off is resumed as one that ends.
     with suppress(Exception):
@@ -8323,7 +8326,7 @@ class HttpTransport(_PostingTransport):
             pass
 
     def _session_headers(self) -> dict[str, str]:
-        """The headers of a request without a message: GET, DELETE."""
+        """Return the headers of a request without a message: GET, DELETE."""
         version = self.connection.protocol.version or OLDEST
         headers = {"MCP-Protocol-Version": version}
         return add_given(headers, **{"Mcp-Session-Id": self._session.id})
@@ -8374,7 +8377,7 @@ class HttpTransport(_PostingTransport):
             raise trip.failure(body, "no answer: ")
 
     def _rejection(self, trip: _Trip, post: _Post) -> Exception:
-        """The exception for a response that refuses a message."""
+        """Return the exception for a response that refuses a message."""
         status = trip.response.status
         body = trip.response.read(MAX_ERROR)
         answer: Any = None
@@ -8425,7 +8428,7 @@ class HttpTransport(_PostingTransport):
     def _is_lost(
         self, session: _ClientSession, post: _Post, error: McpError | HttpFailure
     ) -> bool:
-        """Whether a POST was rejected as its session is no more."""
+        """Return whether a POST was rejected as its session is no more."""
         # "When a client receives HTTP 404 in response to a request containing an
         # MCP-Session-Id, it MUST start a new session".
         is_lost = error.http_status == 404
@@ -8573,7 +8576,8 @@ Reply = namedtuple("Reply", "status document headers")
 
 
 def _check_url(name: str, url: Any) -> str:
-    """A URL that may see secrets: over https, or on this machine."""
+    """Return a URL that may see secrets: over https, or on this machine. Raises
+    AuthorizationError for any other."""
     with suppress(ValueError):
         if isinstance(url, str) and re.fullmatch("[!#-~]+", url):
             parts = parse_url(url)
@@ -8588,18 +8592,18 @@ def _origin_of(url: str) -> str:
 
 
 def _well_known(url: str, name: str) -> str:
-    """Where metadata of a URL are: RFC 8414, section 3.1; RFC 9728, section 3.1."""
+    """Return where metadata of a URL are: RFC 8414 and RFC 9728, section 3.1."""
     origin = _origin_of(url)
     return f"{origin}/.well-known/{name}{url[len(origin) :].rstrip('/')}"
 
 
 def _texts_in(document: Json, member: str) -> list[str]:
-    """The strings in an array that may be missing."""
+    """Return the strings in an array that may be missing."""
     return [each for each in document.get(member) or [] if isinstance(each, str)]
 
 
 def _digest(text: str) -> str:
-    """A SHA-256 as in PKCE."""
+    """Return a SHA-256 as PKCE has it: RFC 7636, section 4.2."""
     from hashlib import sha256
 
     digest = _base64(sha256(text.encode("ascii")).digest())
@@ -8705,7 +8709,7 @@ class OAuth:
 
     # The seam: see Authorizer
     def headers(self, method: str, url: str) -> dict[str, str]:
-        """The headers that a request to this server has, to be let in."""
+        """Return the headers that a request to this server has, to be let in."""
         if url not in self._records:
             _check_url("auth", url)
             self._records[url] = self._load().get(url, {})
@@ -8719,7 +8723,7 @@ class OAuth:
         refused: list[int],
         asking: Callable[[], Any],
     ) -> bool:
-        """Get another token. False if none would do; or raises AuthorizationError."""
+        """Get another token. Return False if none would do. Raises AuthorizationError."""
         url = refusal.url
         failure = self._failure
         with self._turn:
@@ -8817,7 +8821,7 @@ class OAuth:
         return Reply(answer.status, document, answer.headers)
 
     def _read_first(self, name: str, places: Iterable[str | None]) -> Json:
-        """The first document that there is at these places; or {}."""
+        """Return the first document that there is at these places; or {}."""
         for place in filter(None, dict.fromkeys(places)):
             reply = self.fetch(_check_url(name, place), {})
             if reply.status >= 500:
@@ -8828,7 +8832,7 @@ class OAuth:
         return {}
 
     def _find_resource(self, url: str, challenge: dict[str, str]) -> Json:
-        """The metadata of the server; {} if it has none, as before 2025-06-18."""
+        """Return the metadata of the server; {} if it has none, as before 2025-06-18."""
         name = "oauth-protected-resource"
         places = [
             challenge.get("resource_metadata"),
@@ -8884,8 +8888,8 @@ class OAuth:
     def _choose_scopes(
         self, challenge: dict[str, str], resource: Json, server: Json, record: Json
     ) -> list[str]:
-        """basic/authorization/index.md#scope-selection-strategy, and what was asked for
-        before."""
+        """Return the scopes to ask for: basic/authorization/index.md says how to select
+        them. Those that were asked for before are among them."""
         scopes = challenge.get("scope", "").split()
         if self._scopes is not None:
             is_more = challenge.get("error") == "insufficient_scope"
@@ -8899,7 +8903,7 @@ class OAuth:
 
     # The client there: basic/authorization/client-registration.md
     def _identify(self, server: Json, record: Json, redirect_uri: str) -> Json:
-        """A client: {"client_id", "client_secret", "method"}."""
+        """Return a client: {"client_id", "client_secret", "method"}."""
         offered = _texts_in(server, "token_endpoint_auth_methods_supported")
         secret = self._client_secret
         method = "none"
@@ -8919,7 +8923,7 @@ class OAuth:
         return self._register(server, redirect_uri, offered or ["client_secret_basic"])
 
     def _register(self, server: Json, redirect_uri: str, offered: list[str]) -> Json:
-        """RFC 7591."""
+        """Register a client, by RFC 7591, and return it as _identify() does."""
         if "registration_endpoint" not in server:
             raise AuthorizationError(
                 f"{server['issuer']} registers no clients: give OAuth a client_id="
@@ -9014,8 +9018,8 @@ class OAuth:
     def _ask_user(
         self, server: Json, plan: Json, record: Json, asking: Callable[[], Any]
     ) -> Json:
-        """Have the user agree, by RFC 6749, section 4.1, and RFC 7636: what the token
-        endpoint is to be told then."""
+        """Have the user agree, by RFC 6749, section 4.1, and RFC 7636. Return what the
+        token endpoint is to be told then."""
         import secrets
         from urllib.parse import parse_qsl, urlencode
 
@@ -9163,7 +9167,7 @@ def _doorstep(state: str, arrived: list[str]) -> Any:
 
 
 def _error_words(said: Mapping[str, object]) -> str:
-    """An error of OAuth in the server's words, on one line: RFC 6749, section 5.2."""
+    """Return an error in the server's words, on one line: RFC 6749, section 5.2."""
     words = [said.get(name) for name in ("error", "error_description")]
     return printable(": ".join(str(each)[:300] for each in words if each))
 
