@@ -727,6 +727,13 @@ def legacy_server(version="2025-11-25", capabilities=None, **answers):
     return script
 
 
+@contextlib.contextmanager
+def talking_to(script, **options):
+    """A Client of such a script, connected."""
+    with fake_server(script) as target, Client(target, **options) as client:
+        yield client
+
+
 def example(name):
     """A module of examples/."""
     folder = os.path.join(HERE, "examples")
@@ -8206,9 +8213,7 @@ class TestClient:
             line = b'{"jsonrpc":"2.0","id":%d,"result":{"x":NaN}}\n'
             write(line % message["id"])
 
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, version="2025-11-25"
-        ) as client:
+        with talking_to(legacy_server(tools_call=call), version="2025-11-25") as client:
             with pytest.raises(InternalError, match="not JSON in UTF-8"):
                 client.call_tool("x")
             with pytest.raises(MethodNotFound):
@@ -8223,9 +8228,7 @@ class TestClient:
             write({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "m"}})
             return {"tools": [{"name": "a"}]}
 
-        with fake_server(legacy_server(tools_list=listing)) as target, Client(
-            target
-        ) as client:
+        with talking_to(legacy_server(tools_list=listing)) as client:
             assert client.list_tools() == [{"name": "a"}]
         assert "Listening on port 80" in caplog.text
 
@@ -8282,19 +8285,17 @@ class TestClient:
             "tools_list": {"tools": [{"name": "x", "outputSchema": schema}]},
             "tools_call": {"content": [], **result},
         }
-        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+        with talking_to(legacy_server(**answers)) as client:
             client.list_tools()
             with pytest.raises(InternalError, match=f"x: its outputSchema.*{said}"):
                 client.call_tool("x")
             assert client.start_call("x").result() == answers["tools_call"]
             answers["tools_call"]["isError"] = True
-        with fake_server(legacy_server(**answers)) as target, Client(target) as client:
+        with talking_to(legacy_server(**answers)) as client:
             client.list_tools()
             assert client.call_tool("x")["isError"]
         del answers["tools_call"]["isError"]
-        with fake_server(legacy_server(**answers)) as target, Client(
-            target, validate=False
-        ) as client:
+        with talking_to(legacy_server(**answers), validate=False) as client:
             assert client.call_tool("x") == answers["tools_call"]
 
     def test_a_list_of_tools_is_read_again(self):
@@ -8315,7 +8316,7 @@ class TestClient:
             return {"content": [], "structuredContent": {"new": 1}}
 
         script = legacy_server(tools_list=listing, tools_call=call)
-        with fake_server(script) as target, Client(target) as client:
+        with talking_to(script) as client:
             client.list_tools()
             counts = []
             for arguments in ({}, {}, {"changed": "prompts"}, {"changed": "tools"}):
@@ -8334,9 +8335,7 @@ class TestClient:
             more = {} if cursor is None else {"nextCursor": cursor}
             return {"tools": [{"name": str(len(pages))}], **more}
 
-        with fake_server(legacy_server(tools_list=listing)) as target, Client(
-            target
-        ) as client:
+        with talking_to(legacy_server(tools_list=listing)) as client:
             names = [tool["name"] for tool in client.list_tools()]
         assert (names, pages) == (["1", "2", "3"], [None, "", "\ud55c"])
 
@@ -8347,7 +8346,7 @@ class TestClient:
     def test_endless_pages_are_left(self, timeout, error, said):
         """A list ends after a thousand pages, and when its time is over."""
         script = legacy_server(tools_list={"tools": [], "nextCursor": "x"})
-        with fake_server(script) as target, Client(target) as client:
+        with talking_to(script) as client:
             client.timeout = timeout
             with pytest.raises(error, match=said):
                 client.list_tools()
@@ -8360,8 +8359,8 @@ class TestClient:
         script = legacy_server(
             server_discover=lambda *a: None, tools_list={"tools": []}
         )
-        with fake_server(script) as target, Client(
-            target, timeout=0.5, trace=lambda *line: told.append(line)
+        with talking_to(
+            script, timeout=0.5, trace=lambda *line: told.append(line)
         ) as client:
             assert client.protocol_version == "2025-11-25"
             assert client.list_tools() == []
@@ -8420,8 +8419,10 @@ class TestClient:
                 write(stray)
             return {}
 
-        with fake_server(modern_server(server_discover=discover)) as target, Client(
-            target, roots=[], trace=lambda *line: told.append(line)
+        with talking_to(
+            modern_server(server_discover=discover),
+            roots=[],
+            trace=lambda *line: told.append(line),
         ) as client:
             client.ping()
             client.ping()
@@ -8431,7 +8432,7 @@ class TestClient:
     def test_capabilities_are_enforced(self):
         """What the server did not declare, or this revision does not have, is not
         sent; what the library does not know, the server is to judge."""
-        with fake_server(legacy_server()) as target, Client(target) as client:
+        with talking_to(legacy_server()) as client:
             with pytest.raises(MethodNotFound, match="did not declare prompts"):
                 client.get_prompt("x")
             with pytest.raises(MethodNotFound, match="is not in 2025-11-25"):
@@ -8499,8 +8500,8 @@ class TestClient:
             until.append(time.monotonic() + 0.6)
             return until[-1] > until[0] + 0.6
 
-        with fake_server(self.progressing_server(is_over)) as target, Client(
-            target, timeout=0.3, on_progress=lambda *a: None
+        with talking_to(
+            self.progressing_server(is_over), timeout=0.3, on_progress=lambda *a: None
         ) as client:
             assert client.call_tool("x") == {"content": []}
 
@@ -8508,7 +8509,7 @@ class TestClient:
         """total_timeout ends it; progress is asked for then, too."""
         ended = threading.Event()
         script = self.progressing_server(ended.is_set)
-        with fake_server(script) as target, Client(target, total_timeout=0.2) as client:
+        with talking_to(script, total_timeout=0.2) as client:
             with pytest.raises(Timeout, match="deadline"):
                 client.call_tool("x")
             ended.set()
@@ -8526,9 +8527,7 @@ class TestClient:
             write(notice("progress", {"progressToken": token, "progress": 1}))
             told.append(read())
 
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target, on_progress=raise_it
-        ) as client:
+        with talking_to(legacy_server(tools_call=call), on_progress=raise_it) as client:
             with pytest.raises(error):
                 client.call("x")
             eventually(lambda: told)
@@ -8549,9 +8548,7 @@ class TestClient:
             return {"content": [{"type": "text", "text": "done"}]}
 
         seen = []
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target
-        ) as client:
+        with talking_to(legacy_server(tools_call=call)) as client:
             waiting = client.start_call("x", on_progress=lambda *a: seen.append(a[0]))
             eventually(waiting.done)
             assert waiting.value() == "done"
@@ -8592,9 +8589,9 @@ class TestClient:
             calls.append(message)
             return {"resultType": "input_required", "inputRequests": {}}
 
-        with fake_server(modern_server(tools_call=call)) as target, Client(
-            target
-        ) as client, pytest.raises(InternalError):
+        with talking_to(modern_server(tools_call=call)) as client, pytest.raises(
+            InternalError
+        ):
             client.call("x")
         assert 10 < len(calls) < 20
 
@@ -8607,9 +8604,7 @@ class TestClient:
                 return {"resultType": "input_required", "requestState": "later"}
             return {"content": []}
 
-        with fake_server(modern_server(tools_call=call)) as target, Client(
-            target
-        ) as client:
+        with talking_to(modern_server(tools_call=call)) as client:
             assert client.call("x") is None
 
     @pytest.mark.parametrize(
@@ -8655,9 +8650,7 @@ class TestClient:
 
         script = legacy_server(version, tools_call=call)
         callbacks = dict.fromkeys(options.split(), callback)
-        with fake_server(script) as target, Client(
-            target, version=version, **callbacks
-        ) as client:
+        with talking_to(script, version=version, **callbacks) as client:
             client.call("x")
         assert told[0]["error"]["code"] == code
 
@@ -8711,9 +8704,7 @@ class TestClient:
             write(notice("cancelled", {"requestId": message["id"]}))
             return None
 
-        with fake_server(modern_server(subscriptions_listen=listen)) as target, Client(
-            target
-        ) as client:
+        with talking_to(modern_server(subscriptions_listen=listen)) as client:
             if how == "refuse":
                 with pytest.raises(InvalidRequest, match="full"):
                     client.listen()
@@ -8736,9 +8727,9 @@ class TestClient:
             resources_unsubscribe={},
         )
         heard = []
-        with fake_server(script) as target, Client(
-            target, version="2025-11-25"
-        ) as client, client.listen(False, False, False, ["x://dir"]) as listening:
+        with talking_to(script, version="2025-11-25") as client, client.listen(
+            False, False, False, ["x://dir"]
+        ) as listening:
             while "x://dir" not in heard:
                 heard.append(next(listening)["params"]["uri"])
         assert heard == ["x://dir/file", "x://dir"]
@@ -9246,11 +9237,8 @@ class TestEverywhere:
             assert client.protocol_version == version
             assert client.server_info["name"] == "everything"
             assert client.instructions == "Call anything."
-            assert {tool["name"] for tool in client.list_tools()} >= {
-                "echo",
-                "add",
-                "bad",
-            }
+            names = {tool["name"] for tool in client.list_tools()}
+            assert names >= {"echo", "add", "bad"}
             assert client.call("add", a=2, b=3) in (5, "5")
             assert client.call("greet", name="Bo") == "hello Bo"
             blocks = client.call("media")
@@ -9259,13 +9247,8 @@ class TestEverywhere:
             if supports(version, "2025-06-18"):
                 assert client.call("person", name="Bo") == {"name": "Bo", "age": 7}
                 assert client.call("echo", value={"result": 1}) == {"result": 1}
-                assert [block["type"] for block in blocks] == [
-                    "text",
-                    "image",
-                    "audio",
-                    "resource",
-                    "resource_link",
-                ]
+                kinds = [block["type"] for block in blocks]
+                assert kinds == "text image audio resource resource_link".split()
                 for value in (None, [], [1, "a"], {"a": None}, 1.5, True):
                     assert client.call("echo", value=value) == value
             with pytest.raises(NotFound, match="greet"):
@@ -9278,10 +9261,8 @@ class TestEverywhere:
         with Client(target, version=version) as client:
             with pytest.raises(ToolError, match="one") as caught:
                 client.call("fail", how="tool")
-            assert [block["type"] for block in caught.value.content] == [
-                "text",
-                "image",
-            ]
+            kinds = [block["type"] for block in caught.value.content]
+            assert kinds == ["text", "image"]
             with pytest.raises(McpError, match="no") as refused:
                 client.call("fail", how="protocol")
             assert (refused.value.code, refused.value.data) == (1050, {"why": 1})
@@ -9293,9 +9274,8 @@ class TestEverywhere:
                 with pytest.raises(ToolError, match=said):
                     client.call("fail", how=how)
             wrong = ToolError if supports(version, "2025-11-25") else InvalidParams
-            with pytest.raises(
-                wrong, match="a: expected integer, got true; c: unknown"
-            ):
+            said = "a: expected integer, got true; c: unknown"
+            with pytest.raises(wrong, match=said):
                 client.call("add", a=True, c=1)
             with pytest.raises(ToolError, match="timed out after 0.05 seconds"):
                 client.call("slow")
@@ -9305,30 +9285,17 @@ class TestEverywhere:
         """Fixed and templates, text and bytes, lists, not found."""
         with Client(target, version=version) as client:
             assert client.read("x://note") == "note" and client.read("x://bytes") == PNG
-            assert client.read_resource("x://data") == {
-                **client.read_resource("x://data"),
-                "contents": [
-                    {
-                        "uri": "x://data",
-                        "mimeType": "application/json",
-                        "text": '{"a":1}',
-                    }
-                ],
-            }
-            assert json.loads(client.read("x://users/Bo%20B/7?color=red")) == {
-                "name": "Bo B",
-                "age": 7,
-                "color": "red",
-            }
+            data = {"uri": "x://data", "mimeType": "application/json"}
+            data["text"] = '{"a":1}'
+            assert client.read_resource("x://data")["contents"] == [data]
+            user = json.loads(client.read("x://users/Bo%20B/7?color=red"))
+            assert user == {"name": "Bo B", "age": 7, "color": "red"}
             assert client.read("x://files/a/../b") == "a/../b"
-            assert [each["name"] for each in client.list_resources()] == [
-                "note",
-                "raw",
-                "data",
-            ]
-            assert [
-                each["uriTemplate"] for each in client.list_resource_templates()
-            ] == ["x://users/{name}/{age}{?color}", "x://files/{+path}"]
+            names = [each["name"] for each in client.list_resources()]
+            assert names == ["note", "raw", "data"]
+            templates = client.list_resource_templates()
+            wanted = ["x://users/{name}/{age}{?color}", "x://files/{+path}"]
+            assert [each["uriTemplate"] for each in templates] == wanted
             for wrong in ("x://no", "x://users/Bo/seven", "x://users/../7"):
                 with pytest.raises(NotFound) as caught:
                     client.read(wrong)
@@ -9342,17 +9309,13 @@ class TestEverywhere:
         """
         with Client(target, version=version) as client:
             review = client.list_prompts()[0]
-            assert review["arguments"] == [
-                {"name": "code", "required": True},
-                {"name": "style"},
-                {"name": "deep"},
-            ]
+            code = {"name": "code", "required": True}
+            assert review["arguments"] == [code, {"name": "style"}, {"name": "deep"}]
             found = client.get_prompt("review", {"code": "x", "deep": "true"})
-            assert [(m["role"], m["content"]["type"]) for m in found["messages"]] == [
-                ("user", "text"),
-                ("assistant", "text"),
-                ("user", "image"),
-            ]
+            said = [(m["role"], m["content"]["type"]) for m in found["messages"]]
+            assert said == list(
+                zip(["user", "assistant", "user"], ["text", "text", "image"])
+            )
             assert found["messages"][0]["content"]["text"] == "kind True"
             assert found["description"] == "Review some code."
             with pytest.raises(InvalidParams, match="style: expected one of"):
@@ -9361,10 +9324,8 @@ class TestEverywhere:
                 client.get_prompt("no")
             assert client.complete("review", "style", "s") == ["strict"]
             assert client.complete("review", "deep", "") == ["true", "false"]
-            assert client.complete("review", "code", "v", {"style": "kind"})[:2] == [
-                "v0",
-                "v1",
-            ]
+            values = client.complete("review", "code", "v", {"style": "kind"})
+            assert values[:2] == ["v0", "v1"]
             assert len(client.complete("review", "code", "v")) == 100
             assert client.complete("x://users/{name}/{age}{?color}", "name", "") == []
             with pytest.raises(InvalidParams):
@@ -9380,34 +9341,26 @@ class TestEverywhere:
                 with pytest.raises(MissingCapability):
                     client.call("form")
                 return
-            assert client.call("form") == {
-                "action": "accept",
-                "content": {"name": "who?", "age": 7},
-            }
+            given = {"name": "who?", "age": 7}
+            assert client.call("form") == {"action": "accept", "content": given}
             assert client.call("form_person") == "Person(name='who?', age=7)"
             assert client.call("steps")[1:] == ["first", "second"]
             assert client.call("together") == ["a", "b", "c"]
-            assert (
-                client.get_prompt("asks")["messages"][0]["content"]["text"]
-                == "for who?"
-            )
+            [message] = client.get_prompt("asks")["messages"]
+            assert message["content"]["text"] == "for who?"
             if supports(version, "2025-11-25"):
                 assert client.call("visit") == {"action": "accept", "content": None}
 
     def test_refusals_of_questions(self, target):
         """None cancels, decline declines, and a callback that fails breaks nothing."""
         for version in eras(target):
+            options = {"version": version}
             for given, action in ((None, "cancel"), ({"action": "decline"}, "decline")):
-                with Client(
-                    target, version=version, on_elicit=lambda params, given=given: given
-                ) as client:
+                options["on_elicit"] = lambda params, given=given: given
+                with Client(target, **options) as client:
                     assert client.call("form") == {"action": action, "content": None}
-            with Client(
-                target,
-                version=version,
-                on_elicit=lambda params: 1 / 0,
-                on_sample=lambda params: 5,
-            ) as client:
+            options["on_elicit"] = lambda params: 1 / 0
+            with Client(target, on_sample=lambda params: 5, **options) as client:
                 for tool in ("form", "think"):
                     with pytest.raises((McpError, ToolError)):
                         client.call(tool)
@@ -9449,9 +9402,7 @@ class TestEverywhere:
             with pytest.raises(Cancelled):
                 call.result()
             assert "cancelled" in str(client.call("waited"))
-            with pytest.raises(
-                Timeout, match="tools/call: no answer within 0.05 seconds"
-            ):
+            with pytest.raises(Timeout, match="tools/call: no answer within 0.05 s"):
                 client.call_tool("wait", timeout=0.05)
             client.ping()
 
@@ -9509,9 +9460,7 @@ class TestEverywhere:
         """Many calls in flight, from one thread and from several."""
         with Client(target) as client:
             calls = [client.start_call("add", {"a": n}) for n in range(200)]
-            assert [
-                call.result()["structuredContent"]["result"] for call in calls
-            ] == list(range(1, 201))
+            assert [call.value() for call in calls] == list(range(1, 201))
             found = []
 
             def work(n):
@@ -10455,7 +10404,7 @@ class TestFaults:
                 if "id" in message:
                     write({"jsonrpc": "2.0", "id": message["id"], **said})
 
-        with fake_server(script) as target, Client(target, on_elicit=answer) as client:
+        with talking_to(script, on_elicit=answer) as client:
             with pytest.raises(error):
                 client.call_tool("x", timeout=0.1 if error is Timeout else None)
             assert client.call("x") == "fine"
@@ -10495,9 +10444,7 @@ class TestFaults:
             write({**found, "result": text_result("right")})
             return text_result("twice")
 
-        with fake_server(legacy_server(tools_call=call)) as target, Client(
-            target
-        ) as client:
+        with talking_to(legacy_server(tools_call=call)) as client:
             with pytest.raises(Timeout):
                 client.call_tool("late", timeout=0.05)
             eventually(lambda: held)
